@@ -6,7 +6,8 @@ mod sharded;
 use std::process::ExitCode;
 
 use spanlock_interval_lock::IntervalLock;
-use spanlock_testkit::{models, primitive};
+use spanlock_testkit::models::unwinding::Sleepless;
+use spanlock_testkit::{driven, models, primitive};
 use spanlock_verify::Program;
 
 /// The Promela model of the ticket protocol, which decides the order of grants.
@@ -29,7 +30,9 @@ fn main() -> ExitCode {
         "interval-tree", IntervalLock::new();
         wait, downgrade, upgrade, upgrade_wait, split, batch
     );
-    let tree = tree.granular().overtakes(0);
+    let sleepless =
+        || driven!(IntervalLock::new().with_parking::<Sleepless>(); batch, upgrade_wait);
+    let tree = tree.granular().overtakes(0).unwinding(sleepless);
     let suite = models::range_lock(tree, [granted(), passes::program()]);
     spanlock_verify::main([
         suite.check("promela", || models::promela::check(PROMELA, BUGS)),

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 use spanlock_interval_lock::{IntervalLock, RangeLockExt};
 use spanlock_sync::{Park, Parker, thread};
 use spanlock_testkit::models::data::Data;
-use spanlock_testkit::{models, primitive};
+use spanlock_testkit::models::unwinding::Sleepless;
+use spanlock_testkit::{driven, models, primitive};
 use spanlock_verify::{Program, Suite, note_as, perform};
 
 /// Creates a lock in which positions 0 and 2 belong to one shard, and 1 and 3 to the other.
@@ -21,7 +22,8 @@ pub(crate) fn suite() -> Suite {
         "interval-tree-sharded", sharded();
         wait, downgrade, upgrade, upgrade_wait, split, batch
     );
-    let lock = lock.granular().overtakes(0);
+    let sleepless = || driven!(sharded().with_parking::<Sleepless>(); batch, upgrade_wait);
+    let lock = lock.granular().overtakes(0).unwinding(sleepless);
     models::range_lock(lock, [program()])
 }
 

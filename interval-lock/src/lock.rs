@@ -38,7 +38,8 @@
 //!   steps if their starts are adjacent in the tree, and up to O(log *n*) for each otherwise. A
 //!   thread that waits locks the mutexes again each time it is woken. Threads whose ranges are in
 //!   the same shard contend for its mutex, which is why [SRL] §III-C developed segment locks.
-//! - **Waiting**: a thread that is blocked spins for a few microseconds, then enters the tree and
+//! - **Waiting**: a thread that is blocked spins for a few microseconds. Then it yields its core,
+//!   at most sixteen times, until a yield lets another thread run. Then it enters the tree and
 //!   sleeps. A release unlocks the mutexes, and then wakes the waiters that it has granted. A
 //!   request that touches several shards may be woken once for each of them before it is granted.
 //! - **Allocation**: the trees and the lists of waiters grow when needed and never shrink, so
@@ -123,6 +124,7 @@
 //! | read, read | `readers-share` |
 //! | disjoint, any | `disjoint` |
 //! | try, any | `visibility`, `try-leaves-no-trace` |
+//! | foreign code that panics, any | `release-unwinds`, `shrink-unwinds`, `sleep-unwinds`, … |
 //!
 //! `passes` bounds overtaking, and `wide-keeps-its-place` shows that a request that waits in one
 //! shard keeps its place in the others. Further rows cover cancelling, deadlines, downgrades,

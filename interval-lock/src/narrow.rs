@@ -114,6 +114,14 @@ impl Core {
             #[cold]
             fn drop(&mut self) {
                 let Attempt(core, batch, tokens) = *self;
+                if injected_bug!(
+                    "unwound-call-waits",
+                    "a blocking call that unwinds leaves its requests in the tree",
+                    killed_by = "interval-tree/sleep-unwinds, interval-tree-sharded/sleep-unwinds, \
+                        interval-tree-sharded/sleep-unwinds-batch, srl-gate/sleep-unwinds-batch"
+                ) {
+                    return;
+                }
                 for_each_surely(batch.iter().zip(tokens), |(&(span, _), &token)| {
                     core.give_up(span, index(token));
                 });

@@ -159,6 +159,8 @@ pub(crate) struct Requests {
     waiters: Vec<Waiter>,
     next_number: u64,
     waiting: usize,
+    /// How many of the waiting nodes are upgrades.
+    upgrading: usize,
 }
 
 impl Requests {
@@ -168,6 +170,7 @@ impl Requests {
             waiters: Vec::with_capacity(capacity),
             next_number: 0,
             waiting: 0,
+            upgrading: 0,
         }
     }
 
@@ -286,8 +289,7 @@ impl Requests {
             claim.wide && claim.count == 0 && claim.stage != Stage::Held,
             "IL-I2"
         );
-        claim.stage = Stage::Held;
-        self.waiting -= 1;
+        self.end_wait(index);
     }
 
     /// Returns whether no node blocks the node at `index`.
@@ -333,7 +335,7 @@ impl Requests {
     pub(crate) fn leave(&mut self, index: Index, wakes: &mut Wakes) {
         let mut old = self.stake(index);
         if old.order.0 != Stage::Held {
-            self.waiting -= 1;
+            self.end_wait(index);
             wakes.discard(self.take_waker(index));
             if injected_bug!(
                 "reader-cancel-grants",
@@ -387,7 +389,7 @@ impl Requests {
     /// Makes a node of an upgradable hold wait for the readers that overlap it.
     pub(crate) fn queue_upgrade(&mut self, index: Index, wide: bool) {
         let readers = self.other_holders(index);
-        self.waiting += 1;
+        (self.waiting, self.upgrading) = (self.waiting + 1, self.upgrading + 1);
         self.claim_mut(index).wide = wide;
         self.make_writer(index, Stage::Upgrading, readers);
         self.make_waiter(index);
@@ -524,10 +526,16 @@ impl Requests {
         let claim = self.claim_mut(index);
         if !claim.wide {
             claim.unclaimed = claim.stage == Stage::Waiting;
-            claim.stage = Stage::Held;
-            self.waiting -= 1;
+            self.end_wait(index);
         }
         wakes.push(self.take_waker(index));
+    }
+
+    /// Makes a waiting node a hold.
+    fn end_wait(&mut self, index: Index) {
+        let stage = core::mem::replace(&mut self.claim_mut(index).stage, Stage::Held);
+        self.waiting -= 1;
+        self.upgrading -= usize::from(stage == Stage::Upgrading);
     }
 
     /// Like [`settle`](Self::settle), for a change that unblocks no request.

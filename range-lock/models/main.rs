@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use spanlock_range_lock::rw_word::MAX_READERS;
 use spanlock_range_lock::words::MAX_PASSES;
 use spanlock_range_lock::{RwCounter, RwDistributed};
-use spanlock_testkit::{models, primitive};
+use spanlock_testkit::models::unwinding::Sleepless;
+use spanlock_testkit::{driven, models, primitive};
 use spanlock_verify::Suite;
 
 fn main() -> ExitCode {
@@ -20,6 +21,7 @@ fn counter() -> Suite {
         wait, downgrade, upgrade, split, batch
     );
     let counter = counter.readers(MAX_READERS as usize).overtakes(MAX_PASSES);
+    let counter = counter.unwinding(|| driven!(RwCounter::<Sleepless>::default(); batch));
     models::range_lock(counter, [])
 }
 
@@ -30,6 +32,8 @@ fn distributed() -> Suite {
         "rw-distributed", RwDistributed::with_slots(2);
         wait, downgrade, upgrade, split, batch
     );
-    let distributed = distributed.pieces().readers(MAX_READERS as usize);
+    let sleepless = || driven!(RwDistributed::with_slots(2).with_parking::<Sleepless>(); batch);
+    let distributed = distributed.pieces().unwinding(sleepless);
+    let distributed = distributed.readers(MAX_READERS as usize);
     models::range_lock(distributed, []).step_bound(64)
 }

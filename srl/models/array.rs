@@ -6,13 +6,15 @@ use spanlock_range_lock::RangeLockExt;
 use spanlock_range_lock::rw_word::MAX_READERS;
 use spanlock_srl::SrlArray;
 use spanlock_testkit::models::data::Data;
-use spanlock_testkit::{models, primitive};
+use spanlock_testkit::models::unwinding::Sleepless;
+use spanlock_testkit::{driven, models, primitive};
 use spanlock_verify::{Program, Suite};
 
 /// Every program of the array lock.
 pub(crate) fn suite() -> Suite {
     let array = primitive!("srl-array", super::of_four(); wait, downgrade, upgrade, split, batch);
-    let array = super::of_segments(array, MAX_READERS);
+    let sleepless = || driven!(super::of_four().with_parking::<Sleepless>(); batch);
+    let array = super::of_segments(array, MAX_READERS).unwinding(sleepless);
     models::range_lock(super::bounded_batches(array), programs()).step_bound(super::STEP_BOUND)
 }
 

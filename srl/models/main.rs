@@ -11,8 +11,9 @@ use std::process::ExitCode;
 use spanlock_range_lock::rw_word::MAX_READERS;
 use spanlock_range_lock::words::MAX_PASSES;
 use spanlock_srl::SrlArray;
+use spanlock_testkit::models::unwinding::Sleepless;
 use spanlock_testkit::models::{self, Primitive};
-use spanlock_testkit::primitive;
+use spanlock_testkit::{driven, primitive};
 use spanlock_verify::{Mode, Suite};
 
 /// The most steps that a thread may take between two finished operations.
@@ -34,7 +35,9 @@ fn gate() -> Suite {
         "srl-gate", of_four().wide_above(1);
         wait, downgrade, upgrade, split, batch
     );
-    let gate = of_segments(gate, MAX_READERS).schedules_of_scenarios(SCHEDULES_OF_SCENARIOS);
+    let sleepless = || driven!(of_four().wide_above(1).with_parking::<Sleepless>(); batch);
+    let gate = of_segments(gate, MAX_READERS).unwinding(sleepless);
+    let gate = gate.schedules_of_scenarios(SCHEDULES_OF_SCENARIOS);
     models::range_lock(gate, []).step_bound(STEP_BOUND)
 }
 

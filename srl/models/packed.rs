@@ -6,18 +6,21 @@ use spanlock_range_lock::RangeLockExt;
 use spanlock_srl::SrlPacked;
 use spanlock_srl::packed::MAX_READERS;
 use spanlock_sync::thread;
-use spanlock_testkit::{models, primitive};
+use spanlock_testkit::models::unwinding::Sleepless;
+use spanlock_testkit::{driven, models, primitive};
 use spanlock_verify::{Program, Suite, note_as, perform};
 
 /// Every program of the packed lock.
 pub(crate) fn suite() -> Suite {
-    let lock = primitive!(
-        "srl-packed", SrlPacked::with_segment_size(4, 1).expect("1 is a power of two");
-        wait, downgrade, upgrade, split, batch
-    );
-    let lock = super::of_segments(lock, MAX_READERS);
+    let lock = primitive!("srl-packed", packed(); wait, downgrade, upgrade, split, batch);
+    let sleepless = || driven!(packed().with_parking::<Sleepless>(); batch);
+    let lock = super::of_segments(lock, MAX_READERS).unwinding(sleepless);
     let lock = super::bounded_batches(lock);
     models::range_lock(lock, programs()).step_bound(super::STEP_BOUND)
+}
+
+fn packed() -> SrlPacked {
+    SrlPacked::with_segment_size(4, 1).expect("1 is a power of two")
 }
 
 fn programs() -> [Program; 2] {

@@ -7,7 +7,8 @@ use spanlock_range_lock::rw_word::MAX_READERS;
 use spanlock_srl::{Shape, SrlTree};
 use spanlock_sync::thread;
 use spanlock_testkit::models::data::Data;
-use spanlock_testkit::{models, primitive};
+use spanlock_testkit::models::unwinding::Sleepless;
+use spanlock_testkit::{driven, models, primitive};
 use spanlock_verify::{Program, Suite, note_as, perform, refuse_barriers};
 
 /// Every program of the tree lock.
@@ -16,7 +17,8 @@ pub(crate) fn suite() -> Suite {
         "srl-tree", tree();
         wait, downgrade, upgrade, split, batch; reclaim: SrlTree::shrink
     );
-    let lock = super::of_segments(lock, MAX_READERS);
+    let sleepless = || driven!(tree().with_parking::<Sleepless>(); batch);
+    let lock = super::of_segments(lock, MAX_READERS).unwinding(sleepless);
     let lock = lock.schedules_of_scenarios(super::SCHEDULES_OF_SCENARIOS);
     // Operations have more steps than in an array, because of the descent to a leaf.
     models::range_lock(super::bounded_batches(lock), programs()).step_bound(160)

@@ -20,8 +20,8 @@ use spanlock_range_lock::{
     Access, RangeError, RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit,
     RawRangeLockUpgrade, Span, Token, TryLockError,
 };
-use spanlock_sync::Park;
 use spanlock_sync::unwind::and_surely;
+use spanlock_sync::{Park, injected_bug};
 
 use crate::gate::{Gate, entry_of, in_range};
 use crate::lock::Srl;
@@ -76,7 +76,15 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockSplit for Srl<S, P> {
                 Holding::Words(_) => {
                     // Stored before the releases, whose wakers may panic. In a tree, this reads
                     // only nodes on the path to kept words, which stay (N-I3).
-                    *token = self.words.token_of(&kept);
+                    let new = self.words.token_of(&kept);
+                    let stores_late = injected_bug!(
+                        "token-stored-late",
+                        "a shrink stores the new token only after it has woken waiters",
+                        killed_by = "srl-array/shrink-unwinds, srl-tree/shrink-unwinds"
+                    );
+                    if !stores_late {
+                        *token = new;
+                    }
                     let (below, above) = (all.start..kept.start, kept.end..all.end);
                     let mut unblocked = self.words.unblocked();
                     for given_up in [below, above] {
@@ -86,6 +94,9 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockSplit for Srl<S, P> {
                         self.words.for_held(None, given_up, release);
                     }
                     unblocked.wake();
+                    if stores_late {
+                        *token = new;
+                    }
                 }
                 Holding::Wide(entry) => {
                     let (entries, span) = (self.gate.entries(), entry_of(&all));

@@ -33,8 +33,9 @@
 //!   is freed starts again as a new request, so more requests may overtake it ([`crate::tree`]).
 //!   The gate serves wide requests, and the small requests that they stop, first come, first
 //!   served.
-//! - **Waiting**: a thread spins for a few microseconds, yields its core once, then sleeps.
-//!   Waiting for a segment allocates nothing.
+//! - **Waiting**: a thread spins for a few microseconds. Then it yields its core, at most sixteen
+//!   times, until a yield lets another thread run. Then it sleeps. Waiting for a segment allocates
+//!   nothing.
 //!
 //! # Invariants
 //! - **S-I1** A small hold of a span holds the states of all segments that the span touches, with
@@ -64,7 +65,8 @@
 //!
 //! # Models
 //! `cargo verify` has rows `srl-array/…`, `srl-packed/…` and `srl-tree/…`. Rows `srl-gate/…` check
-//! a lock in which a request for two segments is already wide.
+//! a lock in which a request for two segments is already wide. The properties whose names contain
+//! `unwinds` say what holds when foreign code panics.
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 //! [`MAX_PASSES`]: spanlock_range_lock::words::MAX_PASSES
@@ -72,6 +74,7 @@
 //! [`RwWord`]: spanlock_range_lock::RwWord
 
 mod in_doubt;
+mod slow;
 
 use core::ops::Range;
 use core::pin::Pin;
@@ -82,15 +85,15 @@ use spanlock_range_lock::{
     Access, LockId, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError,
 };
 use spanlock_sync::wait::WaitQueue;
-use spanlock_sync::{DefaultPark, Park, injected_bug};
+use spanlock_sync::{DefaultPark, Park};
 
 use crate::array::Array;
-use crate::gate::{Gate, entry_of};
-use crate::request::{SrlRequest, Wanted, block};
+use crate::gate::Gate;
+use crate::request::SrlRequest;
 use crate::segment::{SegmentError, Segments};
-use crate::segment_words::{Advance, SegmentWords};
+use crate::segment_words::SegmentWords;
 use crate::store::{Lanes, SegmentStore};
-use crate::token::{Holding, KIND, ONE_WORD, wide_token, words_token};
+use crate::token::{KIND, ONE_WORD};
 use crate::tree::{Shape, Tree};
 
 /// A range lock with a reader-writer state for each segment.
@@ -401,6 +404,16 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         span: Span,
         access: Access,
     ) -> Result<Token, Refusal<S::ReadGuard<'_>>> {
+        self.take_one_word_by(span, |run| run.take_at_once(access, &self.words.queue))
+    }
+
+    /// Takes the segments of a request for one word by `take`, and checks the gate.
+    #[inline(always)]
+    fn take_one_word_by(
+        &self,
+        span: Span,
+        take: impl FnOnce(Run<'_, S::Word>) -> Result<(), words::Refusal>,
+    ) -> Result<Token, Refusal<S::ReadGuard<'_>>> {
         let (first, last) = self.segments.ends(span);
         let Some(lanes) = Lanes::of::<S::Word>(first, last) else {
             return Err(Refusal::Untried);
@@ -414,7 +427,7 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         let Some(word) = self.words.store.word(&guard, first) else {
             return Err(Refusal::Untried);
         };
-        match lanes.run(word).take_at_once(access, &self.words.queue) {
+        match take(lanes.run(word)) {
             Ok(()) => {}
             Err(words::Refusal::Untried) => return Err(Refusal::Untried),
             Err(words::Refusal::Busy) => return Err(Refusal::Busy),
@@ -440,144 +453,5 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
     fn is_whole_word(&self, span: Span) -> bool {
         let (first, last) = self.segments.ends(span);
         last - first == u64::from(S::Word::LANES - 1)
-    }
-}
-
-/// The slow paths.
-impl<S: SegmentStore, P: Park> Srl<S, P> {
-    #[cold]
-    #[inline(never)]
-    fn lock_slow(
-        &self,
-        span: Span,
-        access: Access,
-        refusal: Refusal<S::ReadGuard<'_>>,
-    ) -> Result<Token, RangeError> {
-        let wanted = self.wanted(self.segments.touched(span)?, access);
-        let advance = if wanted.is_wide {
-            Advance::Stopped
-        } else {
-            self.advance_from(refusal, &wanted.touched, access)
-        };
-        Ok(match advance {
-            Advance::All(word) => words_token(word),
-            advance => block(&self.words, &self.gate, &wanted, advance),
-        })
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn try_take_slow(
-        &self,
-        span: Span,
-        access: Access,
-        refusal: Refusal<S::ReadGuard<'_>>,
-    ) -> Result<Token, TryLockError> {
-        let touched = self.segments.touched(span)?;
-        if self.is_wide(&touched) {
-            let token = self.try_lock_wide(&touched, access);
-            return token.ok_or(TryLockError::WouldBlock);
-        }
-        match self.advance_from(refusal, &touched, access) {
-            Advance::All(word) => return Ok(words_token(word)),
-            Advance::Stopped if self.gate.is_in_doubt() => {
-                let token = self.try_lock_in_doubt(&touched, access);
-                return token.ok_or(TryLockError::WouldBlock);
-            }
-            Advance::Stopped => {}
-            Advance::Taken(_)
-                if injected_bug!(
-                    "try-keeps",
-                    "a failed try keeps the segments it has taken",
-                    killed_by = "srl-array/try-leaves-no-trace, srl-tree/try-leaves-no-trace"
-                ) => {}
-            // SAFETY: `advance_from` took these segments, and they have passed the gate.
-            Advance::Taken(taken) => unsafe {
-                (self.words).give_up(touched.start..touched.start + taken, access);
-            },
-        }
-        Err(TryLockError::WouldBlock)
-    }
-
-    /// Continues a small request that the fast path refused.
-    fn advance_from(
-        &self,
-        refusal: Refusal<S::ReadGuard<'_>>,
-        touched: &Range<u64>,
-        access: Access,
-    ) -> Advance {
-        match refusal {
-            Refusal::Untried => {
-                let stops = || self.gate.stops(touched, access);
-                self.words.advance(touched, 0, access, stops)
-            }
-            Refusal::Busy => Advance::Taken(0),
-            Refusal::Closed(guard, word) => {
-                if !self.gate.turns_back(touched, access) {
-                    return Advance::All(word);
-                }
-                let none = touched.start..touched.start;
-                // SAFETY: the word was taken under this guard, and is given up.
-                let wakes = unsafe {
-                    let piece = (self.words.store).held(Some(word), touched.start, touched.end);
-                    self.words.back_off(none, Some(piece), access)
-                };
-                drop(guard);
-                wakes.wake();
-                Advance::Stopped
-            }
-        }
-    }
-
-    fn try_lock_wide(&self, touched: &Range<u64>, access: Access) -> Option<Token> {
-        let (entries, entry) = (self.gate.entries(), entry_of(touched));
-        self.gate.close();
-        if let Ok(token) = entries.try_lock(entry, access) {
-            self.gate.before_scan();
-            if self.words.is_free(touched, access) {
-                return Some(wide_token(token));
-            }
-            // SAFETY: the entry was taken just now.
-            unsafe { self.gate.release(touched, access, token) };
-        } else {
-            self.gate.open();
-        }
-        None
-    }
-
-    /// # Safety
-    /// The span's segments share the word at this address. The caller holds the segments with
-    /// `access`, and gives them up.
-    #[inline(never)]
-    unsafe fn unlock_lanes(&self, span: Span, access: Access, word: usize) {
-        let (first, last) = self.segments.ends(span);
-        // SAFETY: the caller's promise. The word stays until its lanes are released.
-        unsafe {
-            let word = &*core::ptr::with_exposed_provenance::<S::Word>(word);
-            let run = Lanes::within::<S::Word>(first, last).run(word);
-            run.unlock(access, &self.words.queue);
-        }
-    }
-
-    /// # Safety
-    /// The caller holds the span by this token with `access`, and gives it up.
-    #[inline(never)]
-    unsafe fn unlock_slow(&self, span: Span, access: Access, token: Token) {
-        let touched = self.segments.of(span);
-        // SAFETY: the caller's promise; S-I1, S-I4.
-        unsafe {
-            match Holding::of(token) {
-                Holding::Words(word) => self.words.release(Some(word), touched, access),
-                Holding::Wide(entry) => self.gate.release(&touched, access, entry),
-            }
-        }
-    }
-
-    fn wanted(&self, touched: Range<u64>, access: Access) -> Wanted {
-        Wanted {
-            is_wide: self.is_wide(&touched),
-            touched,
-            access,
-        }
     }
 }

@@ -185,17 +185,14 @@ unsafe impl Word for PackedWord {
 
     #[inline]
     fn take(&self, first: u32, end: u32, access: Access, least: u32) -> u32 {
-        if end - first == LANES {
-            // A request for every lane usually finds them free, so it skips the load.
-            let taken = EACH * held(access);
-            // Acquire [A→B, C], Relaxed on failure: as in `take_from`.
-            return match self.0.compare_exchange(0, taken, Acquire, Relaxed) {
-                Ok(_) => end,
-                Err(now) => self.take_found(now, first, end, access, least),
-            };
+        let taken = lanes(first, end) * held(access);
+        // Guess that the word is free instead of loading it first: a load would have to wait for
+        // this thread's last read-modify-write of the word.
+        // Acquire [A→B, C], Relaxed on failure: as in `take_from`.
+        match self.0.compare_exchange(0, taken, Acquire, Relaxed) {
+            Ok(_) => end,
+            Err(now) => self.take_found(now, first, end, access, least),
         }
-        // Relaxed: only a first guess; the compare-exchange decides.
-        self.take_from(self.0.load(Relaxed), first, end, access, least)
     }
 
     #[inline]

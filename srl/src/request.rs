@@ -255,16 +255,17 @@ impl<S: SegmentStore, P: Park> Drop for Attempt<'_, '_, S, P> {
     }
 }
 
-/// Blocks until a request is granted. `advance` says how far the request has got already.
+/// Blocks until a request is granted. `advance` says how far the request has got already, and
+/// `spin` how long it has spun.
 #[cold]
 pub(crate) fn block<S: SegmentStore, P: Park>(
     words: &SegmentWords<S, P>,
     gate: &Gate<P>,
     wanted: &Wanted,
     mut advance: Advance,
+    mut spin: Backoff,
 ) -> Token {
     let (touched, access) = (&wanted.touched, wanted.access);
-    let mut spin = Backoff::new();
     while let Advance::Taken(taken) = advance
         && spin.round()
     {

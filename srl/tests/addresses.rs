@@ -40,6 +40,7 @@ where
     by_splitting(&lock());
     by_narrowing_a_wide_hold(&lock());
     by_a_batch(&lock());
+    beside_a_waiter(&lock());
 }
 
 fn by_a_call_that_waited<L: RawRangeLockWait>(lock: &L, pause: Duration) {
@@ -105,6 +106,41 @@ fn by_a_batch<L: RawRangeLockBatch>(lock: &L) {
         thread::sleep(Duration::from_millis(5));
         drop(held);
     });
+    assert!(lock.try_write(0..64).is_ok());
+}
+
+/// Takes and changes holds of one word while a request waits for another word.
+fn beside_a_waiter<L>(lock: &L)
+where
+    L: RawRangeLockWait + RawRangeLockSplit + RawRangeLockUpgrade + RawRangeLockDowngrade,
+{
+    let held = lock.write(20..21).unwrap();
+    let mut future = pin!(lock.write_async(20..21));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(future.as_mut().poll(&mut context).is_pending());
+    for range in [0..1, 4..8, 0..16, 36..40, 63..64] {
+        let (start, end) = (range.start, range.end);
+        let hold = lock.write(range.clone()).unwrap();
+        assert!(lock.try_read(end - 1..end).is_err());
+        let hold = hold.downgrade();
+        drop(lock.try_read(range.clone()).unwrap());
+        let mut hold = hold.try_upgrade().unwrap();
+        if end - start >= 4 {
+            hold.shrink(start + 1..end).unwrap();
+            let (low, mut high) = hold.split(start + 2).unwrap();
+            drop(lock.try_write(start..start + 1).unwrap());
+            high.shrink(end - 1..end).unwrap();
+            assert!(lock.try_read(start + 1..start + 2).is_err());
+            drop(low);
+            assert!(lock.try_read(end - 1..end).is_err());
+            drop(high);
+        } else {
+            drop(hold);
+        }
+        drop(lock.try_write(range).unwrap());
+    }
+    drop(held);
+    assert!(future.as_mut().poll(&mut context).is_ready());
     assert!(lock.try_write(0..64).is_ok());
 }
 

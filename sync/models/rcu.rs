@@ -9,6 +9,7 @@ use spanlock_verify::{Program, Scene, Suite, finished, note, refuse_barriers};
 
 const WALK: [&str; 2] = ["enter", "leave"];
 const WALK_AGAIN: [&str; 3] = ["enter", "recall", "leave"];
+const FREE_AND_WALK: [&str; 4] = ["synchronize", "enter", "recall", "leave"];
 
 /// Returns the programs about [`Rcu`].
 pub(crate) fn suite() -> Suite {
@@ -52,6 +53,16 @@ pub(crate) fn suite() -> Suite {
                 shared.walk_again();
             })
             .thread(WALK_AGAIN, Shared::walk_twice),
+        )
+        .program(
+            Program::new(
+                "recall-beside",
+                "no reader recalls memory that another thread frees, although the reader has called \
+                 `synchronize` itself meanwhile",
+            )
+            .scene(|| (Rcu::new(), [Linked::new(), Linked::new()]))
+            .thread(FREE_AND_WALK, |shared| free_and_walk(0, shared))
+            .thread(FREE_AND_WALK, |shared| free_and_walk(1, shared)),
         )
         .program(
             Program::new(
@@ -124,21 +135,8 @@ impl Shared {
         finished();
     }
 
-    /// Uses the memory in a critical section, if it is recalled or still linked.
     fn walk_again(&self) {
-        let guard = self.rcu.enter();
-        finished();
-        let recalled = guard.recall(0).is_some();
-        finished();
-        // Relaxed: this load must be ordered by the `Rcu`'s stamp (see `rcu.rs`) and by the
-        // barriers alone.
-        if recalled || self.linked.is_linked.load(Relaxed) {
-            guard.remember(0, NonNull::dangling());
-            self.linked.memory.use_it();
-        }
-        note(if recalled { "recalled" } else { "walked" });
-        drop(guard);
-        finished();
+        self.linked.walk_again(&self.rcu);
     }
 
     fn free(&self, unlinking: Ordering) {
@@ -150,6 +148,13 @@ impl Shared {
 fn work(me: usize, (rcu, memories): &(Rcu, [Linked; 2])) {
     memories[1 - me].walk(rcu);
     memories[me].free(rcu, Release);
+}
+
+/// Frees its own memory, and then walks twice over the other thread's.
+fn free_and_walk(me: usize, (rcu, memories): &(Rcu, [Linked; 2])) {
+    memories[me].free(rcu, Relaxed);
+    memories[1 - me].walk_again(rcu);
+    memories[1 - me].walk_again(rcu);
 }
 
 /// Memory, and whether it is still linked.
@@ -171,6 +176,23 @@ impl Linked {
         let guard = rcu.enter();
         finished();
         self.use_if_linked();
+        drop(guard);
+        finished();
+    }
+
+    /// Uses the memory in a critical section, if it is recalled or still linked.
+    fn walk_again(&self, rcu: &Rcu) {
+        let guard = rcu.enter();
+        finished();
+        let recalled = guard.recall(0).is_some();
+        finished();
+        // Relaxed: this load must be ordered by the `Rcu`'s stamp (see `rcu.rs`) and by the
+        // barriers alone.
+        if recalled || self.is_linked.load(Relaxed) {
+            guard.remember(0, NonNull::dangling());
+            self.memory.use_it();
+        }
+        note(if recalled { "recalled" } else { "walked" });
         drop(guard);
         finished();
     }

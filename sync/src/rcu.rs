@@ -59,10 +59,12 @@
 //!
 //! - **RCU-I3** Recalled memory is as safe to use as memory found by a walk in this critical
 //!   section. A critical section remembered it under the same stamp, so the memory was not unlinked
-//!   before that stamp was made. If the memory is unlinked later, the `synchronize` that follows
-//!   stores a new stamp. This critical section has loaded the old stamp. So, because of the two
-//!   barriers, `synchronize` sees the reader's depth above 0. It waits for this critical section,
-//!   as for any reader that may have found the memory.
+//!   before that stamp was stored. (Several threads may replace the stamp in turn. Each does so by
+//!   a read-modify-write, so a stamp also publishes what was unlinked before earlier stamps.) If
+//!   the memory is unlinked later, the `synchronize` that follows stores a new stamp. This critical
+//!   section has loaded the old stamp. So, because of the two barriers, `synchronize` sees the
+//!   reader's depth above 0. It waits for this critical section, as for any reader that may have
+//!   found the memory.
 //!
 //! # Orderings
 //!
@@ -73,7 +75,7 @@
 //! | H | the store that drops a guard | Release | I | `rcu/grace` |
 //! | I | the load of a counter in `synchronize` | Acquire | H, R | `rcu/grace` |
 //! | R | the store that enters | Release | I | `rcu/recall` |
-//! | P | the store of a new stamp in `synchronize` | Release | Q | `rcu/recall` |
+//! | P | the swap of the stamp in `synchronize` | Release | Q | `rcu/recall`, `rcu/recall-beside` |
 //! | Q | the load of the stamp in `enter` | Acquire | P | `rcu/recall` |
 //!
 //! # Not guaranteed
@@ -173,13 +175,11 @@ impl Rcu {
     /// Never call it inside a critical section: it would wait for itself. As shipped, this includes
     /// critical sections of other `Rcu`s.
     ///
-    /// Calls on one `Rcu` must take turns, for example under a mutex, each together with the
-    /// unlinking before it. Otherwise, a reader that has seen the stamp of one call may still find
-    /// memory that another call frees.
+    /// Several threads may call it at the same time. Each call covers the memory that its own
+    /// thread has unlinked, and all memory whose unlinking happens before the call.
     #[must_use = "if false, the memory must not be freed"]
     pub fn synchronize(&self) -> bool {
-        // Release [P→Q]: a reader that sees the new stamp sees that the memory is unlinked.
-        self.stamp.store(world::new_stamp(), Release);
+        self.replace_stamp(world::new_stamp());
         // Heavy [G→F].
         if !barrier::heavy()
             && !injected_bug!(
@@ -207,6 +207,23 @@ impl Rcu {
             }
         });
         true
+    }
+
+    /// Replaces the stamp by a read-modify-write. It continues the release sequences of the stamps
+    /// before it, so a reader that sees this stamp also sees what was unlinked before those.
+    fn replace_stamp(&self, stamp: u64) {
+        // Release [P→Q]: a reader that sees the new stamp, or a later one, sees that the memory is
+        // unlinked.
+        if !injected_bug!(
+            "stamp-stored",
+            "synchronize replaces the stamp by a store, not by a read-modify-write",
+            killed_by = "rcu/recall-beside"
+        ) {
+            self.stamp.swap(stamp, Release);
+        } else {
+            // Release: strong enough; the injected bug is that a store begins a new sequence.
+            self.stamp.store(stamp, Release);
+        }
     }
 }
 

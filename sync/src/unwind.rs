@@ -4,6 +4,8 @@
 //! steps: it releases other holds, and wakes other waiters. If a later step panics as well, the
 //! process aborts, as for any panic during unwinding.
 
+use crate::injected_bug;
+
 /// Calls `f` for every item. If a call panics, the later items are still visited.
 #[inline]
 pub fn for_each_surely<I: Iterator>(items: I, f: impl FnMut(I::Item)) {
@@ -11,6 +13,13 @@ pub fn for_each_surely<I: Iterator>(items: I, f: impl FnMut(I::Item)) {
     impl<I: Iterator, F: FnMut(I::Item)> Drop for Rest<I, F> {
         #[inline]
         fn drop(&mut self) {
+            if injected_bug!(
+                "rest-left-out",
+                "after a waker has panicked, the other waiters are not woken",
+                killed_by = "release-unwinds"
+            ) {
+                return;
+            }
             for item in self.0.by_ref() {
                 (self.1)(item);
             }

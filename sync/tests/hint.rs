@@ -6,12 +6,16 @@ use spanlock_sync::hint::{Backoff, scaled};
 
 #[test]
 fn a_spin_has_a_limited_number_of_rounds() {
-    // Rounds that pause and, with std, rounds that yield.
-    let rounds = if cfg!(feature = "std") { 17 + 4 } else { 17 };
+    // Rounds that pause and, with std, rounds that yield: one at least, sixteen if no other thread
+    // wants the core.
+    let (least, most) = if cfg!(feature = "std") {
+        (17 + 1, 17 + 16)
+    } else {
+        (17, 17)
+    };
     let mut spin = Backoff::new();
-    for round in 0..rounds {
-        assert!(spin.round(), "round {round}");
-    }
+    let rounds = (0..=most).take_while(|_| spin.round()).count();
+    assert!((least..=most).contains(&rounds), "{rounds} rounds");
     for _ in 0..3 {
         assert!(!spin.round());
     }

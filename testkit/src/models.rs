@@ -12,6 +12,7 @@
 //!   different threads.
 //! - [`history`]: random programs.
 //! - [`linear`]: linearizability of generated scenarios.
+//! - [`unwinding`]: what a lock guarantees when a waker panics, or the sleep of a waiting thread.
 //! - [`words`]: properties of single state words, from which locks are built.
 //! - [`promela`]: a check that a Promela model names only functions that still exist.
 
@@ -23,6 +24,7 @@ pub mod lock;
 pub mod pairs;
 pub mod promela;
 mod steps;
+pub mod unwinding;
 pub mod words;
 
 use std::sync::Arc;
@@ -57,6 +59,7 @@ pub struct Primitive {
     capabilities: Capabilities,
     make: fn() -> Driven,
     bounds: Vec<StatedBound>,
+    unwinding: Option<fn() -> Driven>,
     schedules_of_scenarios: Option<u64>,
 }
 
@@ -82,6 +85,7 @@ impl Primitive {
             capabilities,
             make,
             bounds: Vec::new(),
+            unwinding: None,
             schedules_of_scenarios: None,
         }
     }
@@ -129,6 +133,13 @@ impl Primitive {
             preemptions,
             reason,
         });
+        self
+    }
+
+    /// Adds the programs in which a waiting thread unwinds. `make` creates a lock like that of
+    /// [`new`](Self::new), but with [`Sleepless`](unwinding::Sleepless) as its way to wait.
+    pub fn unwinding(mut self, make: fn() -> Driven) -> Self {
+        self.unwinding = Some(make);
         self
     }
 
@@ -239,6 +250,7 @@ pub fn range_lock(primitive: Primitive, own: impl IntoIterator<Item = Program>) 
     let primitive = Arc::new(primitive);
     let mut programs = lock::programs(&primitive);
     programs.extend(capabilities::programs(&primitive));
+    programs.extend(unwinding::programs(&primitive));
     programs.extend(own);
     programs.push(history::program(&primitive));
     programs.extend(linear::programs(&primitive));

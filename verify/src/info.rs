@@ -64,6 +64,7 @@ pub struct ProgramInfo {
     pub step_bound: u64,
     /// Whether its code uses the facade `spanlock_sync`, which reports what each step touches.
     pub has_facade: bool,
+    pub unwinds: bool,
     /// The form, if the program re-creates a known bug.
     pub form: Option<Form>,
     /// The searches that must find the bug. In every other search, the program must pass.
@@ -72,8 +73,7 @@ pub struct ProgramInfo {
 }
 
 impl ProgramInfo {
-    /// Whether the program has searches (complete, or with a bound on preemptions), and not only
-    /// random schedules.
+    /// Whether the program has searches, complete or bounded, and not only random schedules.
     pub fn is_searched(&self) -> bool {
         self.kind == Kind::Once && (self.threads <= 3 || self.expected.is_some())
     }

@@ -64,6 +64,11 @@ impl Job {
         format!("{suite}/{program}/{checker}/{mode}{faults}{long}")
     }
 
+    /// Whether the row is the one that stands for its program, and any faults, in all modes.
+    pub fn is_main(&self) -> bool {
+        self.mode == [Mode::Weak, Mode::Dfs][usize::from(self.program.unwinds)]
+    }
+
     /// Whether the row explores only one of all executions with the same order of dependent steps:
     /// true of shuttle's searches, and of loom's unbounded searches of at most two threads.
     pub fn is_reduced(&self) -> bool {
@@ -162,18 +167,16 @@ impl Planner<'_> {
                 jobs.extend([self.row(Mode::Dfs, None), self.long(long, *schedules)]);
             }
             Kind::Sampled => {
-                jobs.push(self.row(Mode::Random, Some(SCHEDULES)));
-                jobs.push(self.long(Mode::Random, Some(SAMPLES_IN_FULL_RUN)));
+                let long = self.long(Mode::Random, Some(SAMPLES_IN_FULL_RUN));
+                jobs.extend([self.row(Mode::Random, Some(SCHEDULES)), long]);
             }
             Kind::Promela { .. } => jobs.push(self.row(Mode::Ltl, None)),
             Kind::Once if self.program.is_searched() => self.searches(jobs),
             Kind::Once => {
                 let modes = [Mode::Random, Mode::Pct, Mode::Urw];
                 let many = SCHEDULES_IN_FULL_RUN.div_ceil(drawn * modes.len() as u64);
-                for mode in modes {
-                    jobs.push(self.row(mode, Some(SCHEDULES)));
-                    jobs.push(self.long(mode, Some(many)));
-                }
+                let both = |mode| [self.row(mode, Some(SCHEDULES)), self.long(mode, Some(many))];
+                jobs.extend(modes.into_iter().flat_map(both));
             }
         }
     }
@@ -182,7 +185,8 @@ impl Planner<'_> {
     fn searches(&self, jobs: &mut Vec<Job>) {
         let program = &self.program;
         let is_stated = |mode| program.bounds.contains_key(&mode);
-        for mode in [Mode::Weak, Mode::RmwLoad] {
+        let by_loom = [Mode::Weak, Mode::RmwLoad].into_iter();
+        for mode in by_loom.filter(|_| !program.unwinds) {
             let row = self.search(mode, 0, false);
             // A recorded bound means that the whole search takes too long for the normal run.
             let is_cut = self.recorded(&row).is_some_and(|it| it.bound.is_some());
@@ -230,8 +234,7 @@ impl Planner<'_> {
         jobs.push(double);
     }
 
-    /// Returns the row of a search by loom. Its bound is the one that the program states, or the
-    /// recorded one.
+    /// Returns the row of a search by loom. Its bound is stated by the program, or recorded.
     fn search(&self, mode: Mode, faults: usize, long: bool) -> Job {
         let program = &self.program;
         let stated = program.bounds.get(&mode);

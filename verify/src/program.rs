@@ -138,6 +138,13 @@ impl Program {
         self
     }
 
+    /// Says that a thread catches a panic while others go on. Only shuttle searches such a program:
+    /// with loom, another thread that unlocks a mutex meanwhile poisons it.
+    pub fn unwinds(mut self) -> Self {
+        self.info.unwinds = true;
+        self
+    }
+
     /// Says that the code takes its atomics and threads from the checker itself: see
     /// [`Suite::without_facade`](crate::Suite::without_facade).
     pub fn without_facade(mut self) -> Self {

@@ -109,8 +109,7 @@ impl Suite {
         &self.programs
     }
 
-    /// Completes the suite: copies the shared settings into each program. An error says what to
-    /// change.
+    /// Completes the suite: copies shared settings into each program. Errors say what to change.
     pub(crate) fn complete(mut self) -> Result<Self, String> {
         for program in &mut self.programs {
             let info = &mut program.info;

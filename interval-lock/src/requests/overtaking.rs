@@ -98,16 +98,22 @@ impl Requests {
             return;
         }
         let old = self.stake(index);
-        let order = (Stage::Waiting, old.order.1);
-        let new = Stake { order, ..old };
-        let others = self.overlaps(old.span).filter(|&other| other != index);
-        let count = others
-            .filter(|&other| self.stake(other).blocks(&new))
-            .count();
         let claim = self.claim_mut(index);
-        (claim.stage, claim.unclaimed, claim.count) = (Stage::Waiting, false, count as u32);
+        // Only the new node blocks it, and it still blocks the later waiters.
+        (claim.stage, claim.unclaimed, claim.count) = (Stage::Waiting, false, 1);
         self.waiting += 1;
-        // An upgrade that the granted reader blocked now comes before it.
-        self.settle(&old, &[new], wakes);
+        if self.upgrading > 0 {
+            self.let_upgrades_ahead(index, &old, wakes);
+        }
+    }
+
+    /// Restores IL-I1 after the grant `old` has been revoked: an upgrade that the granted reader
+    /// blocked now comes before it.
+    fn let_upgrades_ahead(&mut self, index: Index, old: &Stake, wakes: &mut Wakes) {
+        let new = self.stake(index);
+        let others = self.overlaps(old.span).filter(|&other| other != index);
+        let blocking = others.filter(|&other| self.stake(other).blocks(&new));
+        self.claim_mut(index).count = blocking.count() as u32;
+        self.settle(old, &[new], wakes);
     }
 }

@@ -38,7 +38,7 @@ impl Requests {
         self.tree.check();
         let indices = self.indices();
         let stakes: Vec<Stake> = indices.iter().map(|&index| self.stake(index)).collect();
-        let mut waiting = 0;
+        let (mut waiting, mut upgrading) = (0, 0);
         for (&index, stake) in indices.iter().zip(&stakes) {
             let claim = self.claim(index);
             let blockers = stakes.iter().filter(|other| other.blocks(stake)).count();
@@ -48,11 +48,13 @@ impl Requests {
             assert!(held || claim.wide || blockers > 0, "IL-I2");
             assert!(held || !claim.unclaimed);
             waiting += usize::from(!held);
+            upgrading += usize::from(claim.stage == Stage::Upgrading);
             let waiter = self.waiters.get(index as usize);
             let has_waker = waiter.is_some_and(|waiter| waiter.waker.is_some());
             assert!(!has_waker || !held && blockers > 0, "IL-I6");
         }
         assert_eq!(waiting, self.waiting, "IL-I5");
+        assert_eq!(upgrading, self.upgrading);
         let set = self.waiters.iter().filter(|it| it.waker.is_some()).count();
         assert!(set <= waiting, "IL-I6: a waker without a request");
         let held = |stake: &Stake| match stake.order.0 {
@@ -306,4 +308,25 @@ fn a_release_can_wake_fifty_waiters() {
     world.change(|requests, wakes| requests.leave(writer, wakes));
     assert_eq!((world.wakes, world.requests.waiting()), (50, 0));
     world.requests.check();
+}
+
+/// A reader that was granted, but has not run yet, is overtaken. The upgrade that waited for it
+/// then comes first.
+#[test]
+fn an_upgrade_precedes_a_reader_whose_grant_is_revoked() {
+    let mut world = World::new();
+    world.enter(span(8, 9), Access::Upgradable);
+    let upgrade = world.requests.indices()[0];
+    world.enter(span(0, 10), Access::Write);
+    let all = world.requests.indices();
+    let writer = *all.iter().find(|&&it| it != upgrade).unwrap();
+    world.enter(span(0, 10), Access::Read);
+    world.change(|requests, wakes| requests.leave(writer, wakes));
+    world.requests.queue_upgrade(upgrade, false);
+    world.leave_waker(upgrade);
+    world.requests.check();
+    world.pass(span(0, 5), Access::Write);
+    world.requests.check();
+    assert_eq!(world.requests.waiting(), 1, "only the reader waits");
+    assert!(world.requests.claim_grant(upgrade));
 }

@@ -385,7 +385,7 @@ impl Progress {
         admit: impl Fn(Run<'a, W>) -> bool,
     ) -> Look {
         if self.rest.known.0 == Status::Woken {
-            // Rearming costs a system call, about as long as this spins.
+            // Rearming and sleeping cost system calls, which take about as long as this spins.
             let mut spin = Backoff::new();
             loop {
                 if admit(run.up_to(1)) {

@@ -110,11 +110,9 @@ impl Counters {
 
 #[cold]
 fn register() -> &'static AtomicU64 {
-    let mut registry = REGISTRY.lock();
     #[cfg(all(target_os = "linux", not(miri)))]
-    if registry.all.is_empty() {
-        fork::handle();
-    }
+    super::fork::handle();
+    let mut registry = REGISTRY.lock();
     let counter = registry.unused.pop().unwrap_or_else(|| {
         let counter: &'static AtomicU64 = &Box::leak(Box::new(Counter(AtomicU64::new(0)))).0;
         registry.all.push(counter);
@@ -136,7 +134,7 @@ fn register() -> &'static AtomicU64 {
 
 /// What happens when the process forks.
 #[cfg(all(target_os = "linux", not(miri)))]
-mod fork {
+pub(in crate::world) mod fork {
     use core::cell::UnsafeCell;
     use core::sync::atomic::Ordering::Relaxed;
 
@@ -152,31 +150,23 @@ mod fork {
 
     static HELD: Held = Held(UnsafeCell::new(None));
 
-    /// Registers the functions below, which the system then calls at each fork. (If there is no
-    /// memory for that, the process must not shrink trees after a fork.)
-    pub(super) fn handle() {
-        // SAFETY: the functions may be called at any fork. They stay for ever.
-        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
-    }
-
-    /// Locks the registry, so that it is not locked by another thread when the process forks.
-    unsafe extern "C" fn before() {
+    /// Locks the registry.
+    pub(in crate::world) fn lock() {
         let guard = REGISTRY.lock();
         // SAFETY: this thread has locked the registry.
         unsafe { *HELD.0.get() = Some(guard) };
     }
 
-    unsafe extern "C" fn in_parent() {
-        // SAFETY: this thread has locked the registry in `before`.
+    /// Unlocks the registry, which this thread has locked with `lock`.
+    pub(in crate::world) fn unlock() {
+        // SAFETY: this thread has locked the registry.
         drop(unsafe { (*HELD.0.get()).take() });
     }
 
-    /// Takes the counters of the threads that do not exist in the child.
-    ///
-    /// It neither allocates nor frees memory, because other threads may have been doing so when the
-    /// process forked.
-    unsafe extern "C" fn in_child() {
-        // SAFETY: this thread has locked the registry in `before`.
+    /// Takes the counters of the threads that do not exist in the child, and unlocks the registry,
+    /// which this thread has locked with `lock`.
+    pub(in crate::world) fn unlock_in_child() {
+        // SAFETY: this thread has locked the registry.
         let Some(mut registry) = (unsafe { (*HELD.0.get()).take() }) else {
             return;
         };

@@ -95,7 +95,7 @@ impl Moment {
 }
 
 #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
-mod fork;
+pub(in crate::world) mod fork;
 
 /// Returns a number that distinguishes the calling thread from the other living threads. Without
 /// std, it is the same for all.
@@ -130,7 +130,7 @@ impl Number {
             return known;
         }
         #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
-        fork::handle();
+        super::fork::handle();
         // Relaxed: only the number's uniqueness matters. After 2³² locks with waiters, numbers
         // repeat. Even then, only a forgotten waiter could be mistaken for a waiter of another
         // lock.

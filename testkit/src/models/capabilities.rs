@@ -211,6 +211,30 @@ const MODELS: &[Model] = &[
         ],
     },
     Model {
+        property: "batch-twice",
+        claim: "two batches for the same ranges never deadlock",
+        has: |it| it.batch,
+        granular: true,
+        // As above.
+        first: &[&Lock(0..3, Write), &Unlock],
+        threads: &[
+            &[LockAll(&[(0..1, Write), (2..3, Write)]), Unlock, Unlock],
+            &[LockAll(&[(0..1, Write), (2..3, Write)]), Unlock, Unlock],
+        ],
+    },
+    Model {
+        property: "batch-under-hold",
+        claim: "a thread that holds a range of a waiting batch, and requests another range of it, \
+                may have to wait; it lets the batch go on if it gives the request up",
+        has: |it| it.batch && it.wait,
+        granular: true,
+        first: &[&Lock(0..1, Write)],
+        threads: &[
+            &[Request(1..2, Write), Cancel, Unlock],
+            &[LockAll(&[(0..1, Write), (1..2, Write)]), Unlock, Unlock],
+        ],
+    },
+    Model {
         property: "batch-try",
         claim: "a try of several ranges acquires all or none, and leaves no trace",
         has: |it| it.batch,

@@ -17,8 +17,7 @@ use super::mutants::sources;
 use crate::info::{BugSite, Kind, ProgramInfo};
 use crate::mode::Mode;
 
-/// Returns each bug once for every suite that must find it, and the errors in the bugs'
-/// definitions.
+/// Returns each bug once for every suite that must find it, and the errors in the definitions.
 pub(super) fn candidates<'a>(
     built: &Built,
     plan: &'a Plan,
@@ -119,8 +118,8 @@ fn of_promela(plan: &Plan) -> Vec<Candidate<'_>> {
 fn candidate<'a>(plan: &'a Plan, suite: &str, change: Change) -> Candidate<'a> {
     let of_suite = plan.tasks.iter().filter(|it| it.job.program.suite == suite);
     let is_right = |task: &Task| change.expected.contains(&task.job.program.name);
-    let in_weak = of_suite.filter(|task| task.job.mode == Mode::Weak);
-    let (models, others): (Vec<_>, Vec<_>) = in_weak.partition(|it| is_right(it));
+    let main = of_suite.filter(|it| it.job.is_main());
+    let (models, others): (Vec<_>, Vec<_>) = main.partition(|it| is_right(it));
     let searches = [models, others].map(|its| searches(plan, &its, &Mode::SEARCHES));
     (change, searches.concat())
 }

@@ -234,6 +234,7 @@ pub(super) fn command(kind: &'static Kind, args: &InjectArgs) -> Result<ExitCode
     let outputs = Outputs::new(common.json.as_ref(), None)?;
     let workers = workers(common.jobs);
     let (mut built, models) = models(&common.scope, MODELS, false)?;
+    built.add(Checker::OF_CODE)?;
     let run = built.circumstances(common, &[]);
     let plan = Plan::of(&models);
     let reached = Reached::by(&plan, &built, workers)?;
@@ -256,7 +257,6 @@ pub(super) fn command(kind: &'static Kind, args: &InjectArgs) -> Result<ExitCode
         println!("{}", table::of(columns, changes));
         return Ok(exit_code(errors.is_empty()));
     }
-    built.add(Checker::OF_CODE)?;
     let changes = judge(kind, &built, &candidates, workers, &run)?;
     println!("{}\n{}", changes.table(), changes.summary());
     outputs.write(&changes.all)?;
@@ -311,9 +311,10 @@ pub(super) struct Reached<'a> {
 }
 
 impl<'a> Reached<'a> {
-    /// Runs every program under loom with few preemptions, and collects what each one reaches.
+    /// Runs every program under loom with few preemptions, or under shuttle if only shuttle runs
+    /// it, and collects what each one reaches.
     fn by(plan: &'a Plan, built: &Built, workers: usize) -> Result<Self> {
-        let tasks = plan.tasks.iter().filter(|it| it.job.mode == Mode::Weak);
+        let tasks = plan.tasks.iter().filter(|it| it.job.is_main());
         let tasks: Vec<&Task> = tasks.collect();
         let name = |task: &&Task| task.job.name();
         let found = at_the_same_time(&tasks, workers, "programs asked for sites", name, |task| {
@@ -332,9 +333,9 @@ impl<'a> Reached<'a> {
             for site in found.bugs {
                 reached.bugs.entry(site).or_default().push(task);
             }
-            // Litmus programs test the checkers, not the package's code: they judge no mutant.
+            // Litmus programs test the checkers, and shuttle sees no orderings: no mutants here.
             let mut programs = task.suite().programs.iter();
-            if programs.any(|program| program.expected.is_some()) {
+            if programs.any(|it| it.expected.is_some()) || task.job.program.unwinds {
                 continue;
             }
             let is_ours = |site: &Site| {

@@ -131,8 +131,7 @@ pub(super) fn failures(rows: &[Row]) -> String {
     text
 }
 
-/// Returns the rows whose number of executions differs from the record, and advice; empty if there
-/// are none.
+/// Returns the rows whose number of executions differs from the record, if any, and advice.
 pub(super) fn drifts(rows: &[Row]) -> String {
     let mut text = String::new();
     let drifts: Vec<&Row> = rows.iter().filter(|row| row.drifts()).collect();

@@ -51,8 +51,7 @@ pub trait Model: Send + Sync + 'static {
         recorder: &Recorder<Self::Op, Self::Answer>,
     );
 
-    /// Runs in the main thread after all others have ended, for example to try an operation that
-    /// must then succeed.
+    /// Runs in the main thread after all others have ended, to try what must then succeed.
     fn at_end(&self, object: &Self::Object, recorder: &Recorder<Self::Op, Self::Answer>);
 
     /// Returns the state before the first call.

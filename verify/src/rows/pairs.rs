@@ -1,5 +1,4 @@
-//! Tables of pairs: for each two operations of a primitive, the programs that perform them in
-//! different threads.
+//! Tables of pairs: for each two operations, the programs that perform them in different threads.
 //!
 //! A cell lists the programs in which one thread performs one of the operations and another thread
 //! the other. Programs that run under random schedules only do not count. A search fails if a

@@ -20,8 +20,7 @@ pub struct Step {
     pub clock: Clock,
 }
 
-/// A callback that receives the steps of each finished execution. Returns whether the search goes
-/// on.
+/// A callback that receives the steps of each finished execution; returns whether to go on.
 #[cfg(spanlock_shuttle)]
 pub(crate) type Watch = Box<dyn FnMut(&[Step]) -> bool>;
 

@@ -143,8 +143,7 @@ impl Search {
         }
     }
 
-    /// Ends the running step, whose footprint is now complete. Finds the threads that sleep at the
-    /// next node.
+    /// Ends the running step: its footprint is complete. Finds the threads asleep at the next node.
     fn end_step(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
         if self.over || self.unknown || self.at == 0 {

@@ -6,6 +6,8 @@
 
 use core::ops::Range;
 
+use spanlock_sync::injected_bug;
+
 use super::{Exclusive, Hold, LockRef, Mode, Readable, Shared, Upgradable};
 use crate::capabilities::{
     RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait,
@@ -38,6 +40,17 @@ impl<P: LockRef<Lock: RawRangeLockDowngrade>, A: Mode> Hold<P, A> {
     fn downgraded<B: Readable>(self, from: Access) -> Hold<P, B> {
         debug_assert!(from == A::ACCESS && B::ACCESS < from);
         let mut hold = self.into_mode::<B>();
+        if injected_bug!(
+            "downgrades-before-it-holds",
+            "a hold records its span only after its downgrade has woken waiters",
+            killed_by = "downgrade-unwinds"
+        ) && let Some((span, mut token)) = hold.held.take()
+        {
+            // SAFETY: as below.
+            unsafe { (hold.lock.raw()).downgrade(span, from, B::ACCESS, &mut token) };
+            hold.held = Some((span, token));
+            return hold;
+        }
         if let Some((span, token)) = &mut hold.held {
             // SAFETY: the span is held with `from` and this token. Afterwards it is held with `B`,
             // even after a panic.
@@ -111,6 +124,18 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
             Some(keep) => {
                 self.watch.change(self.lock.raw(), keep, A::ACCESS);
                 let (_, token) = self.held.insert((keep, token));
+                if injected_bug!(
+                    "shrinks-before-it-holds",
+                    "a hold records what it keeps only after its shrink has woken waiters",
+                    killed_by = "shrink-unwinds"
+                ) {
+                    let mut token = *token;
+                    self.held = None;
+                    // SAFETY: as below.
+                    unsafe { self.lock.raw().shrink(span, A::ACCESS, &mut token, keep) };
+                    self.held = Some((keep, token));
+                    return Ok(());
+                }
                 // SAFETY: the span is held with this access and token, and `part` has checked that
                 // `keep` lies within. Afterwards `keep` is held by the stored token, even after a
                 // panic.

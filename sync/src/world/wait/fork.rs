@@ -9,7 +9,6 @@
 //! evicted, too, and blocks nobody: it must be polled again in the child, although it is not woken.
 
 use core::cell::UnsafeCell;
-use std::sync::Once;
 
 use super::{BUCKETS, COUNTS, TABLE, thread};
 use crate::MutexGuard;
@@ -25,19 +24,8 @@ unsafe impl Sync for Held {}
 
 static HELD: Held = Held(UnsafeCell::new([const { None }; BUCKETS]));
 
-/// Registers the functions below, which the system then calls at each fork. (If there is no memory
-/// for that, the child must not use locks for which other threads wait.)
-pub(super) fn handle() {
-    static HANDLED: Once = Once::new();
-    HANDLED.call_once(|| {
-        // SAFETY: the functions may be called at any fork. They stay for ever.
-        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
-    });
-}
-
-/// Locks every bucket, so that no other thread has locked one when the process forks. All threads
-/// that fork do so in the same order, and other threads lock one bucket at a time.
-unsafe extern "C" fn before() {
+/// Locks every bucket.
+pub(in crate::world) fn lock() {
     for (i, bucket) in TABLE.iter().enumerate() {
         let guard = bucket.0.lock();
         // SAFETY: two threads that fork lock the first bucket one after the other, and this one
@@ -46,13 +34,14 @@ unsafe extern "C" fn before() {
     }
 }
 
-unsafe extern "C" fn in_parent() {
+/// Unlocks what this thread has locked with `lock`.
+pub(in crate::world) fn unlock() {
     for_each_bucket(|_, bucket| drop(bucket));
 }
 
-/// It neither allocates nor frees memory, because other threads may have been doing so when the
-/// process forked.
-unsafe extern "C" fn in_child() {
+/// Evicts the waiters of the threads that do not exist in the child, and unlocks what this thread
+/// has locked with `lock`.
+pub(in crate::world) fn unlock_in_child() {
     for_each_bucket(|i, mut bucket| {
         // SAFETY: the bucket is locked. Every node that was alive before the fork still is, because
         // the child has run no other code yet.
@@ -75,7 +64,7 @@ unsafe extern "C" fn in_child() {
 /// Calls `f` with the guards of all buckets, the last first.
 fn for_each_bucket(mut f: impl FnMut(usize, MutexGuard<'static, Bucket>)) {
     for i in (0..BUCKETS).rev() {
-        // SAFETY: this thread has locked all buckets in `before`, and unlocks the first one last.
+        // SAFETY: this thread has locked all buckets in `lock`, and unlocks the first one last.
         if let Some(guard) = unsafe { (*HELD.0.get())[i].take() } {
             f(i, guard);
         }

@@ -46,8 +46,7 @@ struct Search<'a, M: Model> {
 }
 
 impl<M: Model> Search<'_, M> {
-    /// Whether every order from here on has an explanation. If not, `order` holds one that has
-    /// none.
+    /// Whether every order from here on has an explanation. If not, `order` holds one without.
     fn go(&mut self, cut: Cut, states: States<M>) -> bool {
         let next: Vec<usize> = (0..self.history.0.len())
             .filter(|&thread| self.is_next(cut, thread))

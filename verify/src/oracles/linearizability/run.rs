@@ -30,8 +30,7 @@ pub struct Subject<M> {
 /// A scenario that fails, and a text that shows the failure.
 type Failure<M> = (Scenario<<M as Model>::Op>, String);
 
-/// Runs the scenarios until one fails. Returns the number of scenarios, and the number of histories
-/// that they have.
+/// Runs the scenarios until one fails. Returns how many scenarios and histories there are.
 ///
 /// # Errors
 /// Returns the failing scenario after reduction, and a text that shows the failure.
@@ -70,8 +69,7 @@ fn reduced<M: Model>(subject: &Subject<M>, scenario: Scenario<M::Op>, why: Strin
     }
 }
 
-/// Runs the executions of a scenario. Returns the number of different histories, or a text that
-/// shows a failure.
+/// Runs the executions of a scenario. Returns how many histories differ, or shows a failure.
 fn search<M: Model>(subject: &Subject<M>, scenario: &Scenario<M::Op>) -> Result<u64, String> {
     // The histories so far, and the one without an explanation, if any.
     let seen = Rc::new(RefCell::new((HashSet::new(), None)));

@@ -35,8 +35,7 @@ impl<Op: Copy> Scenario<Op> {
         }
     }
 
-    /// Returns the well-formed scenarios that lack one of the threads, or one or two operations of
-    /// a thread.
+    /// Returns the well-formed scenarios that lack a thread, or one or two operations of a thread.
     pub fn smaller<M: Model<Op = Op>>(&self, model: &M) -> Vec<Self> {
         let mut smaller = Vec::new();
         for (i, thread) in self.0.iter().enumerate() {
