@@ -138,6 +138,7 @@
 //! [F2FS]: https://doi.org/10.1145/3319647.3325828
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
@@ -256,6 +257,15 @@ impl<P> IntervalLock<P> {
             core: self.core,
             parking: PhantomData,
         }
+    }
+
+    /// Makes room in each shard for this number of holders and waiters together. Up to that number,
+    /// the lock does not allocate.
+    ///
+    /// # Errors
+    /// If there is no memory. Nothing has changed then, except that some shards may have room.
+    pub fn try_reserve(&self, requests: usize) -> Result<(), TryReserveError> {
+        self.core.shards.try_reserve(requests)
     }
 
     /// Returns the number of holders and waiters. Each range of a batch counts as one.

@@ -62,6 +62,7 @@
 //! decremented the counts of all overlapping requests. The definition of the count excludes that
 //! bug.
 
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use core::task::Waker;
 
@@ -171,6 +172,13 @@ impl Requests {
             waiting: 0,
             upgrading: 0,
         }
+    }
+
+    /// Makes room for this number of nodes in all.
+    pub(crate) fn try_reserve(&mut self, nodes: usize) -> Result<(), TryReserveError> {
+        self.tree.try_reserve(nodes)?;
+        let all = self.tree.capacity();
+        (self.waiters).try_reserve_exact(all.saturating_sub(self.waiters.len()))
     }
 
     /// Returns whether a new request would be granted at once.

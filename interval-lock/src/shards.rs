@@ -33,6 +33,7 @@
 //!   does not touch.
 
 use alloc::boxed::Box;
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 
 use spanlock_range_lock::{Access, Span};
@@ -136,6 +137,11 @@ impl Shards {
             hash_shift: (64 - count.trailing_zeros()).min(63),
             multiplier: if count == 1 { 0 } else { FACTOR },
         }
+    }
+
+    /// Makes room for this number of nodes in each shard.
+    pub(crate) fn try_reserve(&self, nodes: usize) -> Result<(), TryReserveError> {
+        (0..self.count()).try_for_each(|shard| self.at(shard).lock().try_reserve(nodes))
     }
 
     fn count(&self) -> usize {

@@ -48,6 +48,7 @@
 //! order, which is the case if the stored spans are disjoint. In the worst case, each overlap takes
 //! O(log *n*).
 
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -109,6 +110,15 @@ impl<T: Default> Tree<T> {
             tree.make_room();
         }
         tree
+    }
+
+    /// Makes room for `spans` spans in all, so that up to that number, inserting allocates nothing.
+    pub(crate) fn try_reserve(&mut self, spans: usize) -> Result<(), TryReserveError> {
+        // The nodes first, so that IL-T6 holds even if there is no memory for the slots.
+        let most = 1 + spans.max(self.slots.capacity()) / (FEWEST - 1);
+        (self.nodes).try_reserve_exact(most.saturating_sub(self.nodes.len()))?;
+        (self.slots).try_reserve_exact(spans.saturating_sub(self.slots.len()))?;
+        Ok(())
     }
 
     /// Returns the number of spans.

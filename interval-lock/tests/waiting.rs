@@ -322,3 +322,20 @@ fn the_lock_reports_its_holders_waiters_and_memory() {
     drop(holds);
     assert_eq!(lock.memory_usage(), memory);
 }
+
+/// After `try_reserve`, requests up to that number allocate nothing. More than fits into memory is
+/// an error, and the lock remains usable.
+#[test]
+fn reserved_memory_suffices() {
+    let lock = IntervalLock::with_shards(4, 16);
+    assert!(lock.try_reserve(usize::MAX / 2).is_err());
+    lock.try_reserve(100).expect("memory for a hundred");
+    let memory = lock.memory_usage();
+    let holds: Vec<_> = (0..100)
+        .map(|i| lock.write(10 * i..10 * i + 10).expect("in range"))
+        .collect();
+    assert_eq!(lock.memory_usage(), memory);
+    drop(holds);
+    let _all = lock.write(0..u64::MAX).expect("in range");
+    assert_eq!(lock.memory_usage(), memory);
+}

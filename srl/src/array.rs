@@ -121,6 +121,11 @@ impl<W: Word> Array<W> {
         })
     }
 
+    /// Creates all words. Returns `None` if there is no memory for them.
+    pub(crate) fn reserve(&self) -> Option<()> {
+        self.tail.reserve()
+    }
+
     /// Returns the size of the words in bytes, without a missing tail.
     pub(crate) fn memory_usage(&self) -> usize {
         size_of_val(&*self.head) + self.tail.memory_usage()
@@ -291,7 +296,21 @@ impl<W: Word> Tail<W> {
     /// Creates the words, unless another thread has done so meanwhile; returns them. Aborts as
     /// `Box` does if there is no memory.
     fn make(&self) -> &[W] {
-        let made = Box::into_raw(allocate::<W>(self.len));
+        self.link(allocate::<W>(self.len))
+    }
+
+    /// Creates the words if they are missing. Returns `None` if there is no memory for them.
+    fn reserve(&self) -> Option<()> {
+        if self.len > 0 && self.words().is_none() {
+            self.link(zeroed_slice(self.len)?);
+        }
+        Some(())
+    }
+
+    /// Makes these the tail's words, unless another thread has linked some meanwhile; returns the
+    /// words.
+    fn link(&self, made: Box<[W]>) -> &[W] {
+        let made = Box::into_raw(made);
         // Release [U→V]: publishes the words. Acquire on failure [V→U]: this thread uses the words
         // that another thread linked.
         let linked = (self.first).compare_exchange(null_mut(), made.cast(), Release, Acquire);

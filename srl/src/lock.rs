@@ -140,6 +140,19 @@ impl<W: Word> Srl<Array<W>> {
 }
 
 impl<W: Word, P: Park> Srl<Array<W>, P> {
+    /// Allocates all words that have not been allocated yet. After that, a request for few segments
+    /// allocates nothing.
+    ///
+    /// # Errors
+    /// [`SegmentError::Memory`] if there is no memory for them.
+    pub fn try_reserve(&self) -> Result<(), SegmentError> {
+        let error = SegmentError::Memory {
+            segments: self.segments.count(),
+            capacity: self.segments.capacity(),
+        };
+        self.words.store.reserve().ok_or(error)
+    }
+
     /// Returns the size of the words in bytes: 4 per segment, or half a byte in the packed form.
     ///
     /// Words that have not been allocated yet do not count.

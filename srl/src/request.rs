@@ -221,7 +221,7 @@ impl SrlRequest {
                 Stage::TakingUnderEntry(token) => {
                     let wakes = words.back_off(taken, None, access);
                     let unlock = || entries.unlock(entry, access, token);
-                    and_surely(unlock, || words.wake(wakes));
+                    and_surely(unlock, || wakes.wake());
                 }
                 Stage::AwaitingWideEntry(mut waiting) => {
                     gate.open();

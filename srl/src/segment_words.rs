@@ -39,13 +39,13 @@ pub(crate) enum Advance {
 }
 
 /// How far a waiting small request got in one read-side critical section.
-enum Take<W> {
+enum Take<'a, W, P> {
     /// It holds every segment.
     All,
     /// It is in a queue.
     Waits,
     /// The gate stopped it. It holds nothing, and these waiters must be woken.
-    Stopped(Vec<Wakes<W>>),
+    Stopped(Unblocked<'a, W, P>),
 }
 
 /// The waiters that changes of several pieces have unblocked. They are woken once all pieces have
@@ -68,7 +68,12 @@ impl<W: Word, P> Unblocked<'_, W, P> {
             // Light [D→E]: orders the changes so far before the check of the queue.
             && self.queue.is_any_asleep()
         {
-            self.others.push(before);
+            if self.others.try_reserve(1).is_ok() {
+                self.others.push(before);
+            } else {
+                // A release never fails. Without memory for the list, it wakes early.
+                before.wake(self.queue);
+            }
         }
     }
 
@@ -105,7 +110,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
                 // SAFETY: this part was taken just now; the segments before it passed the gate.
                 let wakes = unsafe { self.back_off(touched.start..at, taken, access) };
                 drop(guard);
-                self.wake(wakes);
+                wakes.wake();
                 return Advance::Stopped;
             }
             if at == touched.start {
@@ -224,22 +229,18 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         passed: Range<u64>,
         piece: Option<Piece<'_, S::Word>>,
         access: Access,
-    ) -> Vec<Wakes<S::Word>> {
-        let mut wakes = Vec::new();
+    ) -> Unblocked<'_, S::Word, P> {
+        let mut unblocked = self.unblocked();
         // SAFETY: the caller's promise.
         let mut release =
-            |piece: Piece<'_, S::Word>| wakes.extend(unsafe { piece.release(access) });
+            |piece: Piece<'_, S::Word>| unblocked.add(unsafe { piece.release(access) });
         if let Some(piece) = piece {
             // Do not look the piece up again: it may have been unlinked (G-I6).
             release(piece);
         }
         // SAFETY: the caller's promise.
         unsafe { self.for_held(None, passed, release) };
-        wakes
-    }
-
-    pub(crate) fn wake(&self, wakes: Vec<Wakes<S::Word>>) {
-        for_each_surely(wakes.into_iter(), |wakes| wakes.wake(&self.queue));
+        unblocked
     }
 
     /// Releases what a request has taken, and wakes the waiters that this unblocks.
@@ -251,7 +252,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     pub(crate) unsafe fn give_up(&self, held: Range<u64>, access: Access) {
         // SAFETY: the caller's promise.
         let wakes = unsafe { self.back_off(held, None, access) };
-        self.wake(wakes);
+        wakes.wake();
     }
 }
 
@@ -277,7 +278,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
             unsafe { self.take_in_critical_section(touched, access, progress.as_mut(), stops) };
         match taken {
             Take::Stopped(wakes) => {
-                and_surely(|| self.wake(wakes), || progress.finish(&self.queue));
+                and_surely(|| wakes.wake(), || progress.finish(&self.queue));
                 Poll::Ready(None)
             }
             Take::All => {
@@ -300,7 +301,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         access: Access,
         mut progress: Pin<&mut Progress>,
         stops: impl Fn() -> bool,
-    ) -> Take<S::Word> {
+    ) -> Take<'_, S::Word, P> {
         let guard = self.store.enter();
         while progress.taken() < touched.end - touched.start {
             let before = progress.taken();

@@ -124,7 +124,7 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use spanlock_range_lock::words::Word;
-use spanlock_sync::Mutex;
+use spanlock_sync::BlockingMutex;
 use spanlock_sync::atomic::{AtomicUsize, Ordering::*, Zeroed, zeroed_slice};
 use spanlock_sync::rcu::{Rcu, ReadGuard};
 
@@ -144,9 +144,9 @@ pub struct Tree<W: Word> {
     rcu: Rcu,
     /// The size of all nodes but the root.
     bytes: AtomicUsize,
-    /// Held by the thread that shrinks the tree. Contains the nodes that were unlinked but cannot
-    /// be freed yet.
-    shrinking: Mutex<Vec<Unlinked>>,
+    /// Held by the thread that shrinks the tree, which may sleep meanwhile. Contains the nodes that
+    /// were unlinked but cannot be freed yet.
+    shrinking: BlockingMutex<Vec<Unlinked>>,
     words: PhantomData<Box<[W]>>,
 }
 
@@ -166,7 +166,7 @@ impl<W: Word> Tree<W> {
             segments,
             rcu: Rcu::new(),
             bytes: AtomicUsize::new(0),
-            shrinking: Mutex::new(Vec::new()),
+            shrinking: BlockingMutex::new(Vec::new()),
             words: PhantomData,
         })
     }

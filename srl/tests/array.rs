@@ -250,3 +250,15 @@ fn a_large_file_is_locked_whole_and_in_parts() {
     drop(lock.try_write(0..(1 << 30) - 4096).unwrap());
     drop(hold);
 }
+
+/// After `try_reserve`, all words are there.
+#[test]
+fn all_words_can_be_reserved() {
+    let lock = SrlArray::with_segment_size(1 << 16, 1).expect("memory");
+    assert!(lock.memory_usage() < 4 << 16);
+    lock.try_reserve().expect("memory");
+    assert_eq!(lock.memory_usage(), 4 << 16);
+    lock.try_reserve().expect("nothing to do");
+    drop(lock.write(0..1 << 16).expect("in range"));
+    assert_eq!(lock.memory_usage(), 4 << 16);
+}

@@ -11,8 +11,10 @@ pub mod mapped;
 mod park;
 #[cfg(feature = "std")]
 mod parker;
-#[cfg(feature = "std")]
+#[cfg(any(feature = "std", spanlock_kernel))]
+#[cfg_attr(spanlock_kernel, path = "world/kernel/rcu.rs")]
 pub mod rcu;
+#[cfg(not(spanlock_kernel))]
 pub mod rcu_shared;
 mod statistics;
 #[cfg(feature = "std")]
@@ -26,9 +28,12 @@ mod world;
 pub use park::{DefaultPark, Park, Spin};
 #[cfg(feature = "std")]
 pub use parker::{Parker, Wakeup};
-#[cfg(not(feature = "std"))]
+#[cfg(not(any(feature = "std", spanlock_kernel)))]
 pub use rcu_shared as rcu;
 pub use statistics::Counters;
 #[cfg(feature = "statistics")]
 pub use statistics::Statistics;
 pub use world::public::*;
+
+#[cfg(all(spanlock_kernel, feature = "std"))]
+compile_error!("a kernel has no std: build without the feature `std`");

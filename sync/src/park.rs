@@ -102,8 +102,11 @@ pub trait Park: Sized + 'static {
 #[cfg(feature = "std")]
 pub type DefaultPark = crate::Parker;
 /// How threads wait by default: they [`Spin`], because there is no std.
-#[cfg(not(feature = "std"))]
+#[cfg(not(any(feature = "std", spanlock_kernel)))]
 pub type DefaultPark = Spin;
+/// How threads wait by default: the kernel's tasks sleep in a [`Parker`](crate::Parker).
+#[cfg(spanlock_kernel)]
+pub type DefaultPark = crate::Parker;
 
 /// Waits without sleeping: checks a flag until it is set, with a [`pause`](crate::hint::pause)
 /// between two checks.

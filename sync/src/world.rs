@@ -4,15 +4,21 @@
 //! so the code that uses them does not know which of the two it runs on. Each of the two is a
 //! *world*.
 //!
+//! Inside a kernel, `kernel/` replaces a few of the modules: what a kernel must provide.
+//!
 //! Not reached by models: the table in the README names the test that covers each item.
 
 pub(crate) mod atomic;
+#[cfg(not(spanlock_kernel))]
 pub(crate) mod barrier;
 mod bug;
 pub(crate) mod cell;
 #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
 mod fork;
 pub(crate) mod hint;
+#[cfg(spanlock_kernel)]
+pub(crate) mod kernel;
+#[cfg(not(spanlock_kernel))]
 mod mutex;
 #[cfg(feature = "std")]
 pub(crate) mod parker;
@@ -22,6 +28,9 @@ pub(crate) mod rcu;
 pub(crate) mod thread;
 pub(crate) mod wait;
 
+#[cfg(spanlock_kernel)]
+pub(crate) use kernel::{barrier, mutex, parker};
+
 /// Items that the root of the crate re-exports.
 pub(crate) mod public {
     pub use alloc::sync::Arc;
@@ -30,5 +39,12 @@ pub(crate) mod public {
     pub use super::bug::is_flush_left_out;
     #[cfg(feature = "std")]
     pub use super::mutex::Condvar;
-    pub use super::mutex::{Mutex, MutexGuard};
+    pub use super::mutex::{BlockingMutex, Mutex, MutexGuard};
+
+    #[cfg(spanlock_kernel)]
+    pub use super::parker::Parker;
+
+    #[cfg(spanlock_kernel_bugs)]
+    #[doc(hidden)]
+    pub use super::kernel::is_injected;
 }

@@ -23,7 +23,9 @@ impl Wakes {
         let Some(waker) = waker else { return };
         match self.few.get_mut(self.len) {
             Some(place) => *place = Some(waker),
-            None => self.more.push(waker),
+            None if self.more.try_reserve(1).is_ok() => self.more.push(waker),
+            // A release never fails. Without memory, the waiter is woken under the mutex.
+            None => waker.wake(),
         }
         self.len += 1;
     }

@@ -135,7 +135,7 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
                     self.words.back_off(none, Some(piece), access)
                 };
                 drop(guard);
-                self.words.wake(wakes);
+                wakes.wake();
                 Advance::Stopped
             }
         }

@@ -134,7 +134,8 @@ impl<W: Word> Tree<W> {
         gate.before_scan();
         let mut unlinked = Vec::new();
         for (_, slot) in node.slots_of(walk.segments) {
-            if self.is_vacant(node.depth, slot) {
+            // A node for which the list has no room stays linked.
+            if self.is_vacant(node.depth, slot) && unlinked.try_reserve(1).is_ok() {
                 unlinked.push(slot.load());
                 slot.unlink();
             }

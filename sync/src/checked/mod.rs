@@ -43,6 +43,6 @@ pub(crate) mod public {
     pub use shuttle::sync::Arc;
 
     pub use super::bug::is_flush_left_out;
-    pub use super::mutex::{Condvar, Mutex, MutexGuard};
+    pub use super::mutex::{BlockingMutex, Condvar, Mutex, MutexGuard};
     pub use super::{check, footprint};
 }

@@ -4,11 +4,23 @@
 /// Returns whether a model injects the bug of this name: `if injected_bug!("name", "what is done
 /// wrong", killed_by = "a-property, another") { … }`. As shipped, the macro is the constant
 /// `false`.
+#[cfg(not(spanlock_kernel_bugs))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! injected_bug {
     ($name:literal, $what:literal, killed_by = $killed_by:literal $(,)?) => {
         false
+    };
+}
+
+/// Returns whether the kernel injects the bug of this name, in a build with
+/// `--cfg spanlock_kernel_bugs`.
+#[cfg(spanlock_kernel_bugs)]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! injected_bug {
+    ($name:literal, $what:literal, killed_by = $killed_by:literal $(,)?) => {
+        $crate::is_injected($name)
     };
 }
 

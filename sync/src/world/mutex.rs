@@ -43,6 +43,9 @@ impl<T> Mutex<T> {
     }
 }
 
+/// A lock around data, whose holder may sleep: here, an ordinary [`Mutex`].
+pub type BlockingMutex<T> = Mutex<T>;
+
 /// Access to the data of a [`Mutex`], which stays locked until this guard is dropped.
 #[derive(Debug)]
 #[must_use = "dropping the guard at once unlocks the mutex"]

@@ -62,11 +62,11 @@ impl Moment {
 }
 
 /// Without std there is no clock: every moment is long past.
-#[cfg(not(feature = "std"))]
+#[cfg(not(any(feature = "std", spanlock_kernel)))]
 #[derive(Clone, Copy)]
 pub(crate) struct Moment;
 
-#[cfg(not(feature = "std"))]
+#[cfg(not(any(feature = "std", spanlock_kernel)))]
 impl Moment {
     pub(crate) fn now() -> Self {
         Moment
@@ -74,6 +74,23 @@ impl Moment {
 
     pub(crate) fn is_past(self, _time: Duration) -> bool {
         true
+    }
+}
+
+/// A moment of the kernel's monotonic clock, in nanoseconds.
+#[cfg(spanlock_kernel)]
+#[derive(Clone, Copy)]
+pub(crate) struct Moment(u64);
+
+#[cfg(spanlock_kernel)]
+impl Moment {
+    pub(crate) fn now() -> Self {
+        Moment(super::kernel::now())
+    }
+
+    /// Returns whether this moment is longer ago than `time`.
+    pub(crate) fn is_past(self, time: Duration) -> bool {
+        u128::from(super::kernel::now().saturating_sub(self.0)) > time.as_nanos()
     }
 }
 
