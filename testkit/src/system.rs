@@ -1,9 +1,13 @@
-//! What the system can do to a process: refuse `membarrier` to a thread, and fork.
+//! What the system can do to a process: refuse `membarrier` to a thread, fork, and start threads
+//! in the child.
 //!
 //! For Linux. Elsewhere, locks do not use `membarrier`.
 
+use std::ffi::c_void;
 use std::io::Error;
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{null, null_mut};
 
 /// Makes the system refuse `membarrier` to the calling thread from now on, and to threads that it
 /// starts. Installs a seccomp filter, as a sandbox does.
@@ -83,6 +87,47 @@ fn install<const N: usize>(filter: [Statement; N]) {
             | libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program)
     };
     assert_eq!(result, 0, "no seccomp filter: {}", Error::last_os_error());
+}
+
+/// Runs `own` while `count` new threads run `f`, and returns when all have ended. The process aborts
+/// if `f` panics.
+///
+/// For a child of a process with threads. There, `std::thread` may wait for ever: each thread that
+/// `std` starts or ends locks a mutex of `std`, which a thread of the parent may have held when the
+/// process forked.
+///
+/// # Panics
+/// Panics if the system cannot start a thread, and if `own` does.
+pub fn beside_threads<F: Fn() + Sync, R>(count: usize, f: F, own: impl FnOnce() -> R) -> R {
+    /// Ends when the thread has.
+    struct Thread(libc::pthread_t);
+
+    impl Drop for Thread {
+        fn drop(&mut self) {
+            // SAFETY: nobody else joins or detaches the thread.
+            assert_eq!(unsafe { libc::pthread_join(self.0, null_mut()) }, 0);
+        }
+    }
+
+    extern "C" fn run<F: Fn()>(f: *mut c_void) -> *mut c_void {
+        // SAFETY: `f` outlives the thread, and threads may share it.
+        unsafe { (*f.cast::<F>())() };
+        null_mut()
+    }
+
+    let start = |_| {
+        let mut thread = MaybeUninit::uninit();
+        // SAFETY: `run` gets the `F` that it expects. The thread is joined before `f` is dropped.
+        let error = unsafe {
+            let f = (&raw const f).cast_mut().cast();
+            libc::pthread_create(thread.as_mut_ptr(), null(), run::<F>, f)
+        };
+        assert_eq!(error, 0, "no thread: {}", Error::from_raw_os_error(error));
+        // SAFETY: initialized, as there was no error.
+        Thread(unsafe { thread.assume_init() })
+    };
+    let _threads: Vec<_> = (0..count).map(start).collect();
+    own()
 }
 
 /// Forks, and returns whether `f` returned true in the child. A child that panics or takes more

@@ -5,12 +5,11 @@
 
 use std::sync::Barrier;
 use std::task::{Context, Waker};
-use std::thread;
 
 use spanlock_range_lock::RangeLockExt;
 use spanlock_srl::SrlArray;
 use spanlock_sync::rcu::Rcu;
-use spanlock_testkit::system::in_child;
+use spanlock_testkit::system::{beside_threads, in_child};
 
 /// Forks while four threads do `first`, each in a process of its own so that it is the first time.
 /// In the child, `first` must end when a new thread does it.
@@ -18,15 +17,13 @@ fn during_the_first_fork(first: impl Fn() + Sync) {
     for _ in 0..300 {
         assert!(in_child(|| {
             let start = Barrier::new(5);
-            thread::scope(|scope| {
-                for _ in 0..4 {
-                    scope.spawn(|| {
-                        start.wait();
-                        first();
-                    });
-                }
+            let others = || {
                 start.wait();
-                in_child(|| thread::scope(|scope| scope.spawn(&first).join()).is_ok())
+                first();
+            };
+            beside_threads(4, others, || {
+                start.wait();
+                in_child(|| beside_threads(1, &first, || true))
             })
         }));
     }

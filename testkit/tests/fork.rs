@@ -13,7 +13,7 @@ use std::time::Duration;
 use spanlock_range_lock::RangeLockExt;
 use spanlock_srl::{Shape, SrlArray, SrlTree, SrlTreePacked};
 use spanlock_sync::rcu::Rcu;
-use spanlock_testkit::system::in_child;
+use spanlock_testkit::system::{beside_threads, in_child};
 
 /// Runs `f` while another thread is in a read-side critical section.
 fn beside_a_reader<R>(f: impl FnOnce() -> R) -> R {
@@ -59,18 +59,17 @@ fn the_child_is_in_the_section_of_its_own_thread() {
     let guard = rcu.enter();
     assert!(in_child(|| {
         let waits = AtomicBool::new(true);
-        thread::scope(|scope| {
-            let waiter = scope.spawn(|| {
-                let waited = rcu.synchronize();
-                waits.store(false, SeqCst);
-                waited
-            });
+        let waiter = || {
+            assert!(rcu.synchronize());
+            waits.store(false, SeqCst);
+        };
+        beside_threads(1, waiter, || {
             for _ in 0..1000 {
                 thread::yield_now();
             }
             let waited = waits.load(SeqCst);
             drop(guard);
-            waiter.join().unwrap() && waited
+            waited
         })
     }));
 }
@@ -90,8 +89,8 @@ fn a_fork_does_not_leave_the_registry_locked() {
         let all_right = (0..50).all(|_| {
             in_child(|| {
                 // A new thread registers.
-                let entered = thread::scope(|scope| scope.spawn(|| drop(rcu.enter())).join());
-                entered.is_ok() && rcu.synchronize()
+                beside_threads(1, || drop(rcu.enter()), || ());
+                rcu.synchronize()
             })
         });
         done.store(true, SeqCst);
@@ -146,11 +145,8 @@ fn the_child_does_not_meet_waiters_of_other_threads() {
         thread::sleep(Duration::from_millis(20));
         let goes_on = || {
             // More stacks than there were threads.
-            thread::scope(|scope| {
-                for _ in 0..32 {
-                    scope.spawn(|| std::hint::black_box([0xA5_u8; 1 << 16]).len());
-                }
-            });
+            let fill = || _ = std::hint::black_box([0xA5_u8; 1 << 16]);
+            beside_threads(32, fill, || ());
             hold = None;
             // As many as may overtake a waiter, and more.
             (0..100).all(|_| lock.try_write(0..64).is_ok())

@@ -36,8 +36,9 @@ pub(super) const LOAD_THEN_STORE: &BlindSpot = &BlindSpot {
                   compare-exchange. Mode `rmw-load` has no loads, and `dfs` does not prune the \
                   search in this way, so both show these interleavings. Therefore the full run \
                   searches every program of two threads in all three modes. Exceptions are the \
-                  programs that run a whole journal, and those that state their own faults. A row \
-                  of `dfs` fails if it shows an outcome that loom's two modes together do not show.",
+                  programs that run a whole journal, those that state their own faults, and those \
+                  in which a thread catches a panic (`…-unwinds…`). A row of `dfs` fails if it \
+                  shows an outcome that loom's two modes together do not show.",
 };
 
 pub(super) const STALE_READS: &BlindSpot = &BlindSpot {
