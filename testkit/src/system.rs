@@ -89,8 +89,8 @@ fn install<const N: usize>(filter: [Statement; N]) {
     assert_eq!(result, 0, "no seccomp filter: {}", Error::last_os_error());
 }
 
-/// Runs `own` while `count` new threads run `f`, and returns when all have ended. The process aborts
-/// if `f` panics.
+/// Runs `own` while `count` new threads run `f`, and returns when all have ended. The process
+/// aborts if `f` panics.
 ///
 /// For a child of a process with threads. There, `std::thread` may wait for ever: each thread that
 /// `std` starts or ends locks a mutex of `std`, which a thread of the parent may have held when the
