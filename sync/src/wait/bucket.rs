@@ -432,7 +432,11 @@ impl Bucket {
     /// this thread may become the head. It is asleep, and its lock does not count the queue as
     /// armed. So it is evicted, too.
     #[cfg_attr(
-        not(all(target_os = "linux", feature = "std", not(miri))),
+        any(
+            not(all(target_os = "linux", feature = "std", not(miri))),
+            spanlock_loom,
+            spanlock_shuttle
+        ),
         allow(dead_code)
     )]
     pub(crate) unsafe fn evict_one_of_others(&mut self, thread: usize) -> Option<Removed> {
