@@ -110,8 +110,6 @@ impl Counters {
 
 #[cold]
 fn register() -> &'static AtomicU64 {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    super::fork::handle();
     let mut registry = REGISTRY.lock();
     let counter = registry.unused.pop().unwrap_or_else(|| {
         let counter: &'static AtomicU64 = &Box::leak(Box::new(Counter(AtomicU64::new(0)))).0;

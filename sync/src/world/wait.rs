@@ -129,8 +129,6 @@ impl Number {
         if known != 0 {
             return known;
         }
-        #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
-        super::fork::handle();
         // Relaxed: only the number's uniqueness matters. After 2³² locks with waiters, numbers
         // repeat. Even then, only a forgotten waiter could be mistaken for a waiter of another
         // lock.
