@@ -40,7 +40,11 @@ struct range_hold {
 	u8 pad[7];
 };
 
-/* The locks. Embed them, and let only these functions look inside. */
+/*
+ * The locks. Embed them, and let only these functions look inside. As with a mutex, a release may
+ * still read the lock after another task has acquired the range: free a lock only when all calls
+ * of its functions have returned.
+ */
 struct srl { u64 opaque[48]; };
 struct srl_packed { u64 opaque[48]; };
 struct srl_tree { u64 opaque[48]; };

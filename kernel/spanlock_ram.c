@@ -108,6 +108,8 @@ static ssize_t ram_write(struct file *file, const char __user *from, size_t len,
 	u64 page, first, end;
 	int result, now;
 
+	if (!len)
+		return 0;
 	if (count <= 0)
 		return count ? count : -ENOSPC;
 	result = acquire(&hold, *at, *at + count, true);

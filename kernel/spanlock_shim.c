@@ -2,6 +2,7 @@
 /*
  * Everything that the locks ask of the kernel: see the table in sync/src/world/kernel.rs.
  */
+#include <linux/lockdep.h>
 #include <linux/mm.h>
 #include <linux/log2.h>
 #include <linux/module.h>
@@ -36,17 +37,28 @@ void spanlock_heavy_barrier(void)
 	smp_mb();
 }
 
+/*
+ * What lockdep learns of the two locks below: one class each. The shards of an interval lock are
+ * locked in ascending order, so a task may hold several short locks.
+ */
+#ifdef CONFIG_LOCKDEP
+static struct lockdep_map spin_map = STATIC_LOCKDEP_MAP_INIT("spanlock_spin", &spin_map);
+static struct lockdep_map sleep_map = STATIC_LOCKDEP_MAP_INIT("spanlock_sleep", &sleep_map);
+#endif
+
 /* The short lock. Its word lies in the Rust types, 0 while it is unlocked. */
 
 void spanlock_spin_lock(unsigned int *word)
 {
 	BUILD_BUG_ON(sizeof(arch_spinlock_t) != sizeof(*word));
 	preempt_disable();
+	lock_map_acquire_read(&spin_map);
 	arch_spin_lock((arch_spinlock_t *)word);
 }
 
 void spanlock_spin_unlock(unsigned int *word)
 {
+	lock_map_release(&spin_map);
 	arch_spin_unlock((arch_spinlock_t *)word);
 	preempt_enable();
 }
@@ -56,11 +68,13 @@ void spanlock_spin_unlock(unsigned int *word)
 void spanlock_sleep_lock(unsigned int *word)
 {
 	might_sleep();
+	lock_map_acquire(&sleep_map);
 	wait_var_event(word, cmpxchg_acquire(word, 0, 1) == 0);
 }
 
 void spanlock_sleep_unlock(unsigned int *word)
 {
+	lock_map_release(&sleep_map);
 	smp_store_release(word, 0);
 	/* Orders the store before the check for waiters. */
 	smp_mb();

@@ -280,6 +280,9 @@ static void one_request(struct worker *w)
 		if (from >= to)
 			to = from + 1;
 	}
+	/* Otherwise, a signal is often pending already, and few tasks are killed while they sleep. */
+	if (wait == T_KILLABLE && below(w, 4))
+		flush_signals(current);
 	result = ops->acquire[access][wait](tortured, &hold, from, to);
 	if (result == -EBUSY && wait == T_TRY) {
 		w->refused++;

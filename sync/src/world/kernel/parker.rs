@@ -11,9 +11,11 @@
 //! |---|---|---|---|
 //! | W | the count of a wake | Release | X |
 //! | X | the load of the count | Acquire | W |
+//! | Y | `spanlock_task_wake`, before it looks whether the task sleeps | full barrier | Z |
+//! | Z | `spanlock_task_sleep`, before it checks the count | full barrier | Y |
 //!
 //! No wake is lost: the waker counts, then wakes the task. The task first declares that it sleeps,
-//! then checks the count (`spanlock_task_sleep`). Both sides have a full barrier in between.
+//! then checks the count. Of the two, at least one sees what the other wrote (Y, Z).
 
 use core::cell::Cell;
 use core::mem::ManuallyDrop;

@@ -11,6 +11,7 @@ use core::ffi::c_int;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
+use crate::injected_bug;
 use crate::world::kernel;
 
 /// A set of readers, for which a task can wait before it frees memory.
@@ -49,7 +50,13 @@ impl Rcu {
     /// Never call it inside a critical section: it would wait for itself.
     #[must_use = "if false, the memory must not be freed"]
     pub fn synchronize(&self) -> bool {
-        kernel::rcu_synchronize();
+        if !injected_bug!(
+            "node-freed-too-early",
+            "synchronize returns without waiting for the read-side critical sections",
+            killed_by = "reclamation, grace, recall"
+        ) {
+            kernel::rcu_synchronize();
+        }
         true
     }
 }
