@@ -188,6 +188,9 @@ impl<S: Storage> Log<S> {
     /// Opens a log and recovers its records: all that were acknowledged, and perhaps some that were
     /// not.
     ///
+    /// If a number in the superblock is too large to count up from, which only forgery explains,
+    /// the log can be read, but every other operation returns [`Error::ReadOnly`].
+    ///
     /// # Errors
     /// [`Error::NotALog`], [`Error::Version`], [`Error::CutShort`] and [`Error::Corrupt`] leave the
     /// storage unchanged. After [`Error::Io`] the last batch and the superblocks may have been
@@ -233,11 +236,18 @@ impl<S: Storage> Log<S> {
                 .map_err(Error::io("writing the last batch once more"))?;
         }
         let end = scan.marks.end();
+        superblock.first_record = superblock.first_record.min(end.record);
+        // After salvage, the remains must not be newer than the next batches.
+        superblock.epoch = scan.newest_epoch;
+        if let Err(error) = recover::check_writable(&superblock) {
+            let log = Self::new(ring, superblock, scan.marks, recovery, options);
+            log.group.fail(Failure::Failed(error));
+            return Ok(log);
+        }
         superblock.serial += 1;
         superblock.epoch += 1;
         superblock.closed = false;
         superblock.settled = end.position;
-        superblock.first_record = superblock.first_record.min(end.record);
         recover::write(&ring.storage, &superblock).map_err(Error::io("writing the superblock"))?;
         Ok(Self::new(ring, superblock, scan.marks, recovery, options))
     }
@@ -411,7 +421,7 @@ impl<S: Storage> Log<S> {
     }
 
     /// Commits all appended records, and stores the end of the log in the superblock. When the log
-    /// is opened again, any damage is detected, and no search for later batches is needed.
+    /// is opened again, any damage is detected.
     ///
     /// If a log is dropped instead, the records after the last committed one are lost, as in a
     /// crash.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::compact::{self, Log};
 use spanlock_journal_commit::jbd2::{self, Flushes, FormatOptions, Journal, Place};
 use spanlock_journal_commit::testing::Recorded;
 
@@ -267,4 +268,44 @@ fn every_forged_number_of_a_journal_is_harmless() {
         }
     }
     assert!(accepted > 1000 && refused > 500, "{accepted} {refused}");
+}
+
+/// The superblocks and the headers of batches.
+#[test]
+fn every_forged_number_of_a_compact_log_is_harmless() {
+    let storage = Recorded::new(1 << 16);
+    let options = compact::Options::new();
+    let log = Log::create(&storage, &options).unwrap();
+    for number in 0..20 {
+        log.append_durable(&vec![number; 700]).unwrap();
+    }
+    drop(log);
+    let image = storage.visible();
+    // Offset and length of what a checksum covers, and offset of the checksum.
+    let mut parts = vec![(0, 512, 12), (4096, 512, 12)];
+    parts.extend((0..20).map(|batch| (8192 + batch * 1024, 56, 4)));
+    let (mut accepted, mut refused) = (0, 0);
+    for (start, len, sum_at) in parts {
+        for (at, number) in (8..88.min(len))
+            .step_by(4)
+            .flat_map(|at| NUMBERS.map(|it| (at, it)))
+        {
+            let mut forged = image.clone();
+            forged[start + at..][..4].copy_from_slice(&number.to_le_bytes());
+            // A batch's checksum covers the bytes after it.
+            let from = if len == 512 { start } else { start + 8 };
+            forged[start + sum_at..][..4].fill(0);
+            let sum = crc32c::crc32c(&forged[from..start + len]);
+            forged[start + sum_at..][..4].copy_from_slice(&sum.to_le_bytes());
+            let (most, what) = (2 * forged.len(), format!("{number} at byte {}", start + at));
+            let opened = bounded(forged, most, &what, |storage| {
+                Log::open(&*storage, &options).map(|log| log.records().count())
+            });
+            match opened {
+                Ok(_) => accepted += 1,
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(accepted > 100 && refused > 100, "{accepted} {refused}");
 }
