@@ -19,7 +19,7 @@
 //! |---|---|---|---|
 //! | `LOCKED` | no thread may join any more | the journal's thread, once | never |
 //! | `UPDATES` | threads inside | a joiner, if not `LOCKED` | the same thread, once |
-//! | `CREDITS` | blocks used or reserved | a joiner, a thread inside | a leaver, by what it did not use |
+//! | `CREDITS` | blocks used or reserved | a joiner, `extend` | a leaver, by its unused credits |
 //!
 //! # Invariants
 //! - **U1** After `LOCKED` is set, `UPDATES` only falls: a join is a compare-exchange from a word
