@@ -470,11 +470,14 @@ impl<S: Storage> Log<S> {
         load.seal(self.ring.id, self.epoch, self.ring.block);
         let one_at_a_time = self.medium.lock();
         self.check()?;
-        (self.ring.write(&load.bytes, load.position))
-            .map_err(Error::poisoned("writing a batch"))?;
-        if !is_flush_left_out() {
-            (self.ring.storage.flush()).map_err(Error::poisoned("flushing a batch"))?;
-        }
+        self.poisoning(|| {
+            (self.ring.write(&load.bytes, load.position))
+                .map_err(Error::poisoned("writing a batch"))?;
+            if is_flush_left_out() {
+                return Ok(());
+            }
+            (self.ring.storage.flush()).map_err(Error::poisoned("flushing a batch"))
+        })?;
         drop(one_at_a_time);
         let mut ends = self.ends.lock();
         ends.marks
@@ -496,16 +499,24 @@ impl<S: Storage> Log<S> {
         change(&mut new);
         let _one_at_a_time = self.medium.lock();
         self.check()?;
-        // Unwinding drops this guard before it releases `medium`.
-        let poison = OnUnwind::run(|| self.group.fail(Failure::Panicked));
-        let written = recover::write(&self.ring.storage, &new);
-        poison.disarm();
-        if let Err(error) = written.map_err(Error::poisoned("writing the superblock")) {
-            self.group.fail(Failure::Failed(error.clone()));
-            return Err(error);
-        }
+        self.poisoning(|| {
+            recover::write(&self.ring.storage, &new)
+                .map_err(Error::poisoned("writing the superblock"))
+        })?;
         *superblock = new;
         Ok(())
+    }
+
+    /// Performs an operation on the storage. If it fails or panics, records that before the caller
+    /// releases `medium`: otherwise, another operation could begin in between.
+    fn poisoning(&self, operation: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        let poison = OnUnwind::run(|| self.group.fail(Failure::Panicked));
+        let result = operation();
+        poison.disarm();
+        if let Err(error) = &result {
+            self.group.fail(Failure::Failed(error.clone()));
+        }
+        result
     }
 
     /// Returns an error if the log has failed.
