@@ -61,7 +61,7 @@ pub struct Handle<'a> {
     inner: &'a Inner,
     transaction: Arc<Transaction>,
     /// The credits with which the handle began, and those that it was given since.
-    credits: u32,
+    given: u32,
     left: u32,
     changed: bool,
     /// Whether the handle is in its transaction. It is not if a restart has failed, which only
@@ -74,7 +74,7 @@ impl<'a> Handle<'a> {
         Handle {
             inner,
             transaction,
-            credits,
+            given: credits,
             left: credits,
             changed: false,
             joined: true,
@@ -98,7 +98,7 @@ impl<'a> Handle<'a> {
         let most = self.inner.log.most_credits;
         let is_extended = self.transaction.updates.extend(credits, most).is_ok();
         if is_extended {
-            self.credits += credits;
+            self.given += credits;
             self.left += credits;
         }
         Ok(is_extended)
@@ -121,7 +121,7 @@ impl<'a> Handle<'a> {
         let old = self.transaction.tid;
         self.inner.want(old);
         self.transaction = self.inner.join(credits, Some(old))?;
-        (self.credits, self.left, self.joined) = (credits, credits, true);
+        (self.given, self.left, self.joined) = (credits, credits, true);
         Ok(())
     }
 
@@ -236,7 +236,7 @@ impl<'a> Handle<'a> {
 
     fn no_credits(&self, block: u64) -> Error {
         Error::NoCredits {
-            credits: self.credits,
+            credits: self.given,
             block,
         }
     }
