@@ -129,9 +129,7 @@ pub(crate) struct Image {
 impl Image {
     /// Creates an image, with these features added to or removed from ext4's defaults.
     pub(crate) fn new(block_bytes: u32, features: &str, blocks: u32) -> Image {
-        // In memory where possible: each image is written and read in full.
-        let memory = tempfile::tempdir_in("/dev/shm");
-        let folder = memory.or_else(|_| tempfile::tempdir()).unwrap();
+        let folder = Image::scratch();
         let path = folder.path().join("image");
         let content = folder.path().join("content");
         let data = vec![b'a'; (blocks * block_bytes) as usize];
@@ -159,17 +157,14 @@ impl Image {
 
     /// Returns where the journal lies in the image.
     pub(crate) fn place(&self) -> Place {
-        let mut extents: Vec<Extent> = Vec::new();
-        for block in &self.journal {
-            match extents.last_mut() {
-                Some(last) if last.first + last.blocks == *block => last.blocks += 1,
-                _ => extents.push(Extent {
-                    first: *block,
-                    blocks: 1,
-                }),
-            }
-        }
-        Place::extents(extents)
+        place_of(&self.journal)
+    }
+
+    /// Returns a folder for images: in memory where possible, because each image is written and
+    /// read in full.
+    pub(crate) fn scratch() -> tempfile::TempDir {
+        let memory = tempfile::tempdir_in("/dev/shm");
+        memory.or_else(|_| tempfile::tempdir()).unwrap()
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -213,6 +208,21 @@ impl Image {
     }
 }
 
+/// Returns the place of a journal in these blocks.
+pub(crate) fn place_of(journal: &[u64]) -> Place {
+    let mut extents: Vec<Extent> = Vec::new();
+    for block in journal {
+        match extents.last_mut() {
+            Some(last) if last.first + last.blocks == *block => last.blocks += 1,
+            _ => extents.push(Extent {
+                first: *block,
+                blocks: 1,
+            }),
+        }
+    }
+    Place::extents(extents)
+}
+
 /// Writes an image over another one of the same size. It does not truncate the file, so the memory
 /// stays allocated.
 pub(crate) fn overwrite(path: &Path, image: &[u8]) {
@@ -244,7 +254,7 @@ pub(crate) fn debugfs(image: &Path, request: &str) -> String {
     text(&run(tool("debugfs").args(["-w", "-R", request]).arg(image)))
 }
 
-fn blocks_of(image: &Path, name: &str) -> Vec<u64> {
+pub(crate) fn blocks_of(image: &Path, name: &str) -> Vec<u64> {
     let output = run(tool("debugfs")
         .args(["-R", &format!("blocks {name}")])
         .arg(image));
