@@ -13,6 +13,9 @@
 //! With `O_EXCL`, opening fails while the device is mounted or has another exclusive user, as in
 //! e2fsck; and while this storage is open, mounting fails.
 
+#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+mod tests;
+
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
@@ -339,12 +342,22 @@ fn zero(path: &Path, file: &File, len: u64) -> io::Result<()> {
         plain.write_all_at(&zeros[..some as usize], at)?;
         at += some;
     }
-    plain.sync_all()?;
+    sync(&plain, path)?;
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    File::open(folder)?.sync_all()
+    sync(&File::open(folder)?, folder)
+}
+
+/// Makes a file or a folder durable.
+fn sync(file: &File, path: &Path) -> io::Result<()> {
+    file.sync_all()?;
+    #[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+    tests::note_synced(path);
+    #[cfg(not(all(test, not(any(spanlock_loom, spanlock_shuttle)))))]
+    let _ = path;
+    Ok(())
 }
 
 /// Writes with `RWF_DSYNC`. If the device supports FUA, Linux uses it for this write alone.
