@@ -524,6 +524,39 @@ fn shrinks() {
     });
 }
 
+/// A wide request that fails leaves the gate open. If it did not, later requests would be slower.
+#[test]
+fn the_gate_opens_again() {
+    type Request = fn(&SrlArray) -> Result<(), RangeError>;
+    let wide = || 0..1000 * UNIT;
+    let requests: [Request; 3] = [
+        |lock| lock.write(wide()).map(drop),
+        |lock| match lock.try_write(wide()) {
+            Err(TryLockError::Range(error)) => Err(error),
+            tried => Ok(drop(tried)),
+        },
+        |lock| lock.lock_all([(wide(), Access::Write)]).map(drop),
+    ];
+    Parker::with(|_| ());
+    for request in requests {
+        for allocations in 0.. {
+            let lock = SrlArray::with_segment_size(1000 * UNIT, UNIT).expect("memory");
+            let lock = lock.wide_above(WIDE_ABOVE);
+            let idle = format!("{lock:?}");
+            let mut memory = Memory {
+                supply: Supply::Until(allocations, true),
+                ran_out: false,
+            };
+            let granted = memory.during(|| request(&lock));
+            assert_eq!(format!("{lock:?}"), idle, "after {allocations} allocations");
+            assert_eq!(granted.is_ok(), !memory.ran_out);
+            if !memory.ran_out {
+                break;
+            }
+        }
+    }
+}
+
 /// The guards' own lists.
 #[test]
 fn guards() {
