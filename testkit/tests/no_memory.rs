@@ -533,7 +533,10 @@ fn the_gate_opens_again() {
         |lock| lock.write(wide()).map(drop),
         |lock| match lock.try_write(wide()) {
             Err(TryLockError::Range(error)) => Err(error),
-            tried => Ok(drop(tried)),
+            tried => {
+                drop(tried);
+                Ok(())
+            }
         },
         |lock| lock.lock_all([(wide(), Access::Write)]).map(drop),
     ];
