@@ -528,7 +528,9 @@ fn shrinks() {
 #[test]
 fn the_gate_opens_again() {
     type Request = fn(&SrlArray) -> Result<(), RangeError>;
-    let wide = || 0..1000 * UNIT;
+    fn wide() -> std::ops::Range<u64> {
+        0..1000 * UNIT
+    }
     let requests: [Request; 3] = [
         |lock| lock.write(wide()).map(drop),
         |lock| match lock.try_write(wide()) {
