@@ -529,7 +529,7 @@ fn shrinks() {
 fn the_gate_opens_again() {
     type Request = fn(&SrlArray) -> Result<(), RangeError>;
     fn wide() -> std::ops::Range<u64> {
-        0..1000 * UNIT
+        0..100 * UNIT
     }
     let requests: [Request; 3] = [
         |lock| lock.write(wide()).map(drop),
@@ -545,7 +545,7 @@ fn the_gate_opens_again() {
     Parker::with(|_| ());
     for request in requests {
         for allocations in 0.. {
-            let lock = SrlArray::with_segment_size(1000 * UNIT, UNIT).expect("memory");
+            let lock = SrlArray::with_segment_size(100 * UNIT, UNIT).expect("memory");
             let lock = lock.wide_above(WIDE_ABOVE);
             let idle = format!("{lock:?}");
             let mut memory = Memory {
