@@ -19,9 +19,14 @@
 //! the damage that checksums miss. Recovery does not read data pages.
 //!
 //! # Cost
-//! Time: every log is read once. Memory, besides the rebuilt state: the largest log, and one bit
-//! per page.
+//! Time: every log is read once, and each extent in it takes a step in a tree of the file's
+//! extents. Memory, besides the rebuilt state: the largest log, the extents of its file, and one
+//! bit per page. Counts in the volume do not change that, even forged ones: a file has at most as
+//! many pages as the volume, and [`runs`] does not visit pages that a later group replaces.
 
+#[cfg(test)]
+mod forged;
+mod runs;
 #[cfg(test)]
 mod tests;
 
@@ -29,10 +34,11 @@ use std::collections::BTreeMap;
 
 use spanlock_pmem::Pmem;
 
+use self::runs::Runs;
 use crate::alloc::Extent;
 use crate::directory::check_name;
 use crate::error::Error;
-use crate::index::{Index, Mapping};
+use crate::index::Index;
 use crate::layout::{
     Chain, Geometry, HEAD_SEQUENCE, INODE_USED_BYTES, PAGE, PAGE_BYTES, PAGE_SLOTS, ROOT,
     ROOT_GENERATION, RawInode, SLOT_BYTES, T_NEXT_AT, TAIL_AT, WORD_BYTES, get_u64, mark_of,
@@ -282,7 +288,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
     /// # Errors
     /// [`Error::Corrupt`].
     pub(crate) fn file(&mut self, inode: &RawInode) -> Result<(Index, u64, Log), Error> {
-        let (index, mut size) = (Index::new(), 0);
+        let (mut runs, mut size) = (Runs::default(), 0);
         let geometry = self.geometry;
         let log = self.replay(inode, &mut |record, place| {
             let corrupt = |what| Error::corrupt(what, inode.number, place.at);
@@ -295,29 +301,27 @@ impl<'a, P: Pmem> Recovery<'a, P> {
                 return Err(corrupt("a directory's record in the log of a file"));
             };
             check_write(geometry, &header, &extents).map_err(corrupt)?;
-            let pages = extents.iter().flat_map(|e| e.start..e.start + e.len);
-            for (i, page) in pages.enumerate() {
-                let checksum = checksums.get(i).copied().unwrap_or(0);
-                index.replace(header.file_page + i as u32, Mapping { page, checksum });
+            runs.replace(header.file_page, &extents, checksums);
+            // A write takes its pages before its slots, and a page becomes free only when the group
+            // that replaces it is committed. So no data page is ever in two places of a file.
+            if runs.pages() > u64::from(geometry.data_pages()) {
+                return Err(corrupt("a file with more pages than the volume"));
             }
             size = size.max(header.end);
             Ok(())
         })?;
-        let mut claimed = Ok(());
-        index.for_each(&mut |_, mapping| {
-            if claimed.is_ok() {
-                let at = geometry.inode_at(inode.number);
-                claimed = self.claim(
-                    Extent {
-                        start: mapping.page,
-                        len: 1,
-                    },
-                    inode.number,
-                    at,
-                );
-            }
-        });
-        claimed.map(|()| (index, size, log))
+        let index = Index::new();
+        let at = geometry.inode_at(inode.number);
+        runs.each(|file_page, mapping| {
+            let page = Extent {
+                start: mapping.page,
+                len: 1,
+            };
+            self.claim(page, inode.number, at)?;
+            index.replace(file_page, mapping);
+            Ok::<_, Error>(())
+        })?;
+        Ok((index, size, log))
     }
 
     /// Claims pages for `inode`. The pointer to them lies at byte `at`.
@@ -379,7 +383,6 @@ fn check_write(
     if header.checksums != geometry.data_checksums {
         return Err("a write record with data checksums in a volume without them, or the reverse");
     }
-    // This also bounds the work below, because the extents add up to `pages`.
     if header.pages > geometry.data_pages() || !extents.iter().all(|e| in_data_area(geometry, *e)) {
         return Err("a pointer outside the data area");
     }

@@ -5,7 +5,7 @@
 use alloc::vec::Vec;
 
 use spanlock_range_lock::{
-    Access, RangeError, RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit,
+    Access, NoMemory, RangeError, RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit,
     RawRangeLockUpgrade, RawRangeLockUpgradeWait, Span, Token, TryLockError,
 };
 use spanlock_sync::Park;
@@ -13,6 +13,7 @@ use spanlock_sync::Park;
 use crate::lock::{IntervalLock, index, token};
 use crate::narrow::finish;
 use crate::requests::Wakes;
+use crate::wide::Batch;
 
 // SAFETY: the hold keeps its nodes and only its access changes, so no writer is granted in between
 // (IL-I2). Every later hold that conflicts with the old one is granted under the mutex of a shard
@@ -87,7 +88,7 @@ unsafe impl<P: Park> RawRangeLockSplit for IntervalLock<P> {
         held: &mut Token,
         at: u64,
         above: &mut Token,
-    ) {
+    ) -> Result<(), NoMemory> {
         let part = |range| match Span::new(range) {
             Ok(Some(part)) => part,
             _ => panic!("{at} does not lie within {span:?}"),
@@ -96,7 +97,10 @@ unsafe impl<P: Park> RawRangeLockSplit for IntervalLock<P> {
         let Some(shard) = self.core.shards.home(span) else {
             return self.core.split_wide(held, low, high, above);
         };
-        *above = token(shard.lock().split(index(*held), low, high));
+        let mut requests = shard.lock();
+        requests.reserve(1)?;
+        *above = token(requests.split(index(*held), low, high));
+        Ok(())
     }
 }
 
@@ -109,11 +113,13 @@ unsafe impl<P: Park> RawRangeLockBatch for IntervalLock<P> {
         batch: &[(Span, Access)],
         tokens: &mut Vec<Token>,
     ) -> Result<(), RangeError> {
-        // Extend before any hold is taken: if this panicked later, holds would lose their tokens.
-        let old = tokens.len();
-        tokens.resize(old + batch.len(), Token::NONE);
-        self.core.take_all(batch, &mut tokens[old..], Self::SLEEP);
-        Ok(())
+        // Extend before any hold is taken: if this failed later, holds would lose their tokens.
+        let old = extend(tokens, batch)?;
+        let taken = (self.core).take_all(batch, &mut tokens[old..], Self::SLEEP);
+        taken.map_err(|error| {
+            tokens.truncate(old);
+            error.in_batch(batch)
+        })
     }
 
     unsafe fn try_lock_batch(
@@ -121,14 +127,23 @@ unsafe impl<P: Park> RawRangeLockBatch for IntervalLock<P> {
         batch: &[(Span, Access)],
         tokens: &mut Vec<Token>,
     ) -> Result<(), TryLockError> {
-        let old = tokens.len();
-        tokens.resize(old + batch.len(), Token::NONE);
-        if !self.core.try_take_all(batch, &mut tokens[old..]) {
-            tokens.truncate(old);
-            return Err(TryLockError::WouldBlock);
-        }
-        Ok(())
+        let old = extend(tokens, batch)?;
+        let error = match self.core.try_take_all(batch, &mut tokens[old..]) {
+            Ok(true) => return Ok(()),
+            Ok(false) => TryLockError::WouldBlock,
+            Err(error) => error.in_batch(batch).into(),
+        };
+        tokens.truncate(old);
+        Err(error)
     }
+}
+
+/// Appends a token for each span; returns the index of the first.
+fn extend(tokens: &mut Vec<Token>, batch: Batch<'_>) -> Result<usize, RangeError> {
+    let (old, memory) = (tokens.len(), tokens.try_reserve(batch.len()));
+    memory.map_err(|_| NoMemory.in_batch(batch))?;
+    tokens.resize(old + batch.len(), Token::NONE);
+    Ok(old)
 }
 
 #[cfg(feature = "statistics")]

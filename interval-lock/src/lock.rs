@@ -42,9 +42,11 @@
 //!   at most sixteen times, until a yield lets another thread run. Then it enters the tree and
 //!   sleeps. A release unlocks the mutexes, and then wakes the waiters that it has granted. A
 //!   request that touches several shards may be woken once for each of them before it is granted.
-//! - **Allocation**: the trees and the lists of waiters grow when needed and never shrink, so
-//!   waiting allocates nothing once they have grown. A release allocates only if it wakes more than
-//!   eight waiters.
+//! - **Allocation**: the trees and the lists of waiters grow when needed and never shrink. A request
+//!   makes room for its nodes before it changes anything. Without memory, it returns
+//!   [`RangeError::Memory`]. After that it allocates nothing, not even to wait or to be upgraded. A
+//!   release allocates only if it wakes more than eight waiters; without memory for the list, it
+//!   wakes the others under the mutex.
 //! - **Memory**: about 150 bytes for each request in each shard that it touches, and 128 bytes for
 //!   each shard. The lock keeps memory for the largest number of requests that each shard contained
 //!   at once. With one shard, a new lock allocates nothing.
@@ -211,8 +213,11 @@ impl IntervalLock {
     /// and waiters together.
     ///
     /// Up to that number, the lock does not allocate.
+    ///
+    /// # Panics
+    /// If there is no memory. See also [`try_reserve`](IntervalLock::try_reserve).
     pub fn with_capacity(requests: usize) -> Self {
-        Self::of(Shards::new(SHARDS, STRIPE, requests))
+        Self::of(Shards::new(SHARDS, STRIPE, requests)).unwrap_or_else(no_memory)
     }
 
     /// Creates a lock whose positions are divided among `shards` shards, in stripes of `stripe`
@@ -223,6 +228,9 @@ impl IntervalLock {
     ///
     /// Both numbers are rounded up to powers of two. There are at most 16 shards. With one shard,
     /// the lock is small and allocates nothing until it is used.
+    ///
+    /// # Panics
+    /// If there is no memory for the shards: 128 bytes for each, if there are several.
     ///
     /// ```
     /// use spanlock_interval_lock::{IntervalLock, RangeLockExt};
@@ -235,19 +243,32 @@ impl IntervalLock {
     /// # Ok::<(), spanlock_interval_lock::RangeError>(())
     /// ```
     pub fn with_shards(shards: usize, stripe: u64) -> Self {
+        Self::try_with_shards(shards, stripe).unwrap_or_else(no_memory)
+    }
+
+    /// Creates a lock like [`with_shards`](Self::with_shards), if there is memory for it.
+    ///
+    /// # Errors
+    /// If there is no memory for the shards.
+    pub fn try_with_shards(shards: usize, stripe: u64) -> Result<Self, TryReserveError> {
         Self::of(Shards::new(shards, stripe, 0))
     }
 
-    fn of(shards: Shards) -> Self {
-        IntervalLock {
+    fn of(shards: Result<Shards, TryReserveError>) -> Result<Self, TryReserveError> {
+        Ok(IntervalLock {
             core: Core {
-                shards,
+                shards: shards?,
                 counters: Counters::default(),
                 id: LockId::new(),
             },
             parking: PhantomData,
-        }
+        })
     }
+}
+
+#[cold]
+fn no_memory<T>(error: TryReserveError) -> T {
+    panic!("no memory for a lock: {error}");
 }
 
 impl<P> IntervalLock<P> {
@@ -366,13 +387,17 @@ unsafe impl<P: Park> RawRangeLock for IntervalLock<P> {
 
     #[inline]
     fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
-        Ok(self.core.take(span, access, Self::SLEEP))
+        let taken = self.core.take(span, access, Self::SLEEP);
+        taken.map_err(|error| error.at(span))
     }
 
     #[inline]
     fn try_lock(&self, span: Span, access: Access) -> Result<Token, TryLockError> {
-        let taken = self.core.try_take(span, access);
-        taken.map(token).ok_or(TryLockError::WouldBlock)
+        match self.core.try_take(span, access) {
+            Ok(Some(index)) => Ok(token(index)),
+            Ok(None) => Err(TryLockError::WouldBlock),
+            Err(error) => Err(error.at(span).into()),
+        }
     }
 
     #[inline]
@@ -395,7 +420,7 @@ unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
     ) -> Poll<Result<Token, RangeError>> {
         self.core
             .poll(span, access, request.get_mut(), waker)
-            .map(Ok)
+            .map_err(|error| error.at(span))
     }
 
     unsafe fn cancel(&self, span: Span, _access: Access, request: Pin<&mut IntervalRequest>) {

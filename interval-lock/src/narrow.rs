@@ -6,7 +6,7 @@
 use core::task::{Poll, Waker};
 
 use spanlock_range_lock::words::for_each_surely;
-use spanlock_range_lock::{Access, Span, Token};
+use spanlock_range_lock::{Access, NoMemory, Span, Token};
 use spanlock_sync::hint::{Backoff, scaled};
 use spanlock_sync::{Mutex, MutexGuard, injected_bug};
 
@@ -18,38 +18,39 @@ use crate::wide::Batch;
 /// How many rounds a thread spins between two tries.
 const ROUNDS_PER_RETRY: u32 = 4;
 
-/// These functions are not inlined, and none is generic. Their results fit in a register, so the
+/// These functions are not inlined, and none is generic. Their results fit in two registers, so the
 /// code around the calls stays small.
 impl Core {
-    pub(crate) fn take(&self, span: Span, access: Access, sleep: Sleep) -> Token {
+    pub(crate) fn take(&self, span: Span, access: Access, sleep: Sleep) -> Result<Token, NoMemory> {
         let Some(shard) = self.shards.home(span) else {
             return self.take_wide(span, access, sleep);
         };
         let mut requests = shard.lock();
-        if let Some(index) = requests.try_hold(span, access) {
+        if let Some(index) = requests.try_hold(span, access)? {
             self.counters.acquisitions(1);
-            return token(index);
+            return Ok(token(index));
         }
-        token(self.take_slow(shard, requests, span, access, sleep))
+        let taken = self.take_slow(shard, requests, span, access, sleep);
+        taken.map(token)
     }
 
     #[cold]
-    fn take_wide(&self, span: Span, access: Access, sleep: Sleep) -> Token {
+    fn take_wide(&self, span: Span, access: Access, sleep: Sleep) -> Result<Token, NoMemory> {
         let mut tokens = [Token::NONE];
-        self.take_all(&[(span, access)], &mut tokens, sleep);
-        tokens[0]
+        self.take_all(&[(span, access)], &mut tokens, sleep)?;
+        Ok(tokens[0])
     }
 
-    pub(crate) fn try_take(&self, span: Span, access: Access) -> Option<Index> {
+    pub(crate) fn try_take(&self, span: Span, access: Access) -> Result<Option<Index>, NoMemory> {
         let Some(shard) = self.shards.home(span) else {
             let mut tokens = [Token::NONE];
-            let taken = self.try_take_all(&[(span, access)], &mut tokens);
-            return taken.then_some(crate::lock::index(tokens[0]));
+            let taken = self.try_take_all(&[(span, access)], &mut tokens)?;
+            return Ok(taken.then_some(crate::lock::index(tokens[0])));
         };
         let mut requests = shard.lock();
-        let held = requests.try_hold(span, access);
+        let held = requests.try_hold(span, access)?;
         self.counters.acquisitions(usize::from(held.is_some()));
-        held
+        Ok(held)
     }
 
     pub(crate) fn release(&self, span: Span, index: Index) {
@@ -64,7 +65,7 @@ impl Core {
         }
     }
 
-    /// Spins, passes waiters, or waits for its turn.
+    /// Spins, passes waiters, or waits for its turn. There is room for one node.
     #[cold]
     fn take_slow<'a>(
         &'a self,
@@ -73,7 +74,7 @@ impl Core {
         span: Span,
         access: Access,
         sleep: Sleep,
-    ) -> Index {
+    ) -> Result<Index, NoMemory> {
         let mut spin = Backoff::new();
         let mut spins = scaled(1, 0) == 1;
         loop {
@@ -84,7 +85,7 @@ impl Core {
                 self.or_give_up(&[(span, access)], &[token(index)], || {
                     finish(requests, wakes);
                 });
-                return index;
+                return Ok(index);
             }
             if !spins {
                 break;
@@ -93,9 +94,9 @@ impl Core {
             // Not after every round: each retry keeps the mutex from the holder's release.
             spins = (0..ROUNDS_PER_RETRY).all(|_| spin.round());
             requests = shard.lock();
-            if let Some(index) = requests.try_hold(span, access) {
+            if let Some(index) = requests.try_hold(span, access)? {
                 self.counters.acquisitions(1);
-                return index;
+                return Ok(index);
             }
         }
         let index = requests.queue(span, access);
@@ -103,7 +104,7 @@ impl Core {
             self.wait(shard, requests, index, sleep);
         });
         self.counters.acquisitions(1);
-        index
+        Ok(index)
     }
 
     /// Calls `f`, which runs foreign code for a blocking call: a [`Park`](spanlock_sync::Park), or
@@ -147,7 +148,7 @@ impl Core {
         access: Access,
         request: &mut IntervalRequest,
         waker: &Waker,
-    ) -> Poll<Token> {
+    ) -> Poll<Result<Token, NoMemory>> {
         let Some(shard) = self.shards.home(span) else {
             return self.poll_wide(span, access, request, waker);
         };
@@ -156,7 +157,7 @@ impl Core {
             let mut requests = shard.lock();
             let index = match request.place {
                 Some(index) => index,
-                None => requests.try_hold(span, access).unwrap_or_else(|| {
+                None => requests.try_hold(span, access)?.unwrap_or_else(|| {
                     self.counters.waits();
                     requests.queue(span, access)
                 }),
@@ -164,7 +165,7 @@ impl Core {
             if requests.claim_grant(index) {
                 request.place = None;
                 self.counters.acquisitions(1);
-                return Poll::Ready(token(index));
+                return Poll::Ready(Ok(token(index)));
             }
             // Record the index first: the waker's code below may panic.
             request.place = Some(index);

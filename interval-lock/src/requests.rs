@@ -66,7 +66,7 @@ use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use core::task::Waker;
 
-use spanlock_range_lock::{Access, Span};
+use spanlock_range_lock::{Access, NoMemory, Span};
 use spanlock_sync::injected_bug;
 
 use crate::tree::{Index, Tree};
@@ -154,20 +154,23 @@ struct Waiter {
 /// The nodes of all requests that touch one shard: of holders and of waiters.
 pub(crate) struct Requests {
     tree: Tree<Claim>,
-    /// The waiting part of each node, at its index. Has capacity for all nodes, so waiting does not
-    /// allocate.
+    /// The waiting part of each node, at its index. Has capacity for all nodes for which the tree
+    /// has room. So neither waiting nor an upgrade allocates.
     waiters: Vec<Waiter>,
     next_number: u64,
-    waiting: usize,
+    waiting: u32,
     /// How many of the waiting nodes are upgrades.
-    upgrading: usize,
+    upgrading: u32,
 }
 
+/// The least number of nodes for which a shard that is used has room.
+const LEAST_ROOM: usize = 4;
+
 impl Requests {
-    pub(crate) fn with_capacity(capacity: usize) -> Self {
+    pub(crate) fn new() -> Self {
         Requests {
-            tree: Tree::with_capacity(capacity),
-            waiters: Vec::with_capacity(capacity),
+            tree: Tree::new(),
+            waiters: Vec::new(),
             next_number: 0,
             waiting: 0,
             upgrading: 0,
@@ -176,9 +179,28 @@ impl Requests {
 
     /// Makes room for this number of nodes in all.
     pub(crate) fn try_reserve(&mut self, nodes: usize) -> Result<(), TryReserveError> {
-        self.tree.try_reserve(nodes)?;
-        let all = self.tree.capacity();
-        (self.waiters).try_reserve_exact(all.saturating_sub(self.waiters.len()))
+        (self.waiters).try_reserve_exact(nodes.saturating_sub(self.waiters.len()))?;
+        self.tree.try_reserve(nodes)
+    }
+
+    /// Makes room for this number of new nodes. Functions that add a node need it, and may then
+    /// rely on it while the shard stays locked.
+    #[inline]
+    pub(crate) fn reserve(&mut self, new: usize) -> Result<(), NoMemory> {
+        if self.tree.room() - self.tree.len() >= new {
+            return Ok(());
+        }
+        self.grow(new)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, new: usize) -> Result<(), NoMemory> {
+        let needed = self.tree.len() + new;
+        let twice = self.tree.room() * 2;
+        // If there is no memory for twice the room, there may be some for what is needed now.
+        let grown = self.try_reserve(needed.max(twice).max(LEAST_ROOM));
+        Ok(grown.or_else(|_| self.try_reserve(needed))?)
     }
 
     /// Returns whether a new request would be granted at once.
@@ -194,15 +216,24 @@ impl Requests {
         })
     }
 
-    /// Adds a hold if [no request blocks it](Self::admits); returns its index.
+    /// Adds a hold if [no request blocks it](Self::admits); returns its index. If there is none,
+    /// there is room for a waiting node.
+    ///
+    /// # Errors
+    /// If there is no memory for a node. Nothing has changed.
     #[inline]
-    pub(crate) fn try_hold(&mut self, span: Span, access: Access) -> Option<Index> {
+    pub(crate) fn try_hold(
+        &mut self,
+        span: Span,
+        access: Access,
+    ) -> Result<Option<Index>, NoMemory> {
+        self.reserve(1)?;
         if self.tree.len() == 0 {
             let index = self.tree.insert_first(span);
             self.claim_hold(index, access);
-            return Some(index);
+            return Ok(Some(index));
         }
-        self.try_hold_among(span, access)
+        Ok(self.try_hold_among(span, access))
     }
 
     #[inline(never)]
@@ -223,14 +254,15 @@ impl Requests {
     }
 
     /// Adds a node of a hold that no node blocks: of a new request that [`admits`](Self::admits)
-    /// has found unblocked, or of the part that [`split`](Self::split) cuts off a hold.
+    /// has found unblocked, or of the part that [`split`](Self::split) cuts off a hold. Needs room.
     pub(crate) fn hold(&mut self, span: Span, access: Access, number: u64, next: Index) -> Index {
         let index = self.add(span, access, Stage::Held, number);
         self.set_next(index, next);
         index
     }
 
-    /// Adds a waiting narrow request; returns its index. At least one node must block it.
+    /// Adds a waiting narrow request; returns its index. At least one node must block it. Needs
+    /// room.
     pub(crate) fn queue(&mut self, span: Span, access: Access) -> Index {
         let number = self.new_number();
         let index = self.wait_as(span, access, number);
@@ -238,7 +270,7 @@ impl Requests {
         index
     }
 
-    /// Adds a node of a waiting wide request; returns its index.
+    /// Adds a node of a waiting wide request; returns its index. Needs room.
     pub(crate) fn queue_wide(
         &mut self,
         span: Span,
@@ -266,8 +298,6 @@ impl Requests {
     fn make_waiter(&mut self, index: Index) {
         let at = index as usize;
         if self.waiters.len() <= at {
-            let all = self.tree.capacity();
-            self.waiters.reserve_exact(all - self.waiters.len());
             self.waiters.resize_with(at + 1, Waiter::default);
         }
         debug_assert!(self.waiters[at].waker.is_none(), "IL-I6");
@@ -364,7 +394,7 @@ impl Requests {
         self.tree.resize(index, keep);
     }
 
-    /// Splits a hold in two; returns the index of the second part.
+    /// Splits a hold in two; returns the index of the second part. Needs room.
     ///
     /// Requests that counted the hold now count the parts that they overlap.
     pub(crate) fn split(&mut self, index: Index, low: Span, high: Span) -> Index {
@@ -535,7 +565,7 @@ impl Requests {
     fn end_wait(&mut self, index: Index) {
         let stage = core::mem::replace(&mut self.claim_mut(index).stage, Stage::Held);
         self.waiting -= 1;
-        self.upgrading -= usize::from(stage == Stage::Upgrading);
+        self.upgrading -= u32::from(stage == Stage::Upgrading);
     }
 
     /// Like [`settle`](Self::settle), for a change that unblocks no request.

@@ -36,7 +36,7 @@ use alloc::boxed::Box;
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 
-use spanlock_range_lock::{Access, Span};
+use spanlock_range_lock::{Access, NoMemory, Span};
 use spanlock_sync::{Mutex, MutexGuard, injected_bug};
 
 use crate::requests::{Requests, Stage};
@@ -119,24 +119,26 @@ impl Mask {
 }
 
 impl Shards {
-    /// Creates shards, each with memory for `capacity` nodes.
+    /// Creates shards, each with room for `nodes` nodes.
     ///
     /// Rounds `shards` and `stripe` up to powers of two, and limits `shards` to [`MAX_SHARDS`].
-    pub(crate) fn new(shards: usize, stripe: u64, capacity: usize) -> Self {
+    pub(crate) fn new(shards: usize, stripe: u64, nodes: usize) -> Result<Self, TryReserveError> {
         let count = shards.clamp(1, MAX_SHARDS).next_power_of_two();
         let stripe = stripe.max(1).checked_next_power_of_two();
-        let (many, own) = match count {
-            1 => (0, capacity),
-            _ => (count, 0),
-        };
-        let new = |capacity| Mutex::new(Requests::with_capacity(capacity));
-        Shards {
-            one: new(own),
-            many: (0..many).map(|_| Aligned(new(capacity))).collect(),
+        let mut many = Vec::new();
+        if count > 1 {
+            many.try_reserve_exact(count)?;
+            many.extend((0..count).map(|_| Aligned(Mutex::new(Requests::new()))));
+        }
+        let shards = Shards {
+            one: Mutex::new(Requests::new()),
+            many: many.into(),
             stripe_bits: stripe.map_or(63, u64::trailing_zeros),
             hash_shift: (64 - count.trailing_zeros()).min(63),
             multiplier: if count == 1 { 0 } else { FACTOR },
-        }
+        };
+        shards.try_reserve(nodes)?;
+        Ok(shards)
     }
 
     /// Makes room for this number of nodes in each shard.
@@ -286,6 +288,24 @@ impl Locked<'_> {
     pub(crate) fn each(&mut self) -> impl Iterator<Item = (usize, &mut Requests)> {
         let guards = self.guards.iter_mut().enumerate();
         guards.filter_map(|(shard, guard)| Some((shard, &mut **guard.as_mut()?)))
+    }
+
+    /// Makes room for the nodes of a batch in all locked shards. `touched` returns the shards that a
+    /// span touches.
+    pub(crate) fn reserve(
+        &mut self,
+        batch: &[(Span, Access)],
+        touched: impl Fn(Span) -> Mask,
+    ) -> Result<(), NoMemory> {
+        for (shard, requests) in self.each() {
+            let touches = |&&(span, _): &&(Span, Access)| touched(span).has(shard);
+            let nodes = match batch {
+                [_] => 1,
+                _ => batch.iter().filter(touches).count(),
+            };
+            requests.reserve(nodes)?;
+        }
+        Ok(())
     }
 
     /// Draws the number of a new request that touches all locked shards (IL-S3).

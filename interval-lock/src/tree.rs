@@ -38,8 +38,8 @@
 //!   parent that refers to it. The root's parent has no meaning.
 //! - **IL-T5** Every slot is either in the tree or in the list of free slots. Every node is either
 //!   in the tree or in the list of free nodes.
-//! - **IL-T6** The vector of nodes has capacity for all the nodes that a full vector of slots can
-//!   need (IL-T2).
+//! - **IL-T6** The tree has *room* for a number of spans: capacity for that many slots, and for all
+//!   the nodes that these can need (IL-T2). So while there is room, an insertion allocates nothing.
 //!
 //! # Cost
 //! An insertion takes one descent, O(log *n*). The same descent can show that no span overlaps the
@@ -69,7 +69,7 @@ const FEWEST: usize = 7;
 
 /// A set of spans, each with a value of type `T`.
 pub(crate) struct Tree<T> {
-    /// Empty until the first span is inserted, so a lock that was never used owns no memory.
+    /// Empty until there is room for a span, so a lock that was never used owns no memory.
     nodes: Vec<Node>,
     slots: Vec<Slot<T>>,
     root: Index,
@@ -78,6 +78,8 @@ pub(crate) struct Tree<T> {
     /// The first free slot. Each free slot names the next one as its leaf.
     free_slot: Index,
     len: u32,
+    /// See IL-T6.
+    room: u32,
 }
 
 /// The part of a span's data that stays where it is when the span moves to another leaf.
@@ -96,39 +98,48 @@ pub(crate) struct Gap {
 }
 
 impl<T: Default> Tree<T> {
-    /// Creates a tree with memory for `capacity` spans.
-    pub(crate) fn with_capacity(capacity: usize) -> Self {
-        let mut tree = Tree {
+    /// Creates a tree without spans, which has allocated nothing.
+    pub(crate) fn new() -> Self {
+        Tree {
             nodes: Vec::new(),
-            slots: Vec::with_capacity(capacity),
+            slots: Vec::new(),
             root: 0,
             free_node: NIL,
             free_slot: NIL,
             len: 0,
-        };
-        if capacity > 0 {
-            tree.make_room();
+            room: 0,
         }
-        tree
     }
 
-    /// Makes room for `spans` spans in all, so that up to that number, inserting allocates nothing.
+    /// Makes room for `spans` spans in all (IL-T6).
+    ///
+    /// # Errors
+    /// If there is no memory, or `spans` is 2³² or more. The tree has not changed.
     pub(crate) fn try_reserve(&mut self, spans: usize) -> Result<(), TryReserveError> {
-        // The nodes first, so that IL-T6 holds even if there is no memory for the slots.
-        let most = 1 + spans.max(self.slots.capacity()) / (FEWEST - 1);
+        if spans <= self.room() {
+            return Ok(());
+        }
+        // An index has 32 bits. More spans than that exceed the capacity of any vector, too.
+        let room = u32::try_from(spans);
+        let most = room.map_or(usize::MAX, |_| 1 + spans / (FEWEST - 1));
         (self.nodes).try_reserve_exact(most.saturating_sub(self.nodes.len()))?;
         (self.slots).try_reserve_exact(spans.saturating_sub(self.slots.len()))?;
+        self.room = room.unwrap_or(self.room);
+        if self.nodes.is_empty() {
+            self.root = self.allocate_node(0);
+        }
         Ok(())
+    }
+
+    /// Returns the number of spans for which there is room (IL-T6).
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        self.room as usize
     }
 
     /// Returns the number of spans.
     pub(crate) fn len(&self) -> usize {
         self.len as usize
-    }
-
-    /// Returns the number of spans for which the tree has slots.
-    pub(crate) fn capacity(&self) -> usize {
-        self.slots.capacity()
     }
 
     /// Returns the size of the vectors in bytes, including unused capacity.
@@ -220,15 +231,12 @@ impl<T: Default> Tree<T> {
         }
     }
 
-    /// Inserts a span at `gap`; returns its index. The tree must not have changed since
-    /// [`gap`](Self::gap) returned.
+    /// Inserts a span at `gap`; returns its index. There must be [`room`](Self::room), and the
+    /// tree must not have changed since [`gap`](Self::gap) returned.
     ///
     /// The value of the span is unspecified until the caller sets it. This function does not take
     /// the value as an argument. The value would be stored in small pieces and loaded in large
     /// ones, and the processor would stall for longer than the whole insertion takes.
-    ///
-    /// # Panics
-    /// If the tree already has 2³² − 1 spans, which take more than 400 GB.
     pub(crate) fn insert(&mut self, gap: Gap, span: Span) -> Index {
         let index = self.allocate();
         self.attach(gap, Entry { span, to: index });
@@ -461,23 +469,13 @@ impl<T: Default> Tree<T> {
 
     #[cold]
     fn allocate_new(&mut self) -> Index {
-        let index = Index::try_from(self.slots.len()).unwrap_or(NIL);
-        assert!(index < NIL, "more than 2³² − 1 requests at once");
+        // This does not allocate, and the index is below 2³² − 1 (IL-T6).
+        debug_assert!(self.slots.len() < self.room());
         self.slots.push(Slot {
             value: T::default(),
             leaf: NIL,
         });
-        self.make_room();
-        index
-    }
-
-    /// Restores IL-T6, and creates the root if there is none.
-    fn make_room(&mut self) {
-        let most = 1 + self.slots.capacity() / (FEWEST - 1);
-        self.nodes.reserve_exact(most - self.nodes.len());
-        if self.nodes.is_empty() {
-            self.root = self.allocate_node(0);
-        }
+        self.slots.len() as Index - 1
     }
 
     fn allocate_node(&mut self, level: u8) -> Index {

@@ -5,7 +5,7 @@
 
 use core::task::{Poll, Waker};
 
-use spanlock_range_lock::{Access, Span, Token};
+use spanlock_range_lock::{Access, NoMemory, Span, Token};
 use spanlock_sync::hint::{Backoff, scaled};
 use spanlock_sync::injected_bug;
 
@@ -29,14 +29,22 @@ enum Found {
 
 impl Core {
     /// Acquires every span of a batch; blocks until none is blocked. Writes their tokens.
-    pub(crate) fn take_all(&self, batch: Batch<'_>, tokens: &mut [Token], sleep: Sleep) {
+    ///
+    /// # Errors
+    /// If there is no memory. Nothing has changed.
+    pub(crate) fn take_all(
+        &self,
+        batch: Batch<'_>,
+        tokens: &mut [Token],
+        sleep: Sleep,
+    ) -> Result<(), NoMemory> {
         let touched = self.touched(batch);
         let mut spin = Backoff::new();
         let mut spins = scaled(1, 0) == 1;
         let mut locked = loop {
             let mut locked = self.shards.lock(touched);
-            if self.hold_all(&mut locked, batch, tokens) {
-                return;
+            if self.hold_all(&mut locked, batch, tokens)? {
+                return Ok(());
             }
             if !spins {
                 break locked;
@@ -50,10 +58,19 @@ impl Core {
             self.wait_all(locked, touched, batch, tokens, sleep);
         });
         self.counters.acquisitions(batch.len());
+        Ok(())
     }
 
-    /// Acquires every span of a batch, if none is blocked; writes their tokens.
-    pub(crate) fn try_take_all(&self, batch: Batch<'_>, tokens: &mut [Token]) -> bool {
+    /// Acquires every span of a batch, if none is blocked; writes their tokens. Returns whether it
+    /// did.
+    ///
+    /// # Errors
+    /// If there is no memory. Nothing has changed.
+    pub(crate) fn try_take_all(
+        &self,
+        batch: Batch<'_>,
+        tokens: &mut [Token],
+    ) -> Result<bool, NoMemory> {
         let mut locked = self.shards.lock(self.touched(batch));
         self.hold_all(&mut locked, batch, tokens)
     }
@@ -67,15 +84,15 @@ impl Core {
         access: Access,
         request: &mut IntervalRequest,
         waker: &Waker,
-    ) -> Poll<Token> {
+    ) -> Poll<Result<Token, NoMemory>> {
         let (batch, mut tokens) = ([(span, access)], [Token::NONE]);
         let mut clone: Option<Waker> = None;
         loop {
             let mut locked = self.shards.lock(self.touched(&batch));
             if let Some(index) = request.place {
                 tokens = [token(index)];
-            } else if self.hold_all(&mut locked, &batch, &mut tokens) {
-                return Poll::Ready(tokens[0]);
+            } else if self.hold_all(&mut locked, &batch, &mut tokens)? {
+                return Poll::Ready(Ok(tokens[0]));
             } else {
                 self.counters.waits();
                 self.queue_all(&mut locked, &batch, &mut tokens);
@@ -86,7 +103,7 @@ impl Core {
                 Found::Claimed => {
                     request.place = None;
                     self.counters.acquisitions(1);
-                    return Poll::Ready(tokens[0]);
+                    return Poll::Ready(Ok(tokens[0]));
                 }
                 Found::Blocked(old) => {
                     drop(locked);
@@ -170,8 +187,17 @@ impl Core {
     }
 
     /// Splits a hold in two. Stores the token of each part before any waker is called.
+    ///
+    /// # Errors
+    /// If there is no memory. Nothing has changed.
     #[cold]
-    pub(crate) fn split_wide(&self, held: &mut Token, low: Span, high: Span, above: &mut Token) {
+    pub(crate) fn split_wide(
+        &self,
+        held: &mut Token,
+        low: Span,
+        high: Span,
+        above: &mut Token,
+    ) -> Result<(), NoMemory> {
         let whole = Span::new(low.start()..high.end());
         let whole = whole.ok().flatten().expect("covers both parts");
         let touched = self.shards.touched(whole);
@@ -179,6 +205,9 @@ impl Core {
         let (mut lows, mut highs) = ([0; MAX_SHARDS], [0; MAX_SHARDS]);
         let mut wakes = Wakes::default();
         let mut locked = self.shards.lock(touched);
+        for (shard, requests) in locked.each() {
+            requests.reserve(usize::from(lower.has(shard) && upper.has(shard)))?;
+        }
         // In a shard that one part does not touch, requests may no longer be blocked. But then the
         // other part of the hold still blocks them in another shard.
         locked.nodes(touched, index(*held), |shard, requests, index| {
@@ -202,6 +231,7 @@ impl Core {
         *above = token(link(&mut locked, upper, &highs));
         drop(locked);
         wakes.wake();
+        Ok(())
     }
 
     /// Returns whether no request blocks a new request for these spans. Their shards are locked.
@@ -217,10 +247,20 @@ impl Core {
         spans.fold(Mask::NONE, Mask::union)
     }
 
-    /// Takes every span if none is blocked; returns whether it did. Their shards are locked.
-    fn hold_all(&self, locked: &mut Locked<'_>, batch: Batch<'_>, tokens: &mut [Token]) -> bool {
+    /// Takes every span if none is blocked; returns whether it did. Their shards are locked. If it
+    /// did not, there is room for waiting nodes.
+    ///
+    /// # Errors
+    /// If there is no memory. Nothing has changed.
+    fn hold_all(
+        &self,
+        locked: &mut Locked<'_>,
+        batch: Batch<'_>,
+        tokens: &mut [Token],
+    ) -> Result<bool, NoMemory> {
+        locked.reserve(batch, |span| self.shards.touched(span))?;
         if !self.admits_all(locked, batch) {
-            return false;
+            return Ok(false);
         }
         let number = locked.new_number();
         for (&(span, access), place) in batch.iter().zip(tokens) {
@@ -231,10 +271,10 @@ impl Core {
             *place = token(next);
         }
         self.counters.acquisitions(batch.len());
-        true
+        Ok(true)
     }
 
-    /// Adds a waiting request for every span. Their shards are locked.
+    /// Adds a waiting request for every span. Their shards are locked, and have room.
     fn queue_all(&self, locked: &mut Locked<'_>, batch: Batch<'_>, tokens: &mut [Token]) {
         let number = locked.new_number();
         for (&(span, access), place) in batch.iter().zip(tokens) {

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use spanlock_journal_commit::Storage;
@@ -88,6 +89,12 @@ pub(crate) fn compact_log() -> Suite {
             })
             .whole_in_full_run(),
         )
+        .program(program(
+            "fail-beside",
+            "no operation on the storage begins after one has failed",
+            [truncates, &["commit"]],
+            fail_beside,
+        ))
         .program(crowd("crowd-4", RECORD, 4, || {
             records(&[truncate, append, append, append], 2..5);
         }))
@@ -249,6 +256,81 @@ fn records(works: &[fn(usize, &Scene)], there: Range<u64>) {
         .records()
         .map(|record| record.expect("readable").lsn.get());
     assert_eq!(records.collect::<Vec<_>>(), there.collect::<Vec<_>>());
+}
+
+/// A storage whose next flush fails. It remembers whether an operation began after that.
+struct Failing {
+    device: Recorded,
+    fails: AtomicBool,
+    has_failed: AtomicBool,
+    went_on: AtomicBool,
+}
+
+impl Failing {
+    fn begin(&self) {
+        // Relaxed, here and below: the log performs one operation at a time.
+        if self.has_failed.load(Relaxed) {
+            self.went_on.store(true, Relaxed);
+        }
+    }
+}
+
+impl Storage for Failing {
+    fn len(&self) -> u64 {
+        self.device.len()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.device.read_at(buf, offset)
+    }
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.begin();
+        self.device.write_at(data, offset)
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.begin();
+        if self.fails.load(Relaxed) {
+            self.has_failed.store(true, Relaxed);
+            return Err(io::ErrorKind::Other.into());
+        }
+        self.device.flush()
+    }
+    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.begin();
+        self.device.write_fua(data, offset)
+    }
+}
+
+/// One thread commits, which fails, and another truncates.
+fn fail_beside() {
+    let storage = Arc::new(Failing {
+        device: Recorded::new(16 * 1024),
+        fails: AtomicBool::new(false),
+        has_failed: AtomicBool::new(false),
+        went_on: AtomicBool::new(false),
+    });
+    let log = Log::create(storage.clone(), &options()).expect("there is room");
+    log.append_durable(b"a").expect("there is room");
+    storage.fails.store(true, Relaxed);
+    finished();
+    let scene = Arc::new(log);
+    let truncate = |me: usize, log: &Log<Arc<Failing>>| {
+        let truncated = log.truncate(Lsn::new(2));
+        perform("truncate");
+        note_as(
+            me,
+            if truncated.is_ok() {
+                "truncated"
+            } else {
+                "refused"
+            },
+        );
+    };
+    let commit = |_: usize, log: &Log<Arc<Failing>>| {
+        assert!(log.append_durable(b"b").is_err());
+        perform("commit");
+    };
+    at_once(&scene, &[truncate, commit]);
+    assert!(!storage.went_on.load(Relaxed), "after a failure");
 }
 
 fn append(me: usize, (log, _): &Scene) {

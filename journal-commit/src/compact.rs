@@ -188,6 +188,9 @@ impl<S: Storage> Log<S> {
     /// Opens a log and recovers its records: all that were acknowledged, and perhaps some that were
     /// not.
     ///
+    /// If a number in the superblock is too large to count up from, which only forgery explains,
+    /// the log can be read, but every other operation returns [`Error::ReadOnly`].
+    ///
     /// # Errors
     /// [`Error::NotALog`], [`Error::Version`], [`Error::CutShort`] and [`Error::Corrupt`] leave the
     /// storage unchanged. After [`Error::Io`] the last batch and the superblocks may have been
@@ -233,11 +236,18 @@ impl<S: Storage> Log<S> {
                 .map_err(Error::io("writing the last batch once more"))?;
         }
         let end = scan.marks.end();
+        superblock.first_record = superblock.first_record.min(end.record);
+        // After salvage, the remains must not be newer than the next batches.
+        superblock.epoch = scan.newest_epoch;
+        if let Err(error) = recover::check_writable(&superblock) {
+            let log = Self::new(ring, superblock, scan.marks, recovery, options);
+            log.group.fail(Failure::Failed(error));
+            return Ok(log);
+        }
         superblock.serial += 1;
         superblock.epoch += 1;
         superblock.closed = false;
         superblock.settled = end.position;
-        superblock.first_record = superblock.first_record.min(end.record);
         recover::write(&ring.storage, &superblock).map_err(Error::io("writing the superblock"))?;
         Ok(Self::new(ring, superblock, scan.marks, recovery, options))
     }
@@ -411,7 +421,7 @@ impl<S: Storage> Log<S> {
     }
 
     /// Commits all appended records, and stores the end of the log in the superblock. When the log
-    /// is opened again, any damage is detected, and no search for later batches is needed.
+    /// is opened again, any damage is detected.
     ///
     /// If a log is dropped instead, the records after the last committed one are lost, as in a
     /// crash.
@@ -460,11 +470,14 @@ impl<S: Storage> Log<S> {
         load.seal(self.ring.id, self.epoch, self.ring.block);
         let one_at_a_time = self.medium.lock();
         self.check()?;
-        (self.ring.write(&load.bytes, load.position))
-            .map_err(Error::poisoned("writing a batch"))?;
-        if !is_flush_left_out() {
-            (self.ring.storage.flush()).map_err(Error::poisoned("flushing a batch"))?;
-        }
+        self.poisoning(|| {
+            (self.ring.write(&load.bytes, load.position))
+                .map_err(Error::poisoned("writing a batch"))?;
+            if is_flush_left_out() {
+                return Ok(());
+            }
+            (self.ring.storage.flush()).map_err(Error::poisoned("flushing a batch"))
+        })?;
         drop(one_at_a_time);
         let mut ends = self.ends.lock();
         ends.marks
@@ -486,16 +499,24 @@ impl<S: Storage> Log<S> {
         change(&mut new);
         let _one_at_a_time = self.medium.lock();
         self.check()?;
-        // Unwinding drops this guard before it releases `medium`.
-        let poison = OnUnwind::run(|| self.group.fail(Failure::Panicked));
-        let written = recover::write(&self.ring.storage, &new);
-        poison.disarm();
-        if let Err(error) = written.map_err(Error::poisoned("writing the superblock")) {
-            self.group.fail(Failure::Failed(error.clone()));
-            return Err(error);
-        }
+        self.poisoning(|| {
+            recover::write(&self.ring.storage, &new)
+                .map_err(Error::poisoned("writing the superblock"))
+        })?;
         *superblock = new;
         Ok(())
+    }
+
+    /// Performs an operation on the storage. If it fails or panics, records that before the caller
+    /// releases `medium`: otherwise, another operation could begin in between.
+    fn poisoning(&self, operation: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        let poison = OnUnwind::run(|| self.group.fail(Failure::Panicked));
+        let result = operation();
+        poison.disarm();
+        if let Err(error) = &result {
+            self.group.fail(Failure::Failed(error.clone()));
+        }
+        result
     }
 
     /// Returns an error if the log has failed.

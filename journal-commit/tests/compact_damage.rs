@@ -207,6 +207,146 @@ fn random_damage_invents_no_records() {
     assert!(refused > 1000);
 }
 
+/// Opens a log and appends the records with these numbers. Returns the image afterwards.
+fn grown(image: Vec<u8>, numbers: std::ops::RangeInclusive<u64>, is_closed: bool) -> Vec<u8> {
+    let storage = Recorded::from_image(image);
+    let log = Log::open(&storage, &Options::new()).unwrap();
+    for number in numbers {
+        if log.free() < 4096 {
+            log.truncate(Lsn::new(number - 3)).unwrap();
+        }
+        assert_eq!(log.append_durable(&record(number)).unwrap().get(), number);
+    }
+    if is_closed {
+        log.close().unwrap();
+    }
+    storage.visible()
+}
+
+/// Both superblocks are as they were some openings ago. The batches written since show that.
+#[test]
+fn stale_superblocks_are_damage() {
+    for is_closed in [false, true] {
+        let before = log_of_twenty(is_closed).0;
+        let mut image = before.clone();
+        // Up to several turns of the ring, and up to four openings.
+        for (openings, last) in (1..).zip([21, 22, 50, 200]) {
+            let next = [21, 22, 23, 51][openings - 1];
+            image = grown(image, next..=last, is_closed);
+            let mut stale = image.clone();
+            stale[..RING].copy_from_slice(&before[..RING]);
+            let error = open(stale.clone()).unwrap_err();
+            let Error::Corrupt { what, at, lsn } = error else {
+                panic!("{error}");
+            };
+            assert!(what.contains("stale"), "{what}");
+            assert_eq!(&stale[at as usize..][..4], b"SpWB");
+            let sound = lsn.get() - 1;
+            // The batches that later ones have not overwritten are still there.
+            assert!(sound == 20 || last > 30 && sound < 20, "{sound}");
+
+            let storage = Recorded::from_image(stale);
+            let log = Log::salvage(&storage, &Options::new()).unwrap();
+            assert_eq!(records(&log), first(sound));
+            // The same record as the one that is stale there: its batch fits before the next.
+            log.append_durable(&record(sound + 1)).unwrap();
+            drop(log);
+            let log = Log::open(&storage, &Options::new()).unwrap();
+            assert_eq!(records(&log), first(sound + 1), "nothing comes back");
+        }
+    }
+}
+
+/// A batch with correct checksums that reaches around the ring into the log's head.
+#[test]
+fn a_batch_over_the_head_is_damage() {
+    let (image, starts) = log_of_twenty(false);
+    let next = starts[19];
+    let mut forged = image.clone();
+    // As long as the ring, in one record. It covers the header too, so put that in place first.
+    let length = (LEN - RING - 56) as u32;
+    forged[next + 40..next + 44].copy_from_slice(&length.to_le_bytes());
+    forged[next + 44..next + 48].copy_from_slice(&1_u32.to_le_bytes());
+    let ring: Vec<u8> = [&forged[next + 64..], &forged[RING..next]].concat();
+    let sum = crc32c::crc32c(&ring);
+    let record = [length - 8, sum].map(u32::to_le_bytes).concat();
+    forged[next + 56..next + 64].copy_from_slice(&record);
+    forged[next + 48..next + 52].copy_from_slice(&crc32c::crc32c(&record).to_le_bytes());
+    let sum = crc32c::crc32c(&forged[next + 8..next + 56]);
+    forged[next + 4..next + 8].copy_from_slice(&sum.to_le_bytes());
+    let error = open(forged).unwrap_err();
+    let Error::Corrupt { what, at, lsn } = &error else {
+        panic!("{error}");
+    };
+    assert!(what.contains("longer than the free part"), "{error}");
+    assert_eq!((*at, lsn.get()), (next as u64, 20));
+}
+
+/// Puts numbers into both superblocks, at these offsets, and repairs their checksums.
+fn with_numbers(image: &[u8], numbers: &[(usize, u64)]) -> Vec<u8> {
+    let mut forged = image.to_vec();
+    for slot in [0, 4096] {
+        for (at, number) in numbers {
+            forged[slot + at..slot + at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        forged[slot + 12..slot + 16].fill(0);
+        let sum = crc32c::crc32c(&forged[slot..slot + 512]);
+        forged[slot + 12..slot + 16].copy_from_slice(&sum.to_le_bytes());
+    }
+    forged
+}
+
+/// However large the numbers in a superblock are: if the log opens once, it opens again, with every
+/// record that was acknowledged.
+#[test]
+fn a_log_that_opens_opens_again() {
+    let storage = Recorded::new(LEN);
+    drop(Log::create(&storage, &Options::new()).unwrap());
+    let image = storage.visible();
+    let (mut writable, mut readable, mut refused) = (0, 0, 0);
+    // Serial, epoch, head and settled, head record and first record.
+    for fields in [&[24][..], &[48], &[56, 80], &[64, 72]] {
+        for power in [61, 62, 63] {
+            for distance in -5..=5_i64 {
+                // Positions are multiples of the block.
+                let unit = if fields == [56, 80] { 512 } else { 1 };
+                let number = (1_u64 << power).wrapping_add_signed(distance * unit);
+                let numbers: Vec<_> = fields.iter().map(|at| (*at, number)).collect();
+                let storage = Recorded::from_image(with_numbers(&image, &numbers));
+                let options = Options::new();
+                let Ok(log) = Log::open(&storage, &options) else {
+                    refused += 1;
+                    assert!(Log::open(&storage, &options).is_err());
+                    continue;
+                };
+                drop(log);
+                let mut expected = Vec::new();
+                for round in 0..8 {
+                    let log = Log::open(&storage, &options).unwrap_or_else(|error| {
+                        panic!("{fields:?} = {number}, round {round}: {error}")
+                    });
+                    assert_eq!(records(&log), expected, "{fields:?} = {number}");
+                    match log.append_durable(b"acknowledged") {
+                        Ok(lsn) => {
+                            writable += 1;
+                            expected.push((lsn.get(), b"acknowledged".to_vec()));
+                        }
+                        Err(error) => {
+                            readable += 1;
+                            assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+                            let error = log.truncate(log.durable().next().next()).unwrap_err();
+                            assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+                            let error = log.close().unwrap_err();
+                            assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(writable > 100 && readable > 100 && refused > 10);
+}
+
 /// Opens logs whose superblock has absurd numbers and a correct checksum, as a fuzzer would write
 /// them.
 #[test]
@@ -214,13 +354,7 @@ fn absurd_superblocks_are_harmless() {
     let (image, _) = log_of_twenty(false);
     for at in (16..88).step_by(4) {
         for value in [0, 1, 511, 1 << 40, u64::MAX >> 1, u64::MAX] {
-            let mut absurd = image.clone();
-            for slot in [0, 4096] {
-                absurd[slot + at..slot + at + 8].copy_from_slice(&u64::to_le_bytes(value));
-                absurd[slot + 12..slot + 16].fill(0);
-                let sum = crc32c::crc32c(&absurd[slot..slot + 512]);
-                absurd[slot + 12..slot + 16].copy_from_slice(&sum.to_le_bytes());
-            }
+            let absurd = with_numbers(&image, &[(at, value)]);
             // Whatever the numbers are, opening neither panics nor invents records.
             for (number, data) in open(absurd).unwrap_or_default() {
                 assert_eq!(data, record(number));

@@ -15,7 +15,7 @@
 use std::thread;
 
 use spanlock_range_lock::{
-    Access, RangeError, RangeLock, RangeLockExt, RawRangeLock, RawRangeLockDowngrade,
+    Access, NoMemory, RangeError, RangeLock, RangeLockExt, RawRangeLock, RawRangeLockDowngrade,
     RawRangeLockSplit, Span, Token, TryLockError,
 };
 use spanlock_sync::{Condvar, Mutex};
@@ -91,7 +91,14 @@ unsafe impl RawRangeLockSplit for HoldList {
         self.replace((span, access), &[(keep, access)]);
     }
 
-    unsafe fn split(&self, span: Span, access: Access, _: &mut Token, at: u64, _: &mut Token) {
+    unsafe fn split(
+        &self,
+        span: Span,
+        access: Access,
+        _: &mut Token,
+        at: u64,
+        _: &mut Token,
+    ) -> Result<(), NoMemory> {
         let part = |range| {
             (
                 Span::new(range).ok().flatten().expect("within the span"),
@@ -102,6 +109,7 @@ unsafe impl RawRangeLockSplit for HoldList {
             (span, access),
             &[part(span.start()..at), part(at..span.end())],
         );
+        Ok(())
     }
 }
 

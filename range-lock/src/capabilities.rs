@@ -31,7 +31,7 @@ use alloc::vec::Vec;
 use core::pin::Pin;
 use core::task::{Poll, Waker};
 
-use crate::error::{RangeError, TryLockError};
+use crate::error::{NoMemory, RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
 /// A range lock whose requests can wait without a thread.
@@ -153,6 +153,9 @@ pub unsafe trait RawRangeLockSplit: RawRangeLock {
     /// Cuts the hold of `span` into one of `span.start()..at`, whose token is stored in `token`,
     /// and one of `at..span.end()`, whose token is stored in `above`.
     ///
+    /// # Errors
+    /// There is no memory for a second hold. The hold and its token are unchanged.
+    ///
     /// # Safety
     /// `span` is held with `access` and `token`. The position `at` lies strictly within it and is a
     /// multiple of [`granularity`](RawRangeLock::granularity).
@@ -163,7 +166,7 @@ pub unsafe trait RawRangeLockSplit: RawRangeLock {
         token: &mut Token,
         at: u64,
         above: &mut Token,
-    );
+    ) -> Result<(), NoMemory>;
 }
 
 /// A range lock that acquires several ranges in one call, all or none.
@@ -192,7 +195,8 @@ pub unsafe trait RawRangeLockBatch: RawRangeLock {
     /// to `tokens`. Ordering: Acquire.
     ///
     /// # Errors
-    /// As for [`RawRangeLock::lock`], for any of the spans.
+    /// As for [`RawRangeLock::lock`], for any of the spans. The error of a lack of memory gives a
+    /// range that covers all spans.
     ///
     /// # Safety
     /// The spans are in ascending order. No two of them overlap after [rounding](Span::rounded)

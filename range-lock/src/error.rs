@@ -1,8 +1,12 @@
-//! Errors about ranges.
+//! Why a request fails.
+
+use alloc::collections::TryReserveError;
 
 use thiserror::Error;
 
-/// A range that the lock cannot hold. Nothing was locked.
+use crate::raw::{Access, Span};
+
+/// A range that the lock cannot hold, or has no memory for. Nothing was locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RangeError {
@@ -32,6 +36,44 @@ pub enum RangeError {
         /// The requested number of positions.
         len: u64,
     },
+    /// There is no memory for the request. Later, there may be.
+    #[error("no memory for a request for the range {start}..{end}; nothing was locked")]
+    Memory {
+        /// The start of the range.
+        start: u64,
+        /// The end of the range. For a batch, the range covers all its parts.
+        end: u64,
+    },
+}
+
+/// There is no memory. Nothing has changed.
+///
+/// A lock's implementation returns it where the caller knows the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("no memory")]
+pub struct NoMemory;
+
+impl NoMemory {
+    /// Returns the error of a request for `span`.
+    #[cold]
+    pub fn at(self, span: Span) -> RangeError {
+        let core::ops::Range { start, end } = span.range();
+        RangeError::Memory { start, end }
+    }
+
+    /// Returns the error of a batch, whose spans are in ascending order.
+    #[cold]
+    pub fn in_batch(self, batch: &[(Span, Access)]) -> RangeError {
+        let start = batch.first().map_or(0, |(span, _)| span.start());
+        let end = batch.last().map_or(0, |(span, _)| span.end());
+        RangeError::Memory { start, end }
+    }
+}
+
+impl From<TryReserveError> for NoMemory {
+    fn from(_: TryReserveError) -> Self {
+        NoMemory
+    }
 }
 
 /// The reason why a `try_` method acquired nothing.
@@ -41,7 +83,7 @@ pub enum TryLockError {
     /// A conflicting hold, or a request that comes first, is in the way.
     #[error("a conflicting hold or request is in the way")]
     WouldBlock,
-    /// The range is invalid for this lock, now and later.
+    /// The range is invalid for this lock, or there is no memory for the request.
     #[error(transparent)]
     Range(#[from] RangeError),
 }
@@ -54,7 +96,7 @@ pub enum TimedLockError {
     /// Conflicting holds or requests were in the way until the deadline had passed.
     #[error("the deadline passed before the range was free")]
     TimedOut,
-    /// The range is invalid for this lock, now and later.
+    /// The range is invalid for this lock, or there is no memory for the request.
     #[error(transparent)]
     Range(#[from] RangeError),
 }
@@ -93,5 +135,11 @@ pub enum PartError {
         at: u64,
         /// The lock's [granularity](crate::RawRangeLock::granularity).
         granularity: u64,
+    },
+    /// There is no memory for a second hold. Later, there may be.
+    #[error("no memory to cut a hold in two at {at}")]
+    Memory {
+        /// The place to cut at, as a position of the lock.
+        at: u64,
     },
 }

@@ -11,7 +11,7 @@ use crate::capabilities::{
     RawRangeLockUpgradeWait, RawRangeLockWait,
 };
 use crate::detect::LockId;
-use crate::error::{RangeError, TryLockError};
+use crate::error::{NoMemory, RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
 /// Implements one unsafe trait for one pointer type by calling the lock behind it.
@@ -115,7 +115,7 @@ macro_rules! forward_all {
                 token: &mut Token,
                 at: u64,
                 above: &mut Token,
-            ) {
+            ) -> Result<(), NoMemory> {
                 // SAFETY: as `unlock`.
                 unsafe { (**self).split(span, access, token, at, above) }
             }

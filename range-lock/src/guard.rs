@@ -39,7 +39,7 @@ pub trait RangeLockExt: RawRangeLock {
         /// Locks `range` for reading; blocks while a writer holds part of it. Ordering: Acquire.
         ///
         /// # Errors
-        /// A reversed range, or one past the lock's capacity.
+        /// A reversed range, one past the lock's capacity, or no memory.
         #[inline(always)]
         fn read, try_read, try_read_for, try_read_until, read_async
             -> ReadHold<'_, Self>, LockFuture<&Self, Shared>;
@@ -48,7 +48,7 @@ pub trait RangeLockExt: RawRangeLock {
         /// writer or another upgradable reader holds part of it. Ordering: Acquire.
         ///
         /// # Errors
-        /// A reversed range, or one past the lock's capacity.
+        /// A reversed range, one past the lock's capacity, or no memory.
         #[inline]
         fn upgradable_read, try_upgradable_read, try_upgradable_read_for,
             try_upgradable_read_until, upgradable_read_async
@@ -57,7 +57,7 @@ pub trait RangeLockExt: RawRangeLock {
         /// Locks `range` exclusively; blocks while anyone holds part of it. Ordering: Acquire.
         ///
         /// # Errors
-        /// A reversed range, or one past the lock's capacity.
+        /// A reversed range, one past the lock's capacity, or no memory.
         #[inline(always)]
         fn write, try_write, try_write_for, try_write_until, write_async
             -> WriteHold<'_, Self>, LockFuture<&Self, Exclusive>;
@@ -91,7 +91,8 @@ pub trait RangeLockExt: RawRangeLock {
     ///
     /// # Errors
     /// [`RangeError::PastCapacity`] if the lock does not cover `len` positions from the end on,
-    /// [`RangeError::Overflow`] if they would end past `u64::MAX`. Nothing is held then.
+    /// [`RangeError::Overflow`] if they would end past `u64::MAX`, [`RangeError::Memory`] if there is
+    /// no memory. Nothing is held then.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     fn append(&self, len: u64, end: impl FnMut() -> u64) -> Result<WriteHold<'_, Self>, RangeError>
     where

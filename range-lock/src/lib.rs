@@ -27,7 +27,7 @@ pub use capabilities::{
 pub use detect::LockId;
 #[cfg(feature = "std")]
 pub use error::TimedLockError;
-pub use error::{PartError, RangeError, TryLockError};
+pub use error::{NoMemory, PartError, RangeError, TryLockError};
 pub use guard::{
     BatchHold, Exclusive, Hold, LockFuture, LockRef, Mode, OwnedReadHold, OwnedUpgradableHold,
     OwnedWriteHold, RangeLockExt, ReadHold, Readable, Shared, Upgradable, UpgradableHold,

@@ -212,8 +212,8 @@ pub unsafe trait RawRangeLock: Send + Sync {
     /// Ordering: Acquire, with respect to the `unlock` of every earlier conflicting hold.
     ///
     /// # Errors
-    /// [`RangeError::PastCapacity`] if `span` ends past [`capacity`](Self::capacity); nothing is
-    /// held then.
+    /// [`RangeError::PastCapacity`] if `span` ends past [`capacity`](Self::capacity),
+    /// [`RangeError::Memory`] if there is no memory for the request; nothing is held then.
     fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError>;
 
     /// Acquires `span` unless a conflicting hold or request stands in the way. Never blocks.

@@ -94,7 +94,7 @@ macro_rules! verbs {
         $(#[$doc_all])*
         ///
         /// # Errors
-        /// A reversed range, or one past the end. Then nothing is held.
+        /// A reversed range, one past the end, or no memory. Then nothing is held.
         #[cfg_attr(feature = "deadlock-detection", track_caller)]
         $vis fn lock_all(
             &self,

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use spanlock_sync::Park;
 
 use crate::capabilities::{RawRangeLockBatch, RawRangeLockSplit};
-use crate::error::{RangeError, TryLockError};
+use crate::error::{NoMemory, RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_counter::RwCounter;
 #[cfg(feature = "std")]
@@ -22,6 +22,9 @@ macro_rules! whole_range {
                 tokens: &mut Vec<Token>,
             ) -> Result<(), RangeError> {
                 debug_assert!(batch.len() <= 1, "{batch:?} is one unit");
+                tokens
+                    .try_reserve(batch.len())
+                    .map_err(|_| NoMemory.in_batch(batch))?;
                 for &(span, access) in batch {
                     tokens.push(self.lock(span, access)?);
                 }
@@ -34,6 +37,9 @@ macro_rules! whole_range {
                 tokens: &mut Vec<Token>,
             ) -> Result<(), TryLockError> {
                 debug_assert!(batch.len() <= 1, "{batch:?} is one unit");
+                tokens
+                    .try_reserve(batch.len())
+                    .map_err(|_| NoMemory.in_batch(batch))?;
                 for &(span, access) in batch {
                     tokens.push(self.try_lock(span, access)?);
                 }
@@ -47,7 +53,14 @@ macro_rules! whole_range {
         unsafe impl<P: Park> RawRangeLockSplit for $lock {
             unsafe fn shrink(&self, _: Span, _: Access, _: &mut Token, _: Span) {}
 
-            unsafe fn split(&self, _: Span, _: Access, _: &mut Token, at: u64, _: &mut Token) {
+            unsafe fn split(
+                &self,
+                _: Span,
+                _: Access,
+                _: &mut Token,
+                at: u64,
+                _: &mut Token,
+            ) -> Result<(), NoMemory> {
                 unreachable!(
                     "a whole-range lock was split at {at}: it has a single unit, which cannot be split"
                 );

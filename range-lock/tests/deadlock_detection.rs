@@ -12,7 +12,7 @@ use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::thread;
 
 use spanlock_range_lock::{
-    Access, LockId, OwnedWriteHold, RangeError, RangeLock, RangeLockExt, RawRangeLock,
+    Access, LockId, NoMemory, OwnedWriteHold, RangeError, RangeLock, RangeLockExt, RawRangeLock,
     RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
     RawRangeLockUpgradeWait, RwCounter, Span, Token, TryLockError,
 };
@@ -102,12 +102,20 @@ unsafe impl RawRangeLockSplit for List {
     unsafe fn shrink(&self, span: Span, access: Access, _: &mut Token, keep: Span) {
         self.replace((span, access), &[(keep, access)]);
     }
-    unsafe fn split(&self, span: Span, access: Access, _: &mut Token, at: u64, _: &mut Token) {
+    unsafe fn split(
+        &self,
+        span: Span,
+        access: Access,
+        _: &mut Token,
+        at: u64,
+        _: &mut Token,
+    ) -> Result<(), NoMemory> {
         let part = |range| (Span::new(range).unwrap().unwrap(), access);
         self.replace(
             (span, access),
             &[part(span.start()..at), part(at..span.end())],
         );
+        Ok(())
     }
 }
 

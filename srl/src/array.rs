@@ -49,9 +49,10 @@
 //! tail missing, the small request sees the gate closed: G-I2 holds as if the words had been seen
 //! free.
 //!
-//! # Not guaranteed
-//! If there is no memory for a tail of at most 64 MiB, the process aborts when a request first
-//! needs the tail.
+//! # Without memory
+//! If there is no memory for a tail of at most 64 MiB, each request that needs the tail returns
+//! [`RangeError::Memory`](spanlock_range_lock::RangeError::Memory).
+//! [`try_reserve`](crate::Srl::try_reserve) creates the tail in advance.
 //!
 //! # Models
 //! In the rows `srl-array/tail-…` of `cargo verify`, the head has two words. In all other rows, the
@@ -69,7 +70,7 @@ use spanlock_sync::injected_bug;
 
 use crate::lock::Srl;
 use crate::segment::{SegmentError, Segments};
-use crate::store::{Piece, SegmentStore, allocate, words_of};
+use crate::store::{Piece, SegmentStore, words_of};
 
 /// The largest tail, in bytes, that is not allocated with the lock.
 const LARGEST_LAZY_TAIL: usize = 64 << 20;
@@ -158,13 +159,12 @@ impl<W: Word> Array<W> {
         Some(Piece::new(words, first, end))
     }
 
-    /// Returns a piece of the tail, after creating the tail.
+    /// Returns a piece of the tail, after creating the tail. Returns `None` if there is no memory.
     #[cold]
     #[inline(never)]
-    fn make_piece(&self, first: u64, end: u64) -> Piece<'_, W> {
-        let tail = self.tail.make();
-        let piece = self.piece(first, end, || Some(tail));
-        piece.unwrap_or_else(|| unreachable!("the tail is there"))
+    fn make_piece(&self, first: u64, end: u64) -> Option<Piece<'_, W>> {
+        let tail = self.tail.make()?;
+        self.piece(first, end, || Some(tail))
     }
 }
 
@@ -199,9 +199,11 @@ unsafe impl<W: Word> SegmentStore for Array<W> {
     }
 
     #[inline]
-    fn find_or_make<'s>(&'s self, guard: &'s (), first: u64, end: u64) -> Piece<'s, W> {
-        let found = self.find(guard, first, end);
-        found.unwrap_or_else(|_| self.make_piece(first, end))
+    fn find_or_make<'s>(&'s self, guard: &'s (), first: u64, end: u64) -> Option<Piece<'s, W>> {
+        match self.find(guard, first, end) {
+            Ok(piece) => Some(piece),
+            Err(_) => self.make_piece(first, end),
+        }
     }
 
     #[inline]
@@ -242,7 +244,8 @@ unsafe impl<W: Word> SegmentStore for Array<W> {
     #[inline]
     unsafe fn held(&self, word: Option<usize>, first: u64, end: u64) -> Piece<'_, W> {
         let Some(word) = word else {
-            return self.find_or_make(&(), first, end);
+            let held = self.piece(first, end, || self.tail.words());
+            return held.unwrap_or_else(|| unreachable!("a held segment has a word"));
         };
         let end = self.end_of_piece(first, end);
         let word = core::ptr::with_exposed_provenance(word);
@@ -293,16 +296,16 @@ impl<W: Word> Tail<W> {
         self.first.load(Acquire)
     }
 
-    /// Creates the words, unless another thread has done so meanwhile; returns them. Aborts as
-    /// `Box` does if there is no memory.
-    fn make(&self) -> &[W] {
-        self.link(allocate::<W>(self.len))
+    /// Creates the words, unless another thread has done so meanwhile; returns them. Returns `None`
+    /// if there is no memory for them.
+    fn make(&self) -> Option<&[W]> {
+        Some(self.link(zeroed_slice(self.len)?))
     }
 
     /// Creates the words if they are missing. Returns `None` if there is no memory for them.
     fn reserve(&self) -> Option<()> {
         if self.len > 0 && self.words().is_none() {
-            self.link(zeroed_slice(self.len)?);
+            self.make()?;
         }
         Some(())
     }

@@ -17,7 +17,7 @@ use core::ops::Range;
 
 use spanlock_range_lock::words::for_each_surely;
 use spanlock_range_lock::{
-    Access, RangeError, RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit,
+    Access, NoMemory, RangeError, RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit,
     RawRangeLockUpgrade, Span, Token, TryLockError,
 };
 use spanlock_sync::unwind::and_surely;
@@ -116,7 +116,7 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockSplit for Srl<S, P> {
         token: &mut Token,
         at: u64,
         above: &mut Token,
-    ) {
+    ) -> Result<(), NoMemory> {
         let touched = self.segments.of(span);
         let at = at >> self.segments.size().trailing_zeros();
         // SAFETY: the caller holds the span by this token. Segment `at` is a segment of the span,
@@ -128,7 +128,7 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockSplit for Srl<S, P> {
                     let (entries, span) = (self.gate.entries(), entry_of(&touched));
                     let (mut low, mut high) = (entry, Token::NONE);
                     // Both tokens are stored before a part becomes narrow, which runs wakers.
-                    entries.split(span, access, &mut low, at, &mut high);
+                    entries.split(span, access, &mut low, at, &mut high)?;
                     (*token, *above) = (wide_token(low), wide_token(high));
                     self.gate.close();
                     self.narrow(&(touched.start..at), access, token);
@@ -136,6 +136,7 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockSplit for Srl<S, P> {
                 }
             }
         }
+        Ok(())
     }
 }
 
@@ -155,11 +156,16 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockBatch for Srl<S, P> {
             Err(_) => {}
         }
         let entry = |&(span, access): &(Span, Access)| (entry_of(&self.segments.of(span)), access);
-        let entries: Vec<_> = batch.iter().map(entry).collect();
+        let no_memory = || NoMemory.in_batch(batch);
+        let mut entries = Vec::new();
+        let memory = entries.try_reserve_exact(batch.len());
+        memory.map_err(|_| no_memory())?;
+        entries.extend(batch.iter().map(entry));
         let closed = Closed::new(&self.gate, batch.len());
         let first = tokens.len();
         // SAFETY: the caller's promise: no two spans touch the same segment.
-        in_range(unsafe { self.gate.entries().lock_batch(&entries, tokens) });
+        let granted = unsafe { self.gate.entries().lock_batch(&entries, tokens) };
+        in_range(granted).map_err(|NoMemory| no_memory())?;
         // From here on, each entry keeps the gate closed once.
         core::mem::forget(closed);
         for token in &mut tokens[first..] {
@@ -191,6 +197,9 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockBatch for Srl<S, P> {
         for &(span, _) in batch {
             self.segments.touched(span)?;
         }
+        // Now: if this failed later, holds would lose their tokens.
+        let memory = tokens.try_reserve(batch.len());
+        memory.map_err(|_| NoMemory.in_batch(batch))?;
         let first = tokens.len();
         let taken = TakenBatch {
             lock: self,
@@ -199,10 +208,11 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockBatch for Srl<S, P> {
             first,
         };
         for &(span, access) in batch {
-            let token = self.try_take(span, access);
-            taken
-                .tokens
-                .push(token.map_err(|_| TryLockError::WouldBlock)?);
+            match self.try_take(span, access) {
+                Ok(token) => taken.tokens.push(token),
+                Err(TryLockError::Range(_)) => return Err(NoMemory.in_batch(batch).into()),
+                Err(error) => return Err(error),
+            }
         }
         taken.keep();
         Ok(())
@@ -297,7 +307,8 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         }
         // SAFETY: the caller's promise. The entry is given up once the words are taken instead.
         unsafe {
-            if let Some(words) = self.words.take_under_entry(touched, access) {
+            // Without memory for a word, the hold keeps its entry.
+            if let Ok(Some(words)) = self.words.take_under_entry(touched, access) {
                 *token = words;
                 self.gate.release(touched, access, entry);
             }
@@ -349,30 +360,29 @@ impl<S: SegmentStore, P: Park> TakenBatch<'_, S, P> {
 impl<S: SegmentStore, P: Park> Drop for TakenBatch<'_, S, P> {
     fn drop(&mut self) {
         let Srl { words, gate, .. } = self.lock;
-        let taken = self.tokens.drain(self.first..).zip(self.batch);
-        let taken = taken.map(|(token, &(span, access))| {
-            (Holding::of(token), self.lock.segments.of(span), access)
-        });
+        let segments = self.lock.segments;
+        let taken = |(&token, &(span, access)): (&Token, &(Span, Access))| {
+            (Holding::of(token), segments.of(span), access)
+        };
         // A waker may block until it gets one of the ranges, so all words are released first.
         let mut unblocked = words.unblocked();
-        let mut wide = Vec::new();
-        for (holding, touched, access) in taken {
-            match holding {
-                Holding::Words(word) => {
-                    let release = |piece: Piece<'_, S::Word>| {
-                        // SAFETY: the range was taken for the batch, with this access.
-                        unblocked.add(unsafe { piece.release(access) });
-                    };
-                    // SAFETY: as above.
-                    unsafe { words.for_held(Some(word), touched, release) };
-                }
-                Holding::Wide(entry) => wide.push((touched, access, entry)),
+        for part in self.tokens[self.first..].iter().zip(self.batch) {
+            if let (Holding::Words(word), touched, access) = taken(part) {
+                let release = |piece: Piece<'_, S::Word>| {
+                    // SAFETY: the range was taken for the batch, with this access.
+                    unblocked.add(unsafe { piece.release(access) });
+                };
+                // SAFETY: as above.
+                unsafe { words.for_held(Some(word), touched, release) };
             }
         }
+        let parts = self.tokens.drain(self.first..).zip(self.batch);
         let open = || {
-            for_each_surely(wide.into_iter(), |(touched, access, entry)| {
-                // SAFETY: as above.
-                unsafe { gate.release(&touched, access, entry) };
+            for_each_surely(parts, |(token, part)| {
+                if let (Holding::Wide(entry), touched, access) = taken((&token, part)) {
+                    // SAFETY: as above.
+                    unsafe { gate.release(&touched, access, entry) };
+                }
             });
         };
         and_surely(open, || unblocked.wake());

@@ -83,7 +83,7 @@
 use core::ops::Range;
 
 use spanlock_interval_lock::IntervalLock;
-use spanlock_range_lock::{Access, RangeError, RawRangeLock, Span, Token};
+use spanlock_range_lock::{Access, NoMemory, RangeError, RawRangeLock, Span, Token, TryLockError};
 use spanlock_sync::atomic::{AtomicBool, Ordering::*};
 use spanlock_sync::barrier::{self, Flag};
 use spanlock_sync::{DefaultPark, Park, injected_bug};
@@ -231,10 +231,23 @@ pub(crate) fn entry_of(touched: &Range<u64>) -> Span {
     }
 }
 
-/// Unwraps a result of the entries' lock, which covers every position.
-pub(crate) fn in_range<T>(result: Result<T, RangeError>) -> T {
+/// Returns a result of the entries' lock, which covers every position. So its only error is a lack
+/// of memory.
+pub(crate) fn in_range<T>(result: Result<T, RangeError>) -> Result<T, NoMemory> {
+    result.map_err(|error| match error {
+        RangeError::Memory { .. } => NoMemory,
+        error => unreachable!("an entry of the gate: {error}"),
+    })
+}
+
+/// Returns the entry of a try, or `None` if there is a conflict.
+///
+/// # Errors
+/// As for [`in_range`].
+pub(crate) fn tried<T>(result: Result<T, TryLockError>) -> Result<Option<T>, NoMemory> {
     match result {
-        Ok(value) => value,
-        Err(error) => unreachable!("an entry of the gate: {error}"),
+        Ok(value) => Ok(Some(value)),
+        Err(TryLockError::Range(error)) => in_range(Err(error)),
+        Err(_) => Ok(None),
     }
 }

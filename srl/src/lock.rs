@@ -369,7 +369,7 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockWait for Srl<S, P> {
         if poll.is_pending() {
             request.poll_again(waker);
         }
-        let token = ready!(poll);
+        let token = ready!(poll).map_err(|error| error.at(span))?;
         self.words.queue.counters().acquisitions(1);
         Poll::Ready(Ok(token))
     }

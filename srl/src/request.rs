@@ -34,6 +34,9 @@
 //! | `AwaitingWideEntry` | the gate closed | earlier entries | opens the gate, cancels the entry |
 //! | `Scanning` | the gate closed, an entry | the next word | opens the gate, releases the entry |
 //!
+//! If there is no memory for a word or for an entry, the request ends in an error: in each stage, it
+//! does what cancelling it does.
+//!
 //! "Earlier entries" came before the request's own entry, and conflict with it. The request
 //! itself makes every transition, in [`SrlRequest::poll`]. Other threads only wake it.
 
@@ -43,7 +46,7 @@ use core::task::{Poll, Waker, ready};
 
 use spanlock_interval_lock::IntervalRequest;
 use spanlock_range_lock::words::Progress;
-use spanlock_range_lock::{Access, RawRangeLock, RawRangeLockWait, Token};
+use spanlock_range_lock::{Access, NoMemory, RawRangeLock, RawRangeLockWait, Token};
 use spanlock_sync::Park;
 use spanlock_sync::hint::Backoff;
 use spanlock_sync::unwind::and_surely;
@@ -116,16 +119,39 @@ impl SrlRequest {
 
     /// Continues the request until it is granted or must wait.
     ///
+    /// # Errors
+    /// If there is no memory. The request holds nothing, and is as new.
+    ///
     /// # Safety
     /// As for [`RawRangeLockWait::poll_lock`]. Each call passes the `words` and `gate` of the same
     /// lock.
     pub(crate) unsafe fn poll<S: SegmentStore, P: Park>(
+        mut self: Pin<&mut Self>,
+        words: &SegmentWords<S, P>,
+        gate: &Gate<P>,
+        wanted: &Wanted,
+        waker: &Waker,
+    ) -> Poll<Result<Token, NoMemory>> {
+        // SAFETY: the caller's promise.
+        let poll = unsafe { self.as_mut().advance(words, gate, wanted, waker) };
+        if let Poll::Ready(Err(NoMemory)) = poll {
+            // SAFETY: the caller's promise.
+            unsafe { self.cancel(words, gate, &wanted.touched, wanted.access) };
+        }
+        poll
+    }
+
+    /// Does what [`poll`](Self::poll) does, but does not cancel the request if there is no memory.
+    ///
+    /// # Safety
+    /// As for [`poll`](Self::poll).
+    unsafe fn advance<S: SegmentStore, P: Park>(
         self: Pin<&mut Self>,
         words: &SegmentWords<S, P>,
         gate: &Gate<P>,
         wanted: &Wanted,
         waker: &Waker,
-    ) -> Poll<Token> {
+    ) -> Poll<Result<Token, NoMemory>> {
         let (touched, access) = (&wanted.touched, wanted.access);
         let (entries, entry) = (gate.entries(), entry_of(touched));
         let (stage, mut progress) = self.parts();
@@ -143,8 +169,8 @@ impl SrlRequest {
                     // SAFETY: the caller's promise.
                     let taken =
                         unsafe { words.poll_take(touched, access, progress.as_mut(), stops) };
-                    if let Some(token) = ready!(taken) {
-                        return Poll::Ready(token);
+                    if let Some(token) = ready!(taken)? {
+                        return Poll::Ready(Ok(token));
                     }
                     Stage::AwaitingEntry(IntervalRequest::default())
                 }
@@ -152,7 +178,7 @@ impl SrlRequest {
                     // SAFETY: the entry's request is used for this span and access only.
                     let granted =
                         unsafe { entries.poll_lock(entry, access, Pin::new(waiting), waker) };
-                    Stage::TakingUnderEntry(in_range(ready!(granted)))
+                    Stage::TakingUnderEntry(in_range(ready!(granted))?)
                 }
                 Stage::TakingUnderEntry(token) => {
                     let token = *token;
@@ -160,7 +186,7 @@ impl SrlRequest {
                     // SAFETY: the caller's promise.
                     let taken =
                         unsafe { words.poll_take(touched, access, progress.as_mut(), || false) };
-                    let Some(taken) = ready!(taken) else {
+                    let Some(taken) = ready!(taken)? else {
                         unreachable!("only the gate stops a request, and this request did not ask");
                     };
                     // Record first that the request has its words and no entry: releasing the entry
@@ -170,13 +196,13 @@ impl SrlRequest {
                     // SAFETY: the entry was granted, and is given up now that the words are taken.
                     unsafe { entries.unlock(entry, access, token) };
                     progress.restart();
-                    return Poll::Ready(taken);
+                    return Poll::Ready(Ok(taken));
                 }
                 Stage::AwaitingWideEntry(waiting) => {
                     // SAFETY: the entry's request is used for this span and access only.
                     let granted =
                         unsafe { entries.poll_lock(entry, access, Pin::new(waiting), waker) };
-                    let token = in_range(ready!(granted));
+                    let token = in_range(ready!(granted))?;
                     gate.before_scan();
                     Stage::Scanning(token)
                 }
@@ -186,7 +212,7 @@ impl SrlRequest {
                     // SAFETY: the caller's promise.
                     ready!(unsafe { words.poll_scan(touched, access, progress.as_mut()) });
                     *stage = Stage::Taking;
-                    return Poll::Ready(wide_token(token));
+                    return Poll::Ready(Ok(wide_token(token)));
                 }
             };
         }
@@ -257,6 +283,9 @@ impl<S: SegmentStore, P: Park> Drop for Attempt<'_, '_, S, P> {
 
 /// Blocks until a request is granted. `advance` says how far the request has got already, and
 /// `spin` how long it has spun.
+///
+/// # Errors
+/// If there is no memory. Nothing is held.
 #[cold]
 pub(crate) fn block<S: SegmentStore, P: Park>(
     words: &SegmentWords<S, P>,
@@ -264,7 +293,7 @@ pub(crate) fn block<S: SegmentStore, P: Park>(
     wanted: &Wanted,
     mut advance: Advance,
     mut spin: Backoff,
-) -> Token {
+) -> Result<Token, NoMemory> {
     let (touched, access) = (&wanted.touched, wanted.access);
     while let Advance::Taken(taken) = advance
         && spin.round()
@@ -280,24 +309,25 @@ pub(crate) fn block<S: SegmentStore, P: Park>(
     };
     match advance {
         // SAFETY: the request holds all segments.
-        Advance::All(_) => return unsafe { words.token_of(touched) },
+        Advance::All(_) => return Ok(unsafe { words.token_of(touched) }),
         // Record first what the request holds: foreign code may panic.
         Advance::Taken(taken) => attempt.request.as_mut().parts().1.skip(taken),
         Advance::Stopped => {}
+        Advance::NoMemory => return Err(NoMemory),
     }
     P::with(|parker| {
         if !is_stopped {
             let (_, mut progress) = attempt.request.as_mut().parts();
             progress.as_mut().listen(parker.waker());
             // SAFETY: when the attempt is dropped, it cancels the request.
-            unsafe { words.enqueue(touched, access, progress) };
+            unsafe { words.enqueue(touched, access, progress) }?;
         }
         loop {
             let request = attempt.request.as_mut();
             // SAFETY: the request belongs to this call. When the attempt is dropped, it cancels the
             // request.
             match unsafe { request.poll(words, gate, wanted, parker.waker()) } {
-                Poll::Ready(token) => return token,
+                Poll::Ready(taken) => return taken,
                 Poll::Pending => attempt.request.as_mut().park(parker),
             }
         }

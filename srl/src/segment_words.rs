@@ -13,7 +13,7 @@ use core::pin::{Pin, pin};
 use core::task::Poll;
 
 use spanlock_range_lock::words::{Progress, Wakes, Word, for_each_surely};
-use spanlock_range_lock::{Access, Token};
+use spanlock_range_lock::{Access, NoMemory, Token};
 use spanlock_sync::unwind::and_surely;
 use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{DefaultPark, Park, injected_bug};
@@ -36,6 +36,8 @@ pub(crate) enum Advance {
     Taken(u64),
     /// The gate stopped it. It holds nothing.
     Stopped,
+    /// There is no memory for a word. It holds nothing.
+    NoMemory,
 }
 
 /// How far a waiting small request got in one read-side critical section.
@@ -46,6 +48,8 @@ enum Take<'a, W, P> {
     Waits,
     /// The gate stopped it. It holds nothing, and these waiters must be woken.
     Stopped(Unblocked<'a, W, P>),
+    /// There is no memory for a word. It holds what its [`Progress`] says.
+    NoMemory,
 }
 
 /// The waiters that changes of several pieces have unblocked. They are woken once all pieces have
@@ -89,7 +93,8 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     /// Skips the first `taken` segments. Takes the following ones, and stops before one that cannot
     /// be taken without waiting.
     ///
-    /// Calls `stops` after each piece. If `stops` returns true, releases everything.
+    /// Calls `stops` after each piece. If `stops` returns true, or if there is no memory for a word,
+    /// releases everything, and also the first `taken` segments.
     #[inline]
     pub(crate) fn advance(
         &self,
@@ -101,7 +106,12 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         let guard = self.store.enter();
         let (mut at, mut word) = (touched.start + taken, 0);
         while at < touched.end {
-            let piece = self.store.find_or_make(&guard, at, touched.end);
+            let Some(piece) = self.store.find_or_make(&guard, at, touched.end) else {
+                drop(guard);
+                // SAFETY: these segments have passed the gate.
+                unsafe { self.give_up(touched.start..at, access) };
+                return Advance::NoMemory;
+            };
             let taken = piece.arrive(access, &self.queue);
             // Ask even if only a part of the piece was taken: the guard must not be dropped while
             // the request holds words that have not passed the gate (G-I6).
@@ -126,22 +136,26 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
 
     /// Takes all words without asking the gate, or no words if that would require waiting.
     ///
+    /// # Errors
+    /// If there is no memory for a word. No words were taken.
+    ///
     /// # Safety
     /// The caller has a granted entry in the gate for the segments, with `access`.
     pub(crate) unsafe fn take_under_entry(
         &self,
         touched: &Range<u64>,
         access: Access,
-    ) -> Option<Token> {
+    ) -> Result<Option<Token>, NoMemory> {
         match self.advance(touched, 0, access, || false) {
-            Advance::All(word) => Some(words_token(word)),
+            Advance::All(word) => return Ok(Some(words_token(word))),
             // SAFETY: `advance` took these segments, and the caller has an entry.
             Advance::Taken(taken) => unsafe {
                 self.give_up(touched.start..touched.start + taken, access);
-                None
             },
-            Advance::Stopped => None,
+            Advance::Stopped => {}
+            Advance::NoMemory => return Err(NoMemory),
         }
+        Ok(None)
     }
 
     /// Returns whether no segment has a hold that conflicts with `access`.
@@ -263,6 +277,10 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     ///
     /// Returns `None`, with nothing held, if the gate stops the request.
     ///
+    /// # Errors
+    /// If there is no memory for a word. The caller must cancel the request, which still holds what
+    /// it has taken.
+    ///
     /// # Safety
     /// The promise of [`Progress`].
     pub(crate) unsafe fn poll_take(
@@ -271,7 +289,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         access: Access,
         mut progress: Pin<&mut Progress>,
         stops: impl Fn() -> bool,
-    ) -> Poll<Option<Token>> {
+    ) -> Poll<Result<Option<Token>, NoMemory>> {
         // Run wakers only after this call, which contains the critical section.
         // SAFETY: the caller's promise.
         let taken =
@@ -279,13 +297,14 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         match taken {
             Take::Stopped(wakes) => {
                 and_surely(|| wakes.wake(), || progress.finish(&self.queue));
-                Poll::Ready(None)
+                Poll::Ready(Ok(None))
             }
             Take::All => {
                 progress.finish(&self.queue);
                 // SAFETY: all segments were taken, and stay taken.
-                Poll::Ready(Some(unsafe { self.token_of(touched) }))
+                Poll::Ready(Ok(Some(unsafe { self.token_of(touched) })))
             }
+            Take::NoMemory => Poll::Ready(Err(NoMemory)),
             Take::Waits => {
                 progress.run_foreign(&self.queue);
                 Poll::Pending
@@ -306,7 +325,9 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         while progress.taken() < touched.end - touched.start {
             let before = progress.taken();
             let at = touched.start + before;
-            let piece = self.store.find_or_make(&guard, at, touched.end);
+            let Some(piece) = self.store.find_or_make(&guard, at, touched.end) else {
+                return Take::NoMemory;
+            };
             // SAFETY: the caller's promise.
             let mut poll = |run| unsafe { progress.as_mut().poll(run, access, &self.queue) };
             let waits = piece.runs().any(|run| poll(run).is_pending());
@@ -418,6 +439,9 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     /// Enqueues a small request at its next segment, without checking that segment again. The
     /// request has a waker already ([`Progress::listen`]).
     ///
+    /// # Errors
+    /// If there is no memory for the word. Nothing has changed.
+    ///
     /// # Safety
     /// The promise of [`Progress`].
     pub(crate) unsafe fn enqueue(
@@ -425,12 +449,14 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         touched: &Range<u64>,
         access: Access,
         progress: Pin<&mut Progress>,
-    ) {
+    ) -> Result<(), NoMemory> {
         let guard = self.store.enter();
         let at = touched.start + progress.taken();
-        let run = self.store.find_or_make(&guard, at, at + 1).first_run();
+        let piece = self.store.find_or_make(&guard, at, at + 1);
+        let run = piece.ok_or(NoMemory)?.first_run();
         // SAFETY: the caller's promise.
-        unsafe { progress.enqueue(run, access, &self.queue) }
+        unsafe { progress.enqueue(run, access, &self.queue) };
+        Ok(())
     }
 }
 

@@ -5,12 +5,8 @@
 //! allocations. A tree keeps them in leaves, each an allocation of its own. A [`Piece`] is a
 //! sequence of words within one allocation.
 
-use alloc::alloc::{Layout, handle_alloc_error};
-use alloc::boxed::Box;
-
 use spanlock_range_lock::Access;
 use spanlock_range_lock::words::{Run, Wakes, Word};
-use spanlock_sync::atomic::{Zeroed, zeroed_slice};
 use spanlock_sync::wait::WaitQueue;
 
 use crate::segment::Segments;
@@ -215,14 +211,6 @@ pub(crate) fn words_of<W: Word>(first: u64, end: u64) -> usize {
     (end.div_ceil(lanes) - first / lanes) as usize
 }
 
-/// Allocates `len` words, or slots of a tree, all zero. Aborts as `Box` does if there is no memory.
-pub(crate) fn allocate<T: Zeroed>(len: usize) -> Box<[T]> {
-    zeroed_slice(len).unwrap_or_else(|| match Layout::array::<T>(len) {
-        Ok(layout) => handle_alloc_error(layout),
-        Err(error) => unreachable!("a slice of {len}: {error}"),
-    })
-}
-
 /// Keeps the words of all segments of a lock.
 ///
 /// # Safety
@@ -245,19 +233,19 @@ pub unsafe trait SegmentStore: Send + Sync {
 
     /// Returns the word of a segment.
     ///
-    /// If the word is missing, creates it, or returns `None`. Then
-    /// [`find_or_make`](Self::find_or_make) creates it.
+    /// If the word is missing, may create it. If there is none then, returns `None`:
+    /// [`find_or_make`](Self::find_or_make) may create it.
     fn word<'s>(&'s self, guard: &'s Self::ReadGuard<'_>, segment: u64) -> Option<&'s Self::Word>;
 
     /// Returns the longest piece that starts with segment `first` and ends at or before `end`.
     ///
-    /// Creates the words that are missing.
+    /// Creates the words that are missing. Returns `None` if there is no memory for them.
     fn find_or_make<'s>(
         &'s self,
         guard: &'s Self::ReadGuard<'_>,
         first: u64,
         end: u64,
-    ) -> Piece<'s, Self::Word>;
+    ) -> Option<Piece<'s, Self::Word>>;
 
     /// Returns the same piece as [`find_or_make`](Self::find_or_make), but creates nothing.
     ///

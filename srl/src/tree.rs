@@ -122,6 +122,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
+use core::ptr::NonNull;
 
 use spanlock_range_lock::words::Word;
 use spanlock_sync::BlockingMutex;
@@ -230,26 +231,26 @@ impl<W: Word> Tree<W> {
         unsafe { self.piece(self.word_in(leaf, first), first, end) }
     }
 
-    /// Returns the leaf of a segment; creates it if it is missing.
+    /// Returns the leaf of a segment; creates it if it is missing. Returns `None` if there is no
+    /// memory for it; nodes above it may have been created.
     ///
     /// The caller is in a read-side critical section. The leaf stays until that section ends.
     #[inline]
-    fn leaf(&self, segment: u64) -> *mut Node {
+    fn leaf(&self, segment: u64) -> Option<NonNull<Node>> {
         let mut slot = self.root_slot(segment);
         for &level in &self.levels.inner {
-            let mut node = slot.load();
-            if node.is_null() {
-                node = self.make::<Slot>(slot, level.len());
-            }
+            let node = match NonNull::new(slot.load()) {
+                Some(node) => node,
+                None => self.make::<Slot>(slot, level.len())?,
+            };
             // SAFETY: the node is of this level (N-I1), and was found or created in the caller's
             // critical section (N-I4).
-            slot = unsafe { Self::slot_in(node, level, segment) };
+            slot = unsafe { Self::slot_in(node.as_ptr(), level, segment) };
         }
-        let leaf = slot.load();
-        if leaf.is_null() {
-            return self.make::<W>(slot, self.levels.leaf_len::<W>());
+        match NonNull::new(slot.load()) {
+            Some(leaf) => Some(leaf),
+            None => self.make::<W>(slot, self.levels.leaf_len::<W>()),
         }
-        leaf
     }
 
     /// Returns the slots of the node above the leaf of `segment`, from the slot of that leaf on.
@@ -280,25 +281,30 @@ impl<W: Word> Tree<W> {
 
     /// Returns what [`leaf`](Self::leaf) returns, and remembers the leaf under its number.
     #[inline(never)]
-    fn leaf_to_remember(&self, guard: &ReadGuard<'_>, number: u64, segment: u64) -> *mut Node {
-        let leaf = self.leaf(segment);
-        if let Some(leaf) = core::ptr::NonNull::new(leaf.cast()) {
-            guard.remember(number, leaf);
-        }
-        leaf
+    fn leaf_to_remember(
+        &self,
+        guard: &ReadGuard<'_>,
+        number: u64,
+        segment: u64,
+    ) -> Option<NonNull<Node>> {
+        let leaf = self.leaf(segment)?;
+        guard.remember(number, leaf.cast());
+        Some(leaf)
     }
 
     #[cold]
-    fn make<T: Zeroed + 'static>(&self, slot: &Slot, len: usize) -> *mut Node {
+    fn make<T: Zeroed + 'static>(&self, slot: &Slot, len: usize) -> Option<NonNull<Node>> {
         let bytes = len * size_of::<T>();
         // Relaxed, both: a count for statistics. Count before the node is linked, so that the count
         // includes the node when another thread frees it.
         self.bytes.fetch_add(bytes, Relaxed);
-        let (node, made) = slot.make::<T>(len);
-        if !made {
-            self.bytes.fetch_sub(bytes, Relaxed);
-        }
-        node
+        let node = match slot.make::<T>(len) {
+            Some((node, true)) => return NonNull::new(node),
+            Some((other, false)) => other,
+            None => core::ptr::null_mut(),
+        };
+        self.bytes.fetch_sub(bytes, Relaxed);
+        NonNull::new(node)
     }
 }
 
@@ -323,7 +329,7 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
         let number = segment >> self.levels.leaf_bits;
         let leaf = match guard.recall(number) {
             Some(leaf) => leaf.as_ptr().cast(),
-            None => self.leaf_to_remember(guard, number, segment),
+            None => self.leaf_to_remember(guard, number, segment)?.as_ptr(),
         };
         // SAFETY: the leaf was found under a guard that outlasts `'s` (N-I4). A recalled leaf is as
         // safe to use (RCU-I3).
@@ -331,9 +337,15 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
     }
 
     #[inline]
-    fn find_or_make<'s>(&'s self, _guard: &'s ReadGuard<'_>, first: u64, end: u64) -> Piece<'s, W> {
+    fn find_or_make<'s>(
+        &'s self,
+        _guard: &'s ReadGuard<'_>,
+        first: u64,
+        end: u64,
+    ) -> Option<Piece<'s, W>> {
+        let leaf = self.leaf(first)?;
         // SAFETY: the leaf was found under a guard that outlasts `'s` (N-I4).
-        unsafe { self.piece_of(self.leaf(first), first, end) }
+        Some(unsafe { self.piece_of(leaf.as_ptr(), first, end) })
     }
 
     #[inline]

@@ -191,7 +191,8 @@ impl<'a> Hold<'a> {
             .expect("a lock with this capability");
         let mut above = Token::NONE;
         // SAFETY: the comment above this `impl`.
-        unsafe { capability.split(self.span, self.access, &mut self.token, at, &mut above) };
+        unsafe { capability.split(self.span, self.access, &mut self.token, at, &mut above) }
+            .expect("memory for a second hold");
         self.span = low;
         Hold::of(self.lock, high, self.access, above)
     }

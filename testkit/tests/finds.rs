@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 
 use spanlock_interval_lock::{IntervalLock, IntervalRequest};
 use spanlock_range_lock::{
-    Access, RangeError, RawRangeLock, RawRangeLockSplit, RawRangeLockWait, Span, Token,
+    Access, NoMemory, RangeError, RawRangeLock, RawRangeLockSplit, RawRangeLockWait, Span, Token,
     TryLockError,
 };
 use spanlock_testkit::{Driven, Order, driven, histories};
@@ -121,10 +121,10 @@ unsafe impl RawRangeLockSplit for Broken {
         token: &mut Token,
         at: u64,
         above: &mut Token,
-    ) {
+    ) -> Result<(), NoMemory> {
         if token.into_word() == UNCOUNTED {
             *above = *token;
-            return;
+            return Ok(());
         }
         // SAFETY: the caller guarantees the same requirements.
         unsafe { self.lock.split(span, access, token, at, above) }

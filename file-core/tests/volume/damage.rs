@@ -198,6 +198,31 @@ fn flipped_metadata_bits_never_change_the_content() {
     assert!(errors > 1000 && harmless > 1000, "{errors} {harmless}");
 }
 
+/// A group is committed only at its own place: a copy of it in an empty slot is damage.
+#[test]
+fn a_group_in_another_slot_is_damage() {
+    let volume = format(96, &FormatOptions::new().inodes(32));
+    let file = volume.create("a").unwrap();
+    file.write_at(&[1; 5000], 0).unwrap();
+    file.write_at(&[2; 100], 9000).unwrap();
+    let bytes = volume.pmem().bytes();
+    let mut copies = 0;
+    for page in metadata_pages(&bytes).into_iter().filter(|page| *page > 1) {
+        let slot = |nth: usize| page * PAGE as usize + nth * 64;
+        let is_empty = |nth: usize| bytes[slot(nth)..slot(nth + 1)] == [0; 64];
+        for from in (0..63).filter(|from| !is_empty(*from)) {
+            for to in (0..63).filter(|to| is_empty(*to)).step_by(7) {
+                let mut copied = bytes.clone();
+                copied.copy_within(slot(from)..slot(from + 1), slot(to));
+                let error = open(&Mem::from_bytes(&copied)).unwrap_err();
+                assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+                copies += 1;
+            }
+        }
+    }
+    assert!(copies > 20, "{copies}");
+}
+
 #[test]
 fn many_flipped_bits_or_swapped_pages_never_panic() {
     let (bytes, expected) = sample();

@@ -204,3 +204,43 @@ fn a_panic_in_the_lock_factory_of_an_opening_loses_nothing() {
     assert!(mem.words() == words);
     assert_eq!(open(&mem).unwrap().1.files, 2);
 }
+
+/// Formatting over an old volume is cut off at each of its operations. The region then holds the
+/// old volume, no volume, or the new one, but never a mixture.
+#[test]
+fn a_format_that_is_cut_off_leaves_no_mixture() {
+    let old = format(96, &FormatOptions::new().inodes(32));
+    for name in ["one", "two"] {
+        old.create(name)
+            .unwrap()
+            .write_at(name.as_bytes(), 0)
+            .unwrap();
+    }
+    let bytes = old.pmem().bytes();
+    let (mut olds, mut nones) = (0, 0);
+    for operation in 1.. {
+        let mem = Mem::from_bytes(&bytes);
+        mem.panic_at(operation);
+        let options = FormatOptions::new().inodes(64);
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            FileCore::format(Arc::clone(&mem), &options, segments).map(drop)
+        }));
+        mem.panic_at(0);
+        match open(&Mem::from_bytes(&mem.bytes())) {
+            Ok((volume, _)) if ended.is_err() && volume.list().len() == 2 => {
+                for name in ["one", "two"] {
+                    let file = volume.open_file(name).unwrap();
+                    assert_eq!(content(&file), name.as_bytes());
+                }
+                olds += 1;
+            }
+            Ok((volume, _)) => assert!(volume.list().is_empty(), "operation {operation}"),
+            Err(Error::NotAVolume { .. }) => nones += 1,
+            Err(error) => panic!("operation {operation}: {error}"),
+        }
+        if ended.is_ok() {
+            break;
+        }
+    }
+    assert!(olds > 0 && nones > 3, "{olds} {nones}");
+}

@@ -24,7 +24,7 @@ use super::{Index, Requests, Stage, Stake, Wakes};
 
 impl Requests {
     /// Adds a hold by passing waiters; returns its index. Returns `None` and changes nothing if a
-    /// hold or an upgrade blocks it, or if the waiters cannot be passed.
+    /// hold or an upgrade blocks it, or if the waiters cannot be passed. Needs room.
     #[cold]
     pub(crate) fn pass(&mut self, span: Span, access: Access, wakes: &mut Wakes) -> Option<Index> {
         if !self.can_pass(span, access) {

@@ -29,7 +29,7 @@ impl Requests {
 
     /// Returns the number of waiting nodes.
     fn waiting(&self) -> usize {
-        self.waiting
+        self.waiting as usize
     }
 
     /// Asserts IL-I1, IL-I2, IL-I5, the part of IL-I6 that concerns one shard, and that no two
@@ -53,8 +53,8 @@ impl Requests {
             let has_waker = waiter.is_some_and(|waiter| waiter.waker.is_some());
             assert!(!has_waker || !held && blockers > 0, "IL-I6");
         }
-        assert_eq!(waiting, self.waiting, "IL-I5");
-        assert_eq!(upgrading, self.upgrading);
+        assert_eq!(waiting, self.waiting(), "IL-I5");
+        assert_eq!(upgrading, self.upgrading as usize);
         let set = self.waiters.iter().filter(|it| it.waker.is_some()).count();
         assert!(set <= waiting, "IL-I6: a waker without a request");
         let held = |stake: &Stake| match stake.order.0 {
@@ -127,7 +127,7 @@ struct World {
 impl World {
     fn new() -> Self {
         World {
-            requests: Requests::with_capacity(0),
+            requests: Requests::new(),
             counter: Arc::default(),
             wakes: 0,
         }
@@ -135,7 +135,7 @@ impl World {
 
     fn enter(&mut self, span: Span, access: Access) {
         let requests = &mut self.requests;
-        if let Some(index) = requests.try_hold(span, access) {
+        if let Some(index) = requests.try_hold(span, access).expect("memory") {
             assert!(requests.claim_grant(index));
         } else {
             let index = requests.queue(span, access);
@@ -261,6 +261,7 @@ impl World {
                     let at = old.start() + 1 + at.index(old.len() as usize - 1) as u64;
                     let (low, high) = (span(old.start(), at), span(at, old.end()));
                     self.change(|requests, _| {
+                        requests.reserve(1).expect("memory");
                         let new = requests.split(index, low, high);
                         assert_eq!(requests.stake(index).span, low);
                         assert_eq!(requests.stake(new).span, high);

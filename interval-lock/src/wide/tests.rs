@@ -116,7 +116,7 @@ impl World {
         let mut tokens = vec![Token::NONE; batch.len()];
         let core = &self.lock.core;
         let mut locked = core.shards.lock(core.touched(&batch));
-        if core.hold_all(&mut locked, &batch, &mut tokens) {
+        if core.hold_all(&mut locked, &batch, &mut tokens) == Ok(true) {
             let held = batch.iter().zip(&tokens);
             self.held
                 .extend(held.map(|(&(span, access), &token)| (span, access, token)));
@@ -226,7 +226,8 @@ impl World {
                     let cut = old.start() + 1 + cut.index(old.len() as usize - 1) as u64;
                     let mut high = Token::NONE;
                     // SAFETY: above.
-                    unsafe { (self.lock).split(old, access, &mut low, cut, &mut high) };
+                    unsafe { (self.lock).split(old, access, &mut low, cut, &mut high) }
+                        .expect("memory");
                     self.held[at] = (span(old.start(), cut), access, low);
                     self.held.push((span(cut, old.end()), access, high));
                 }
@@ -280,7 +281,7 @@ proptest! {
 #[test]
 fn stripes_a_power_of_two_apart_have_different_shards() {
     for shards in [8, 16] {
-        let shards = crate::shards::Shards::new(shards, 1, 0);
+        let shards = crate::shards::Shards::new(shards, 1, 0).expect("memory");
         let shard = |stripe: u64| shards.touched(span(stripe, stripe + 1)).first();
         for apart in (0..63).map(|power| 1 << power) {
             let mut stripe = 0;
@@ -299,7 +300,7 @@ fn stripes_a_power_of_two_apart_have_different_shards() {
 #[test]
 fn a_part_of_a_span_touches_no_other_shards() {
     for shards in [1, 2, 4, 8, 16] {
-        let shards = crate::shards::Shards::new(shards, 4, 0);
+        let shards = crate::shards::Shards::new(shards, 4, 0).expect("memory");
         for start in 0..200 {
             for len in (1..80).chain([u64::MAX - 200]) {
                 let whole = shards.touched(span(start, start + len));

@@ -184,7 +184,8 @@ impl<'a> Taken<'a> {
     pub(crate) fn split(self, at: u64) -> (Self, Self) {
         let (mut low, mut high) = (self.token, Token::NONE);
         // SAFETY: above; tests split within the span.
-        unsafe { (self.lock).split(self.span, self.access, &mut low, at, &mut high) };
+        unsafe { (self.lock).split(self.span, self.access, &mut low, at, &mut high) }
+            .expect("memory");
         let part = |range, token| Taken {
             token,
             span: span(range),

@@ -12,7 +12,7 @@ use crate::threads::{Cells, at_once, crowd, program};
 pub(crate) fn suite() -> Suite {
     let handle: &[&str] = &["join", "leave"];
     Suite::new("journal-updates")
-        .operations(["leave", "join", "drain"])
+        .operations(["leave", "join", "extend", "drain"])
         .no_pair("drain", "drain", ONE_COMMITS)
         .program(program("drain", DRAINED, [&["drain"], handle], || {
             commit(&[drain, join]);
@@ -22,6 +22,20 @@ pub(crate) fn suite() -> Suite {
             "two handles together never exceed the limit of credits, and release unused credits",
             [handle, handle],
             credits,
+        ))
+        .program(program(
+            "extended",
+            "handles that extend their credits together never exceed the limit, and a locked \
+             transaction grants none",
+            [&["join", "extend", "leave"], &["join", "extend", "leave"]],
+            extended,
+        ))
+        .program(program(
+            "extend-late",
+            "a handle that asks for more credits during a commit gets them before the lock or not \
+             at all, and the commit waits for it",
+            [&["drain"], &["join", "extend", "leave"]],
+            || commit(&[drain, join_and_extend]),
         ))
         .program(program(
             "give-up",
@@ -104,6 +118,41 @@ fn credits() {
     updates.leave(0);
     updates.lock_and_drain(|| false);
     assert_eq!(updates.join(0, 3), Err(Refused::Locked));
+}
+
+/// Joins, asks for more credits, and leaves. Returns whether this thread could join.
+fn join_and_extend(me: usize, (updates, done): &Scene) -> Vec<u32> {
+    let joined = updates.join(1, 8);
+    perform("join");
+    if joined.is_ok() {
+        let extended = updates.extend(1, 8);
+        perform("extend");
+        done.add(me, 1);
+        updates.leave(u32::from(extended.is_ok()));
+        perform("leave");
+        assert_ne!(extended, Err(Refused::Full));
+    }
+    note_as(me, if joined.is_ok() { "in" } else { "too late" });
+    vec![u32::from(joined.is_ok())]
+}
+
+fn extended() {
+    let updates = Arc::new(Updates::new());
+    let work = |me: usize, updates: &Updates| {
+        assert_eq!(updates.join(1, 3), Ok(()));
+        perform("join");
+        let extended = updates.extend(1, 3);
+        perform("extend");
+        note_as(me, format!("{extended:?}"));
+        updates.leave(0);
+        perform("leave");
+        1 + u32::from(extended.is_ok())
+    };
+    let used: u32 = at_once(&updates, &[work, work]).iter().sum();
+    assert_eq!(used, 3, "one of the two had room");
+    assert_eq!(updates.join(1, 3), Err(Refused::Full));
+    updates.lock_and_drain(|| false);
+    assert_eq!(updates.extend(0, 3), Err(Refused::Locked));
 }
 
 /// A handle joins and never leaves; then the journal is dropped.

@@ -77,6 +77,15 @@ pub enum Error {
         /// The first missing record.
         lsn: Lsn,
     },
+    /// A number in the superblock is too large to count up from. Only forgery explains it.
+    #[error(
+        "the log can only be read: a number in its superblock is {found}, which no log reaches; \
+         copy the records to a new log"
+    )]
+    ReadOnly {
+        /// The number.
+        found: u64,
+    },
     /// The record is larger than the whole log.
     #[error(
         "a record of {len} bytes does not fit into this log, which holds at most {max}: \

@@ -26,6 +26,14 @@ use crate::Storage;
 
 /// The number of bytes read at a time when the free part of the ring is searched.
 const SEARCH: usize = 1 << 20;
+/// The largest number in a superblock with which a log can be written. These numbers only count up,
+/// so no log reaches this limit, but forged superblocks can. With larger numbers, a log is opened
+/// for reading only: otherwise, some opening would raise a number beyond what the next accepts, and
+/// records acknowledged in between would be lost.
+const MOST_WRITABLE: u64 = 1 << 62;
+/// The largest number in a superblock. A log that was opened below [`MOST_WRITABLE`] cannot reach
+/// this before it is opened again.
+const MOST_READABLE: u64 = u64::MAX >> 1;
 
 /// The result of [`Log::open`](super::Log::open).
 #[derive(Clone, Debug)]
@@ -51,6 +59,8 @@ pub(super) struct Scan {
     /// The last batch, if it belongs to the last epoch.
     pub(super) last: Option<Found>,
     was_torn: bool,
+    /// The newest epoch in the log and in the remains after it.
+    pub(super) newest_epoch: u64,
 }
 
 /// Returns the newest superblock of a storage.
@@ -97,15 +107,8 @@ fn check(superblock: &Superblock, len: u64) -> Result<(), Error> {
         });
     }
     let block = u64::from(superblock.block);
-    // These numbers only count up, and no real log reaches the limit below.
-    let are_sane = [
-        superblock.serial,
-        superblock.epoch,
-        superblock.settled,
-        superblock.first_record,
-    ];
     let is_log = super::is_block(block)
-        && are_sane.iter().all(|&number| number <= u64::MAX >> 2)
+        && largest(superblock) <= MOST_READABLE
         && ring::is_enough(superblock.len, block)
         && superblock.first_record >= superblock.head_record
         && superblock.head_record >= 1
@@ -118,6 +121,25 @@ fn check(superblock: &Superblock, len: u64) -> Result<(), Error> {
     })
 }
 
+/// Returns the largest of the numbers that only count up.
+fn largest(superblock: &Superblock) -> u64 {
+    let numbers = [
+        superblock.serial,
+        superblock.epoch,
+        superblock.settled,
+        superblock.first_record,
+    ];
+    numbers.into_iter().fold(0, u64::max)
+}
+
+/// Returns an error if the superblock's numbers are too large to count up from.
+pub(super) fn check_writable(superblock: &Superblock) -> Result<(), Error> {
+    match largest(superblock) {
+        found if found > MOST_WRITABLE => Err(Error::ReadOnly { found }),
+        _ => Ok(()),
+    }
+}
+
 /// Scans the batches from the head on. Also returns the damage, if any; everything before the
 /// damage is sound.
 pub(super) fn scan<S: Storage>(
@@ -126,7 +148,7 @@ pub(super) fn scan<S: Storage>(
 ) -> Result<(Scan, Option<Error>), Error> {
     let (mut position, mut record) = (superblock.head, superblock.head_record);
     let mut marks = Marks::new(position, record, ring.len);
-    let mut last = None;
+    let (mut last, mut overlaps) = (None, false);
     while position - superblock.head < ring.len {
         let is_settled = position < superblock.settled;
         let is_epoch =
@@ -135,14 +157,20 @@ pub(super) fn scan<S: Storage>(
         let Some(found) = found.map_err(Error::io("reading the log"))? else {
             break;
         };
-        position += found.bytes.len() as u64;
+        let len = found.bytes.len() as u64;
+        if len > ring.len - (position - superblock.head) {
+            overlaps = true;
+            break;
+        }
+        position += len;
         record += u64::from(found.header.count);
         marks.advance(position, record);
         last = (!is_settled).then_some(found);
     }
-    let damage = damage(ring, superblock, position)?.map(|what| Error::Corrupt {
+    let later = search(ring, superblock, position)?;
+    let damage = damage(superblock, position, &later, overlaps).map(|(what, at)| Error::Corrupt {
         what,
-        at: ring.place(position),
+        at: at.unwrap_or(ring.place(position)),
         lsn: Lsn(record),
     });
     let was_torn = damage.is_none() && is_torn(ring, superblock, position)?;
@@ -150,6 +178,7 @@ pub(super) fn scan<S: Storage>(
         marks,
         last,
         was_torn,
+        newest_epoch: later.newest_epoch,
     };
     Ok((scan, damage))
 }
@@ -167,49 +196,71 @@ impl Scan {
     }
 }
 
-/// Returns the damage if the log cannot end at `position`: cases 7 and 8.
-fn damage<S: Storage>(
-    ring: &Ring<S>,
+/// Returns the damage if the log cannot end at `position`: cases 7, 8 and 11. If the damage is not
+/// at `position`, also returns its byte offset.
+fn damage(
     superblock: &Superblock,
     position: u64,
-) -> Result<Option<&'static str>, Error> {
+    later: &Later,
+    overlaps: bool,
+) -> Option<(&'static str, Option<u64>)> {
+    if later.newer_at.is_some() {
+        let what = "a batch is newer than both superblocks, which are stale";
+        return Some((what, later.newer_at));
+    }
     if position < superblock.settled {
-        return Ok(Some("a batch from before the last opening is missing"));
+        return Some(("a batch from before the last opening is missing", None));
     }
-    if superblock.closed || !has_successor(ring, superblock, position)? {
-        return Ok(None);
+    if overlaps {
+        return Some(("a batch is longer than the free part of the log", None));
     }
-    Ok(Some("a batch is missing, although a later one is present"))
+    let is_missing = later.has_successor && !superblock.closed;
+    is_missing.then_some(("a batch is missing, although a later one is present", None))
 }
 
-/// Case 8: returns whether a header of the last epoch lies in the free part of the ring, after
-/// `position`.
-fn has_successor<S: Storage>(
+/// The headers in the free part of the ring.
+struct Later {
+    /// Case 8: whether a header of the last epoch lies after the end of the log.
+    has_successor: bool,
+    /// Case 11: the byte offset of the first header of a newer epoch than the last.
+    newer_at: Option<u64>,
+    /// The newest epoch among these headers and the superblock.
+    newest_epoch: u64,
+}
+
+/// Searches the free part of the ring, from `position` on.
+fn search<S: Storage>(
     ring: &Ring<S>,
     superblock: &Superblock,
     position: u64,
-) -> Result<bool, Error> {
+) -> Result<Later, Error> {
     let end = superblock.head + ring.len;
+    let mut later = Later {
+        has_successor: false,
+        newer_at: None,
+        newest_epoch: superblock.epoch,
+    };
     let mut at = position;
     let mut bytes = vec![0; SEARCH.min(ring.len as usize)];
     while at < end {
         let len = (end - at).min(bytes.len() as u64) as usize;
         (ring.read(&mut bytes[..len], at)).map_err(Error::io("searching the log"))?;
-        let is_later = |(header, at): (Header, u64)| {
-            (header.id, header.epoch) == (ring.id, superblock.epoch)
-                && header.position > position
-                && ring.place(header.position) == ring.place(at)
-        };
-        let blocks = bytes[..len].chunks(ring.block as usize).zip(0..);
-        let mut headers = blocks.filter_map(|(bytes, nth)| {
-            Header::decode(bytes).map(|header| (header, at + nth * ring.block))
-        });
-        if headers.any(is_later) {
-            return Ok(true);
+        for (bytes, nth) in bytes[..len].chunks(ring.block as usize).zip(0..) {
+            let place = ring.place(at + nth * ring.block);
+            let header = Header::decode(bytes)
+                .filter(|header| header.id == ring.id && ring.place(header.position) == place);
+            let Some(header) = header else {
+                continue;
+            };
+            later.has_successor |= header.epoch == superblock.epoch && header.position > position;
+            if header.epoch > superblock.epoch {
+                later.newer_at.get_or_insert(place);
+                later.newest_epoch = later.newest_epoch.max(header.epoch);
+            }
         }
         at += len as u64;
     }
-    Ok(false)
+    Ok(later)
 }
 
 /// Returns whether a header of the last epoch lies at `position`.

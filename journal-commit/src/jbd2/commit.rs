@@ -10,6 +10,9 @@
 //! | JFLUSH | `seal` of the submission |
 //! | FINISHED | `committed` |
 
+#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+mod tests;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -33,6 +36,8 @@ struct Locked {
     copies: Copies,
     /// The first block of the transaction in the log.
     start: u32,
+    /// The time for the commit block.
+    time: SystemTime,
 }
 
 impl Inner {
@@ -140,7 +145,10 @@ impl Inner {
             .blocks_for(changes.blocks.len(), changes.revokes.len());
         let log_blocks = u32::try_from(blocks).expect("bounded by the credits (U2)");
 
+        let now = (self.options.clock)();
         let mut state = self.state.lock();
+        let time = now.max(state.commit_time);
+        state.commit_time = time;
         let start = state.head;
         state.head = self.log.after(start, log_blocks);
         state.free -= log_blocks;
@@ -163,6 +171,7 @@ impl Inner {
             whole: Arc::new(whole),
             copies: changes.blocks,
             start,
+            time,
         })
     }
 
@@ -228,7 +237,7 @@ impl Inner {
             }
             held = Some((place, Arc::new(descriptor)));
         }
-        let commit_block = commit(format, tid, SystemTime::now(), sum);
+        let commit_block = commit(format, tid, locked.time, sum);
         emit((next(), Arc::new(commit_block)), true);
         if let Some(last) = held {
             emit(last, false);

@@ -145,10 +145,10 @@ pub enum Error {
     /// A handle has used up its credits.
     #[error(
         "the handle has used up its {credits} credits (block {block} is unchanged): \
-         begin it with more"
+         extend or restart it, or begin it with more"
     )]
     NoCredits {
-        /// The credits with which the handle began.
+        /// The credits with which the handle began, and those that it was given since.
         credits: u32,
         /// The block for which no credit was left.
         block: u64,

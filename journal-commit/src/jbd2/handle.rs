@@ -24,15 +24,49 @@ use super::transaction::Transaction;
 /// must end with [`stop`](Handle::stop). If an early return or a panic drops it instead, its work
 /// is half done and cannot be taken out of the transaction. That poisons the journal. Everything
 /// committed before is recovered when the journal is opened again.
+///
+/// # Running out of credits
+/// A handle whose number of blocks is not known in advance need not be dropped half-way when it
+/// runs out of credits. It [asks for more](Handle::extend). If the transaction has no room, it
+/// [restarts](Handle::restart) in the next transaction, at a point where its changes are complete
+/// in themselves:
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use spanlock_journal_commit::jbd2::{format, Error, FormatOptions, Journal, Options};
+/// # use spanlock_journal_commit::testing::Recorded;
+/// fn clear(journal: &Journal, blocks: impl Iterator<Item = u64>) -> Result<(), Error> {
+///     let mut handle = journal.begin(1)?;
+///     for block in blocks {
+///         if handle.credits() == 0 && !handle.extend(1)? {
+///             handle.restart(1)?;
+///         }
+///         let mut block = handle.get_write(block)?;
+///         block.fill(0);
+///         block.dirty()?;
+///     }
+///     handle.stop_durable()?;
+///     Ok(())
+/// }
+/// # let log = Arc::new(Recorded::new(1 << 20));
+/// # format(log.clone(), &FormatOptions::new(4096))?;
+/// # let journal = Journal::open(log, Arc::new(Recorded::new(1 << 20)), Options::new(4096))?;
+/// # clear(&journal, 0..250)?;
+/// # journal.close()?;
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping a handle that has changed blocks poisons the journal"]
 pub struct Handle<'a> {
     inner: &'a Inner,
     transaction: Arc<Transaction>,
-    /// The credits with which the handle began.
-    credits: u32,
+    /// The credits with which the handle began, and those that it was given since.
+    given: u32,
     left: u32,
     changed: bool,
+    /// Whether the handle is in its transaction. It is not if a restart has failed, which only
+    /// happens when the journal is poisoned; then every operation fails.
+    joined: bool,
 }
 
 impl<'a> Handle<'a> {
@@ -40,10 +74,70 @@ impl<'a> Handle<'a> {
         Handle {
             inner,
             transaction,
-            credits,
+            given: credits,
             left: credits,
             changed: false,
+            joined: true,
         }
+    }
+
+    /// Returns the number of credits that are left.
+    pub fn credits(&self) -> u32 {
+        self.left
+    }
+
+    /// Asks for `credits` more credits (JBD2's `jbd2_journal_extend`). Returns false, and leaves
+    /// the handle as it is, if the transaction has no room for them or is about to be committed.
+    /// [`restart`](Self::restart) the handle then. Never blocks.
+    ///
+    /// # Errors
+    /// [`Error::TooManyCredits`] if no transaction has that many. [`Error::Poisoned`].
+    pub fn extend(&mut self, credits: u32) -> Result<bool, Error> {
+        self.inner.check_credits(credits)?;
+        self.inner.medium.check()?;
+        let most = self.inner.log.most_credits;
+        let is_extended = self.transaction.updates.extend(credits, most).is_ok();
+        if is_extended {
+            self.given += credits;
+            self.left += credits;
+        }
+        Ok(is_extended)
+    }
+
+    /// Moves the handle to the next transaction, with `credits` credits (JBD2's
+    /// `jbd2_journal_restart`). What it has changed so far is as if it had [stopped](Self::stop):
+    /// that part is atomic by itself, and its commit is requested. Afterwards the handle has
+    /// changed nothing, and unused credits are gone.
+    ///
+    /// Blocks like [`Journal::begin`](super::Journal::begin).
+    ///
+    /// # Errors
+    /// [`Error::TooManyCredits`]: the handle is as it was. [`Error::Poisoned`]: nothing of the
+    /// handle is committed that was not committed before.
+    pub fn restart(&mut self, credits: u32) -> Result<(), Error> {
+        self.inner.check_credits(credits)?;
+        self.inner.medium.check()?;
+        self.leave();
+        let old = self.transaction.tid;
+        self.inner.want(old);
+        self.transaction = self.inner.join(credits, Some(old))?;
+        (self.given, self.left, self.joined) = (credits, credits, true);
+        Ok(())
+    }
+
+    /// Ends a handle that has changed nothing. Otherwise, returns the handle: to be continued, or
+    /// [stopped](Self::stop) where its changes are complete.
+    pub fn abort(self) -> Result<(), Self> {
+        if self.changed { Err(self) } else { Ok(()) }
+    }
+
+    /// Leaves the transaction. The changes stay in it.
+    fn leave(&mut self) {
+        self.changed = false;
+        self.joined = false;
+        self.transaction
+            .updates
+            .leave(std::mem::take(&mut self.left));
     }
 
     /// Returns the transaction that this handle is part of.
@@ -142,7 +236,7 @@ impl<'a> Handle<'a> {
 
     fn no_credits(&self, block: u64) -> Error {
         Error::NoCredits {
-            credits: self.credits,
+            credits: self.given,
             block,
         }
     }
@@ -151,11 +245,23 @@ impl<'a> Handle<'a> {
 impl Inner {
     /// Joins the running transaction, or begins a transaction if none is running.
     pub(crate) fn begin(&self, credits: u32) -> Result<Handle<'_>, Error> {
+        self.check_credits(credits)?;
+        let transaction = self.join(credits, None)?;
+        Ok(Handle::new(self, transaction, credits))
+    }
+
+    fn check_credits(&self, asked: u32) -> Result<(), Error> {
         let most = self.log.most_credits;
-        if credits > most {
-            let asked = credits;
+        if asked > most {
             return Err(Error::TooManyCredits { asked, most });
         }
+        Ok(())
+    }
+
+    /// Reserves credits in the running transaction, or begins one. There must not be more than a
+    /// transaction can have. Does not join `old`, whose commit was requested.
+    fn join(&self, credits: u32, old: Option<Tid>) -> Result<Arc<Transaction>, Error> {
+        let most = self.log.most_credits;
         loop {
             self.medium.check()?;
             let running = self.state.lock().running.clone();
@@ -163,10 +269,14 @@ impl Inner {
                 self.begin_transaction()?;
                 continue;
             };
-            match running.updates.join(credits, most) {
+            let joined = match old {
+                Some(old) if old == running.tid => Err(Refused::Locked),
+                _ => running.updates.join(credits, most),
+            };
+            match joined {
                 Ok(()) => {
                     self.state.lock().stats.handles += 1;
-                    return Ok(Handle::new(self, running, credits));
+                    return Ok(running);
                 }
                 Err(Refused::Locked) => {}
                 Err(Refused::Full) => self.want(running.tid),
@@ -200,7 +310,9 @@ impl Drop for Handle<'_> {
                 source: None,
             });
         }
-        self.transaction.updates.leave(self.left);
+        if self.joined {
+            self.leave();
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use spanlock_sync::Mutex;
 
@@ -93,6 +93,9 @@ pub(crate) struct State {
     pub(crate) queue: VecDeque<Arc<Committed>>,
     /// The moving average of a commit's duration. As in JBD2, the newest commit has the weight 1/4.
     pub(crate) commit_takes: Duration,
+    /// The time in the last commit block. Recovery takes a block with an earlier time than the
+    /// block before it for a leftover, so times must not decrease when the clock is set back.
+    pub(crate) commit_time: SystemTime,
     /// The thread that last stopped durably.
     pub(crate) last_durable: Option<usize>,
     pub(crate) stats: Stats,
@@ -155,6 +158,7 @@ impl Inner {
                 free: log.len(),
                 queue: VecDeque::new(),
                 commit_takes: Duration::ZERO,
+                commit_time: SystemTime::UNIX_EPOCH,
                 last_durable: None,
                 stats: Stats::default(),
                 stopping: false,

@@ -1,6 +1,6 @@
 //! Options of a journal.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::place::Place;
 
@@ -47,6 +47,8 @@ pub struct Options {
     pub(crate) place: Place,
     pub(crate) way: CommitWay,
     pub(crate) delay: Delay,
+    /// The clock for commit times. Tests set it back.
+    pub(crate) clock: fn() -> SystemTime,
 }
 
 impl Options {
@@ -58,6 +60,7 @@ impl Options {
             place: Place::whole(),
             way: CommitWay::default(),
             delay: Delay::default(),
+            clock: SystemTime::now,
         }
     }
 

@@ -4,8 +4,8 @@
 //! 1. **SCAN** reads the log transaction by transaction, from the *start* in the superblock. It
 //!    ends at a block that does not continue the log: a block without the magic, with another id,
 //!    or of an unknown kind. A transaction counts if its commit block is present and sound.
-//! 2. **REVOKE** finds, for each block, the last transaction that revoked it. Copies of the block
-//!    in that transaction and in older ones must not be replayed.
+//! 2. **REVOKE** finds, for each block that has a copy in the log, the last transaction that
+//!    revoked it. Copies of the block in that transaction and in older ones must not be replayed.
 //! 3. **REPLAY** writes the newest remaining copy of each block home. Before it writes any, it
 //!    checks all these copies. So if recovery refuses a journal, it has changed nothing.
 //!
@@ -30,6 +30,12 @@
 //! If the medium keeps its promises, no crash leads to a refusal. When recovery refuses a log, it
 //! returns [`Error::Damaged`] and leaves the log unchanged, so that other tools can examine it.
 //!
+//! # Cost
+//! Each block of the log is read at most three times; the last transaction once more. Memory: a few
+//! numbers for each block of the log. Counts in the log do not change that, even forged ones:
+//! a descriptor cannot name more blocks than the log has, and revoked blocks without a copy in the
+//! log are not remembered.
+//!
 //! # A crash during recovery
 //! Recovery can be interrupted and repeated. Its last step writes a superblock that says that the
 //! log is empty. Until then, each repetition does the same work, so a crash must not change what
@@ -41,7 +47,7 @@
 //! Before recovery writes the first block home, it therefore writes the last transaction again, in
 //! its place, and flushes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::blocks::{
@@ -131,7 +137,7 @@ pub(crate) fn replay(
     done.dropped = scan.dropped;
     done.next = scan.dropped.unwrap_or(scan.tid).next();
 
-    let last_revokes = last_revokes(&scan.found);
+    let last_revokes = last_revokes(blocks, &superblock.format(), &scan.found)?;
     let (newest, hits) = newest(&scan.found, &last_revokes);
     done.revoked = hits;
     done.blocks = newest.len() as u64;
@@ -170,7 +176,8 @@ struct Found {
     start: u32,
     commit: u32,
     data: Vec<Data>,
-    revokes: Vec<u64>,
+    /// The numbers of its revoke blocks in the log.
+    revokes: Vec<u32>,
     /// A damaged block, and a description of the damage.
     bad: Option<(u32, &'static str)>,
     /// The checksum of the first kind over the blocks read so far.
@@ -198,7 +205,7 @@ struct Scan<'a> {
     first: u32,
     end: u32,
     at: u32,
-    /// The number of blocks passed so far. The scan ends when it reaches the log's length.
+    /// The number of blocks passed so far.
     steps: u32,
     /// The transaction that is expected next.
     tid: Tid,
@@ -226,7 +233,7 @@ impl<'a> Scan<'a> {
     fn run(&mut self) -> Result<(), Error> {
         let mut block = vec![0; self.format.block_bytes];
         let mut open = Found::new(self.tid, self.at);
-        while self.steps < self.end - self.first {
+        while !self.has_gone_round() {
             let at = self.step(&mut block)?;
             let Some((kind, tid)) = header(&block) else {
                 return Ok(());
@@ -249,6 +256,10 @@ impl<'a> Scan<'a> {
             }
         }
         Ok(())
+    }
+
+    fn has_gone_round(&self) -> bool {
+        self.steps >= self.end - self.first
     }
 
     /// Reads the next block and returns its number.
@@ -277,6 +288,10 @@ impl<'a> Scan<'a> {
         open.sum = crc32_be(open.sum, block);
         let mut data = vec![0; self.format.block_bytes];
         for tag in tags(&self.format, block) {
+            // The transaction claims more blocks than the log has, so it has no commit block.
+            if self.has_gone_round() {
+                break;
+            }
             let block = if self.format.checksums == Checksums::First {
                 let at = self.step(&mut data)?;
                 open.sum = crc32_be(open.sum, &data);
@@ -294,7 +309,7 @@ impl<'a> Scan<'a> {
             open.bad = Some((at, "a revoke block's checksum is wrong"));
         }
         match revoked(&self.format, block) {
-            Some(names) => open.revokes.extend(names),
+            Some(_) => open.revokes.push(at),
             None => open.bad = Some((at, "a revoke block claims more than it holds")),
         }
     }
@@ -338,14 +353,38 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The second pass: returns, for each block, the last transaction that revoked it.
-fn last_revokes(found: &[Found]) -> HashMap<u64, Tid> {
-    let each = |it: &Found| {
-        let tid = it.tid;
-        it.revokes.clone().into_iter().map(move |home| (home, tid))
-    };
-    // Collect in the order of transactions, so that for each block the last revoke stays.
-    found.iter().flat_map(each).collect()
+/// The second pass: returns, for each block with a copy in the log, the last transaction that
+/// revoked it.
+fn last_revokes(
+    blocks: &Blocks,
+    format: &Format,
+    found: &[Found],
+) -> Result<HashMap<u64, Tid>, Error> {
+    let mut last = HashMap::new();
+    if found.iter().all(|it| it.revokes.is_empty()) {
+        return Ok(last);
+    }
+    let copies = found.iter().flat_map(|it| &it.data);
+    let homes: HashSet<u64> = copies.map(|data| data.tag.home).collect();
+    let mut block = vec![0; format.block_bytes];
+    for it in found {
+        for &at in &it.revokes {
+            (blocks.read(at, &mut block)).map_err(Error::io("reading the log"))?;
+            let is_same =
+                header(&block) == Some((Kind::Revoke, it.tid)) && is_sealed(format, &block);
+            let names = revoked(format, &block).filter(|_| is_same);
+            let names = names.ok_or(Error::Damaged {
+                what: "a revoke block reads differently from before",
+                block: at,
+                tid: it.tid,
+            })?;
+            // In the order of transactions, so that for each block the last revoke stays.
+            last.extend(
+                (names.into_iter().filter(|it| homes.contains(it))).map(|home| (home, it.tid)),
+            );
+        }
+    }
+    Ok(last)
 }
 
 /// Returns the copies to replay, in the order of their homes, and the number of copies that are

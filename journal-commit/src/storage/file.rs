@@ -6,6 +6,15 @@
 //! nevertheless. Flushes and durable writes of one file therefore run one at a time, and a failure
 //! is recorded before the next operation begins. If a flush succeeds, no flush or durable write had
 //! failed before it ended.
+//!
+//! # Why block devices are opened with `O_EXCL`
+//! Linux lets any privileged program write to the block device of a mounted file system, whose
+//! pages in memory then contradict the medium. A file lock does not help: file systems take none.
+//! With `O_EXCL`, opening fails while the device is mounted or has another exclusive user, as in
+//! e2fsck; and while this storage is open, mounting fails.
+
+#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+mod tests;
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -51,7 +60,9 @@ pub enum FileMode {
 /// full.
 ///
 /// While the file is open, it is locked exclusively (`flock`). A second opener gets an error if it
-/// locks the file too.
+/// locks the file too. A block device is also claimed (`O_EXCL`), so a device that is mounted, or
+/// that another program has claimed, is refused, and no program can mount it meanwhile. A file
+/// that is mounted through a loop device is not recognized: open the loop device instead.
 ///
 /// # When write-back fails
 /// The first failure of a flush or a durable write is final: all later flushes and durable writes
@@ -75,7 +86,7 @@ impl FileStorage {
     }
 
     fn made(path: &Path, len: u64, mode: FileMode) -> io::Result<Self> {
-        let file = options(mode).create_new(true).open(path)?;
+        let file = options(mode, OFlags::empty()).create_new(true).open(path)?;
         // If another opener locked the file first, the file belongs to that opener.
         lock(&file)?;
         match zero(path, &file, len) {
@@ -89,18 +100,35 @@ impl FileStorage {
     }
 
     /// Opens an existing file or block device. Uses the length that it has now.
+    ///
+    /// # Errors
+    /// [`ResourceBusy`](io::ErrorKind::ResourceBusy) if the file has another opener, or if the
+    /// block device is mounted or has another exclusive user; and any error of the system.
     pub fn open(path: impl AsRef<Path>, mode: FileMode) -> io::Result<Self> {
         let path = path.as_ref();
         Self::opened(path, mode).map_err(|error| at(path, error))
     }
 
     fn opened(path: &Path, mode: FileMode) -> io::Result<Self> {
-        let mut file = options(mode).open(path)?;
+        // Only for block devices does the flag have a meaning without `O_CREAT`.
+        let is_device = std::fs::metadata(path)?.file_type().is_block_device();
+        let claim = if is_device {
+            OFlags::EXCL
+        } else {
+            OFlags::empty()
+        };
+        let mut file = options(mode, claim).open(path).map_err(claimed)?;
         let kind = file.metadata()?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "neither a file nor a block device",
+            ));
+        }
+        if kind.is_block_device() != is_device {
+            return Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "another program replaced it while it was being opened: open it again",
             ));
         }
         lock(&file)?;
@@ -252,18 +280,31 @@ fn is_aligned(len: usize, offset: u64) -> bool {
     len.is_multiple_of(SECTOR) && offset.is_multiple_of(SECTOR as u64)
 }
 
-fn options(mode: FileMode) -> OpenOptions {
-    let flags = match mode {
-        FileMode::Buffered => OFlags::empty(),
-        FileMode::Direct => OFlags::DIRECT,
-        FileMode::Dsync => OFlags::DIRECT | OFlags::DSYNC,
-    };
+fn options(mode: FileMode, more: OFlags) -> OpenOptions {
+    let flags = more
+        | match mode {
+            FileMode::Buffered => OFlags::empty(),
+            FileMode::Direct => OFlags::DIRECT,
+            FileMode::Dsync => OFlags::DIRECT | OFlags::DSYNC,
+        };
     let mut options = OpenOptions::new();
     options
         .read(true)
         .write(true)
         .custom_flags(flags.bits().cast_signed());
     options
+}
+
+/// Says what to do if the system refuses to open a block device exclusively.
+fn claimed(error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::ResourceBusy {
+        return error;
+    }
+    io::Error::new(
+        io::ErrorKind::ResourceBusy,
+        "this block device is mounted, or another program has it open exclusively: \
+         unmount it, or close it there, first",
+    )
 }
 
 /// Adds the file's path to an error.
@@ -301,12 +342,22 @@ fn zero(path: &Path, file: &File, len: u64) -> io::Result<()> {
         plain.write_all_at(&zeros[..some as usize], at)?;
         at += some;
     }
-    plain.sync_all()?;
+    sync(&plain, path)?;
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    File::open(folder)?.sync_all()
+    sync(&File::open(folder)?, folder)
+}
+
+/// Makes a file or a folder durable.
+fn sync(file: &File, path: &Path) -> io::Result<()> {
+    file.sync_all()?;
+    #[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+    tests::note_synced(path);
+    #[cfg(not(all(test, not(any(spanlock_loom, spanlock_shuttle)))))]
+    let _ = path;
+    Ok(())
 }
 
 /// Writes with `RWF_DSYNC`. If the device supports FUA, Linux uses it for this write alone.

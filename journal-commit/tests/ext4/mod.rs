@@ -22,6 +22,95 @@ pub(crate) fn have_e2fsprogs() -> bool {
     there
 }
 
+/// Returns whether this process can make loop devices and mount them, which needs root. If it
+/// cannot, prints that the test is skipped.
+pub(crate) fn have_loop_mounts() -> bool {
+    if !have_e2fsprogs() {
+        return false;
+    }
+    let image = Image::new(1024, "metadata_csum,64bit", 1);
+    let tried = Loop::try_new(&image.path).and_then(|device| {
+        let point = image.folder().join("point");
+        Mount::try_new(&device.path, &point, "ro").map(drop)
+    });
+    let Err(error) = tried else {
+        return true;
+    };
+    println!(
+        "SKIPPED: no loop device can be mounted here: {}",
+        error.trim()
+    );
+    false
+}
+
+/// A loop device over a file.
+pub(crate) struct Loop {
+    pub(crate) path: PathBuf,
+}
+
+impl Loop {
+    pub(crate) fn new(file: &Path) -> Loop {
+        Loop::try_new(file).unwrap()
+    }
+
+    fn try_new(file: &Path) -> Result<Loop, String> {
+        let mut losetup = tool("losetup");
+        let shown = attempt(losetup.args(["--find", "--show"]).arg(file))?;
+        let path = PathBuf::from(shown.trim());
+        Ok(Loop { path })
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        // If this fails, the device remains, which a dropped test cannot help.
+        let _ = tool("losetup").arg("--detach").arg(&self.path).output();
+    }
+}
+
+/// A mounted device.
+pub(crate) struct Mount {
+    pub(crate) point: PathBuf,
+}
+
+impl Mount {
+    pub(crate) fn new(device: &Path, point: &Path, options: &str) -> Mount {
+        Mount::try_new(device, point, options).unwrap()
+    }
+
+    pub(crate) fn try_new(device: &Path, point: &Path, options: &str) -> Result<Mount, String> {
+        fs::create_dir_all(point).map_err(|error| error.to_string())?;
+        let mut mount = tool("mount");
+        attempt(
+            mount
+                .args(["-t", "ext4", "-o", options])
+                .arg(device)
+                .arg(point),
+        )?;
+        let point = point.to_owned();
+        Ok(Mount { point })
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = tool("umount").arg(&self.point).output();
+    }
+}
+
+/// Runs a command and returns its output, or its output as an error if it fails.
+fn attempt(command: &mut Command) -> Result<String, String> {
+    let output = command
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    let text = text(&output);
+    if output.status.success() {
+        Ok(text)
+    } else {
+        Err(format!("{command:?}: {text}"))
+    }
+}
+
 /// A file system in a file. It contains one file, `file`.
 pub(crate) struct Image {
     folder: tempfile::TempDir,
@@ -36,9 +125,7 @@ pub(crate) struct Image {
 impl Image {
     /// Creates an image, with these features added to or removed from ext4's defaults.
     pub(crate) fn new(block_bytes: u32, features: &str, blocks: u32) -> Image {
-        // In memory where possible: each image is written and read in full.
-        let memory = tempfile::tempdir_in("/dev/shm");
-        let folder = memory.or_else(|_| tempfile::tempdir()).unwrap();
+        let folder = Image::scratch();
         let path = folder.path().join("image");
         let content = folder.path().join("content");
         let data = vec![b'a'; (blocks * block_bytes) as usize];
@@ -66,17 +153,14 @@ impl Image {
 
     /// Returns where the journal lies in the image.
     pub(crate) fn place(&self) -> Place {
-        let mut extents: Vec<Extent> = Vec::new();
-        for block in &self.journal {
-            match extents.last_mut() {
-                Some(last) if last.first + last.blocks == *block => last.blocks += 1,
-                _ => extents.push(Extent {
-                    first: *block,
-                    blocks: 1,
-                }),
-            }
-        }
-        Place::extents(extents)
+        place_of(&self.journal)
+    }
+
+    /// Returns a folder for images: in memory where possible, because each image is written and
+    /// read in full.
+    pub(crate) fn scratch() -> tempfile::TempDir {
+        let memory = tempfile::tempdir_in("/dev/shm");
+        memory.or_else(|_| tempfile::tempdir()).unwrap()
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -120,6 +204,21 @@ impl Image {
     }
 }
 
+/// Returns the place of a journal in these blocks.
+pub(crate) fn place_of(journal: &[u64]) -> Place {
+    let mut extents: Vec<Extent> = Vec::new();
+    for block in journal {
+        match extents.last_mut() {
+            Some(last) if last.first + last.blocks == *block => last.blocks += 1,
+            _ => extents.push(Extent {
+                first: *block,
+                blocks: 1,
+            }),
+        }
+    }
+    Place::extents(extents)
+}
+
 /// Writes an image over another one of the same size. It does not truncate the file, so the memory
 /// stays allocated.
 pub(crate) fn overwrite(path: &Path, image: &[u8]) {
@@ -151,7 +250,7 @@ pub(crate) fn debugfs(image: &Path, request: &str) -> String {
     text(&run(tool("debugfs").args(["-w", "-R", request]).arg(image)))
 }
 
-fn blocks_of(image: &Path, name: &str) -> Vec<u64> {
+pub(crate) fn blocks_of(image: &Path, name: &str) -> Vec<u64> {
     let output = run(tool("debugfs")
         .args(["-R", &format!("blocks {name}")])
         .arg(image));

@@ -68,7 +68,10 @@ pub(super) fn sync_folder(path: &Path) -> Result<(), PmemError> {
     };
     File::open(folder)
         .and_then(|folder| folder.sync_all())
-        .map_err(|source| io_failed(folder, "writing the folder back", source))
+        .map_err(|source| io_failed(folder, "writing the folder back", source))?;
+    #[cfg(test)]
+    super::tests::note_synced(folder);
+    Ok(())
 }
 
 pub(super) fn io_failed(path: &Path, doing: &'static str, source: io::Error) -> PmemError {

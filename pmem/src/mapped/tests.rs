@@ -1,6 +1,8 @@
 //! Tests that need access to private items: a disk that refuses to write back.
 
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
@@ -8,6 +10,26 @@ use crate::error::PmemError;
 use crate::mapped::{MappedFile, Options};
 use crate::region::Pmem;
 use crate::tokens::Durable;
+
+thread_local! {
+    static SYNCED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Called when a folder was made durable.
+pub(super) fn note_synced(folder: &Path) {
+    SYNCED.with_borrow_mut(|all| all.push(folder.to_owned()));
+}
+
+/// The name of a new file is durable only if its folder is.
+#[test]
+fn the_folder_of_a_new_file_is_made_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("region");
+    drop(MappedFile::create(&path, 4096, Options::new()).unwrap());
+    assert_eq!(SYNCED.take(), [folder.path()]);
+    drop(MappedFile::open(&path, Options::new()).unwrap());
+    assert!(SYNCED.take().is_empty());
+}
 
 fn region(folder: &tempfile::TempDir) -> MappedFile {
     let options = Options::new().msync(true);

@@ -7,7 +7,7 @@ use core::ops::Range;
 use super::hold::LockRef;
 use crate::capabilities::RawRangeLockBatch;
 use crate::detect::{self, Watch};
-use crate::error::{RangeError, TryLockError};
+use crate::error::{NoMemory, RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
 /// Returns the spans that a lock of this granularity acquires for `requests`: in ascending order,
@@ -15,7 +15,8 @@ use crate::raw::{Access, RawRangeLock, Span, Token};
 /// units of equal access form one span. Spans are rounded outwards, but not past `capacity`.
 ///
 /// # Errors
-/// The error of the first range that is reversed or ends past `capacity`.
+/// The error of the first range that is reversed, ends past `capacity`, or for which there is no
+/// memory.
 pub(crate) fn normalised(
     requests: impl IntoIterator<Item = (Range<u64>, Access)>,
     granularity: u64,
@@ -36,11 +37,18 @@ pub(crate) fn normalised(
             });
         }
         let span = span.rounded(granularity, capacity);
+        borders.try_reserve(2).map_err(|_| NoMemory.at(span))?;
         borders.push((span.start(), access, 1_isize));
         borders.push((span.end(), access, -1));
     }
     borders.sort_unstable_by_key(|&(at, ..)| at);
     let mut parts = Vec::new();
+    // Each part ends at a border. So adding the parts allocates nothing.
+    if let (Some(first), Some(last)) = (borders.first(), borders.last()) {
+        let memory = parts.try_reserve_exact(borders.len());
+        let (start, end) = (first.0, last.0);
+        memory.map_err(|_| RangeError::Memory { start, end })?;
+    }
     let mut depth = [0; 3];
     let mut from = 0;
     for (at, access, step) in borders {
@@ -95,7 +103,7 @@ impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
     /// Locks all the ranges; blocks until no conflicting hold is left. Ordering: Acquire.
     ///
     /// # Errors
-    /// A reversed range, or one past the lock's capacity. Nothing is held then.
+    /// A reversed range, one past the lock's capacity, or no memory. Nothing is held then.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn lock(
         lock: P,
@@ -103,13 +111,13 @@ impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
     ) -> Result<Self, RangeError> {
         let raw = lock.raw();
         let batch = normalised(requests, raw.granularity(), raw.capacity())?;
-        let mut tokens = Vec::with_capacity(batch.len());
+        let (mut tokens, parts) = Self::room_for(&batch)?;
         {
             let _waiting = detect::before(raw, &batch, None);
             // SAFETY: `normalised` has put the spans in order, rounded and disjoint.
             unsafe { raw.lock_batch(&batch, &mut tokens) }?;
         }
-        Ok(Self::of(lock, batch, tokens))
+        Ok(Self::of(lock, batch, tokens, parts))
     }
 
     /// Locks all the ranges if that is possible at once; never blocks. Ordering: Acquire on
@@ -125,15 +133,29 @@ impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
     ) -> Result<Self, TryLockError> {
         let raw = lock.raw();
         let batch = normalised(requests, raw.granularity(), raw.capacity())?;
-        let mut tokens = Vec::with_capacity(batch.len());
+        let (mut tokens, parts) = Self::room_for(&batch)?;
         // SAFETY: `normalised` has put the spans in order, rounded and disjoint.
         unsafe { raw.try_lock_batch(&batch, &mut tokens) }?;
-        Ok(Self::of(lock, batch, tokens))
+        Ok(Self::of(lock, batch, tokens, parts))
+    }
+
+    /// Returns room for the tokens and the parts of a batch. So nothing is allocated once the batch
+    /// is held.
+    fn room_for(batch: &[(Span, Access)]) -> Result<(Vec<Token>, Vec<Part<P>>), RangeError> {
+        let (mut tokens, mut parts) = (Vec::new(), Vec::new());
+        let memory = tokens.try_reserve_exact(batch.len());
+        let memory = memory.and_then(|()| parts.try_reserve_exact(batch.len()));
+        memory.map_err(|_| NoMemory.in_batch(batch))?;
+        Ok((tokens, parts))
     }
 
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    fn of(lock: P, batch: Vec<(Span, Access)>, tokens: Vec<Token>) -> Self {
-        let mut parts = Vec::with_capacity(batch.len());
+    fn of(
+        lock: P,
+        batch: Vec<(Span, Access)>,
+        tokens: Vec<Token>,
+        mut parts: Vec<Part<P>>,
+    ) -> Self {
         // A loop instead of a closure, because closures do not track their caller.
         for ((span, access), token) in batch.into_iter().zip(tokens) {
             let watch = Watch::begin(lock.raw(), span, access);

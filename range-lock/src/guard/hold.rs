@@ -150,7 +150,7 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
     /// Locks `range`; blocks until no conflicting hold is left. Ordering: Acquire.
     ///
     /// # Errors
-    /// A reversed range, or one past the lock's capacity.
+    /// A reversed range, one past the lock's capacity, or no memory.
     // Always inlined: returning a hold through memory costs more than locking a free word.
     #[inline(always)]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
@@ -334,7 +334,8 @@ impl<P: LockRef<Lock: RawRangeLockSplit>> Hold<P, Exclusive> {
     ///
     /// # Errors
     /// [`RangeError::PastCapacity`] if the lock does not cover `len` positions from the end on,
-    /// [`RangeError::Overflow`] if they would end past `u64::MAX`. Nothing is held then.
+    /// [`RangeError::Overflow`] if they would end past `u64::MAX`, [`RangeError::Memory`] if there is
+    /// no memory. Nothing is held then.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn append(lock: P, len: u64, mut end: impl FnMut() -> u64) -> Result<Self, RangeError> {
         if len == 0 {

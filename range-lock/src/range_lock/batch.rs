@@ -36,7 +36,7 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockBatch>> RangeBatchGuard<P, T>
     /// Locks all the ranges; blocks until no conflicting hold is left. Ordering: Acquire.
     ///
     /// # Errors
-    /// A reversed range, or one past the last element. Nothing is held then.
+    /// A reversed range, one past the last element, or no memory. Nothing is held then.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn lock(
         lock: P,
@@ -82,7 +82,11 @@ fn asked<T>(
     let len = lock.elements().1;
     let mut positions = Vec::new();
     for (range, access) in requests {
-        positions.push((checked(&range, len)?, access));
+        let range = checked(&range, len)?;
+        let (start, end) = (range.start, range.end);
+        let memory = positions.try_reserve(1);
+        memory.map_err(|_| RangeError::Memory { start, end })?;
+        positions.push((range, access));
     }
     normalised(positions, 1, len as u64)
 }

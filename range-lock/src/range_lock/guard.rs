@@ -120,7 +120,7 @@ impl<T, P: SliceRef<T>, A: Mode> RangeGuard<P, T, A> {
     /// Locks the elements of `range`; blocks until no conflicting hold is left. Ordering: Acquire.
     ///
     /// # Errors
-    /// A reversed range, or one past the last element.
+    /// A reversed range, one past the last element, or no memory.
     #[inline]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn lock(lock: P, range: Range<usize>) -> Result<Self, RangeError> {
@@ -294,8 +294,8 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
     /// ```
     ///
     /// # Errors
-    /// `at` lies past the guard's elements, or both parts would share a unit of the lock's
-    /// granularity. The guard is unchanged.
+    /// `at` lies past the guard's elements, both parts would share a unit of the lock's granularity,
+    /// or there is no memory. The guard is unchanged.
     pub fn split_off(&mut self, at: usize) -> Result<Self, PartError> {
         let base = self.part(at..at)?;
         let (all, data) = (self.data, self.elements(at..self.data.len()));

@@ -18,7 +18,7 @@ impl<T, L: RawRangeLock> RangeLock<T, L> {
         /// Ordering: Acquire.
         ///
         /// # Errors
-        /// A reversed range, or one past the last element.
+        /// A reversed range, one past the last element, or no memory.
         #[inline]
         fn read, try_read, try_read_for, try_read_until, read_async
             -> RangeReadGuard<'_, T, L>,
@@ -28,7 +28,7 @@ impl<T, L: RawRangeLock> RangeLock<T, L> {
         /// writer or another upgradable reader holds any of them. Ordering: Acquire.
         ///
         /// # Errors
-        /// A reversed range, or one past the last element.
+        /// A reversed range, one past the last element, or no memory.
         #[inline]
         fn upgradable_read, try_upgradable_read, try_upgradable_read_for,
             try_upgradable_read_until, upgradable_read_async
@@ -39,7 +39,7 @@ impl<T, L: RawRangeLock> RangeLock<T, L> {
         /// Ordering: Acquire.
         ///
         /// # Errors
-        /// A reversed range, or one past the last element.
+        /// A reversed range, one past the last element, or no memory.
         #[inline]
         fn write, try_write, try_write_for, try_write_until, write_async
             -> RangeWriteGuard<'_, T, L>,

@@ -291,7 +291,8 @@ pub(crate) fn shrink_and_split<L: RawRangeLockSplit>(lock: &L) {
         unsafe {
             lock.shrink(span(0..8), access, &mut token, span(2..6));
             assert!(free(0..2) && free(6..8) && !free(2..3) && !free(5..6));
-            lock.split(span(2..6), access, &mut token, 3 * unit, &mut above);
+            lock.split(span(2..6), access, &mut token, 3 * unit, &mut above)
+                .unwrap();
             lock.unlock(span(2..3), access, token);
             assert!(free(0..3) && !free(3..4) && !free(5..6));
             lock.shrink(span(3..6), access, &mut above, span(3..6));

@@ -2,19 +2,27 @@
 
 use core::ops::Range;
 
-use spanlock_range_lock::{Access, RawRangeLock, Token};
+use spanlock_range_lock::{Access, NoMemory, RawRangeLock, Token};
 use spanlock_sync::Park;
 
 use super::Srl;
-use crate::gate::entry_of;
+use crate::gate::{entry_of, tried};
 use crate::store::SegmentStore;
 
 impl<S: SegmentStore, P: Park> Srl<S, P> {
     /// Takes the words of a small request under an entry, because the gate is in
     /// [doubt](crate::gate#doubt).
-    pub(super) fn try_lock_in_doubt(&self, touched: &Range<u64>, access: Access) -> Option<Token> {
+    ///
+    /// Returns `None` if the request would have to wait.
+    pub(super) fn try_lock_in_doubt(
+        &self,
+        touched: &Range<u64>,
+        access: Access,
+    ) -> Result<Option<Token>, NoMemory> {
         let (entries, entry) = (self.gate.entries(), entry_of(touched));
-        let token = entries.try_lock(entry, access).ok()?;
+        let Some(token) = tried(entries.try_lock(entry, access))? else {
+            return Ok(None);
+        };
         let mut taken = InDoubt {
             lock: self,
             touched,
@@ -23,11 +31,11 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
             words: None,
         };
         // SAFETY: the entry was taken just now.
-        taken.words = unsafe { self.words.take_under_entry(touched, access) };
+        taken.words = unsafe { self.words.take_under_entry(touched, access) }?;
         taken.entry = None;
         // SAFETY: as above. The entry is given up, once the words are taken or not.
         unsafe { entries.unlock(entry, access, token) };
-        taken.words.take()
+        Ok(taken.words.take())
     }
 }
 

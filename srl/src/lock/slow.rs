@@ -3,12 +3,12 @@
 use core::ops::Range;
 
 use spanlock_range_lock::words;
-use spanlock_range_lock::{Access, RangeError, RawRangeLock, Span, Token, TryLockError};
+use spanlock_range_lock::{Access, NoMemory, RangeError, RawRangeLock, Span, Token, TryLockError};
 use spanlock_sync::hint::Backoff;
 use spanlock_sync::{Park, injected_bug};
 
 use super::{Refusal, Srl};
-use crate::gate::entry_of;
+use crate::gate::{entry_of, tried};
 use crate::request::{Wanted, block};
 use crate::segment_words::Advance;
 use crate::store::{Lanes, SegmentStore};
@@ -38,10 +38,11 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         } else {
             self.advance_from(refusal, &wanted.touched, access)
         };
-        Ok(match advance {
-            Advance::All(word) => words_token(word),
+        let taken = match advance {
+            Advance::All(word) => return Ok(words_token(word)),
             advance => block(&self.words, &self.gate, &wanted, advance, spin),
-        })
+        };
+        taken.map_err(|error| error.at(span))
     }
 
     /// Tries again if the fast path tried nothing, perhaps because the queue has waiters.
@@ -86,17 +87,29 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
             Err(refusal) => refusal,
         };
         let touched = self.segments.touched(span)?;
-        if self.is_wide(&touched) {
-            let token = self.try_lock_wide(&touched, access);
-            return token.ok_or(TryLockError::WouldBlock);
-        }
-        match self.advance_from(refusal, &touched, access) {
-            Advance::All(word) => return Ok(words_token(word)),
+        let taken = if self.is_wide(&touched) {
+            self.try_lock_wide(&touched, access)
+        } else {
+            self.try_lock_small(refusal, &touched, access)
+        };
+        let taken = taken.map_err(|error| error.at(span))?;
+        taken.ok_or(TryLockError::WouldBlock)
+    }
+
+    /// Returns `None` if the request would have to wait.
+    fn try_lock_small(
+        &self,
+        refusal: Refusal<S::ReadGuard<'_>>,
+        touched: &Range<u64>,
+        access: Access,
+    ) -> Result<Option<Token>, NoMemory> {
+        match self.advance_from(refusal, touched, access) {
+            Advance::All(word) => return Ok(Some(words_token(word))),
             Advance::Stopped if self.gate.is_in_doubt() => {
-                let token = self.try_lock_in_doubt(&touched, access);
-                return token.ok_or(TryLockError::WouldBlock);
+                return self.try_lock_in_doubt(touched, access);
             }
             Advance::Stopped => {}
+            Advance::NoMemory => return Err(NoMemory),
             Advance::Taken(_)
                 if injected_bug!(
                     "try-keeps",
@@ -108,7 +121,7 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
                 (self.words).give_up(touched.start..touched.start + taken, access);
             },
         }
-        Err(TryLockError::WouldBlock)
+        Ok(None)
     }
 
     /// Continues a small request that the fast path refused.
@@ -141,20 +154,28 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         }
     }
 
-    fn try_lock_wide(&self, touched: &Range<u64>, access: Access) -> Option<Token> {
+    /// Returns `None` if the request would have to wait.
+    fn try_lock_wide(
+        &self,
+        touched: &Range<u64>,
+        access: Access,
+    ) -> Result<Option<Token>, NoMemory> {
         let (entries, entry) = (self.gate.entries(), entry_of(touched));
         self.gate.close();
-        if let Ok(token) = entries.try_lock(entry, access) {
-            self.gate.before_scan();
-            if self.words.is_free(touched, access) {
-                return Some(wide_token(token));
+        let token = match tried(entries.try_lock(entry, access)) {
+            Ok(Some(token)) => token,
+            refused => {
+                self.gate.open();
+                return refused;
             }
-            // SAFETY: the entry was taken just now.
-            unsafe { self.gate.release(touched, access, token) };
-        } else {
-            self.gate.open();
+        };
+        self.gate.before_scan();
+        if self.words.is_free(touched, access) {
+            return Ok(Some(wide_token(token)));
         }
-        None
+        // SAFETY: the entry was taken just now.
+        unsafe { self.gate.release(touched, access, token) };
+        Ok(None)
     }
 
     /// # Safety

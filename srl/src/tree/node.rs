@@ -6,9 +6,7 @@
 
 use alloc::boxed::Box;
 
-use spanlock_sync::atomic::{AtomicPtr, Ordering::*, Zeroed, free_slice};
-
-use crate::store::allocate;
+use spanlock_sync::atomic::{AtomicPtr, Ordering::*, Zeroed, free_slice, zeroed_slice};
 
 /// The first slot or word of a node.
 #[derive(Debug)]
@@ -58,15 +56,16 @@ impl Slot {
 
     /// Creates and links a node of `len` slots or words; returns the node with `true`.
     ///
-    /// If another thread has linked a node meanwhile, returns that node with `false`.
-    pub(super) fn make<T: Zeroed + 'static>(&self, len: usize) -> (*mut Node, bool) {
-        let node = Box::into_raw(allocate::<T>(len)).cast();
+    /// If another thread has linked a node meanwhile, returns that node with `false`. Returns
+    /// `None` if there is no memory.
+    pub(super) fn make<T: Zeroed + 'static>(&self, len: usize) -> Option<(*mut Node, bool)> {
+        let node = Box::into_raw(zeroed_slice::<T>(len)?).cast();
         match self.link(node) {
-            Ok(()) => (node, true),
+            Ok(()) => Some((node, true)),
             Err(other) => {
                 // SAFETY: the node was created above with this length, and never linked.
                 unsafe { free::<T>(node, len) };
-                (other, false)
+                Some((other, false))
             }
         }
     }

@@ -132,18 +132,17 @@ impl<W: Word> Tree<W> {
             return 0;
         };
         gate.before_scan();
-        let mut unlinked = Vec::new();
+        let depth = node.depth;
         for (_, slot) in node.slots_of(walk.segments) {
             // A node for which the list has no room stays linked.
-            if self.is_vacant(node.depth, slot) && unlinked.try_reserve(1).is_ok() {
-                unlinked.push(slot.load());
+            if self.is_vacant(depth, slot) && walk.unlinked.try_reserve(1).is_ok() {
+                let child = slot.load();
+                walk.unlinked.push(Unlinked { depth, child });
                 slot.unlink();
             }
         }
-        if !unlinked.is_empty() && !self.rcu.synchronize() {
-            let depth = node.depth;
-            let unlinked = unlinked.into_iter();
-            (walk.unlinked).extend(unlinked.map(|child| Unlinked { depth, child }));
+        if !walk.unlinked.is_empty() && !self.rcu.synchronize() {
+            // The nodes stay in the list.
             // SAFETY: the entry was taken above.
             unsafe { gate.release_in_doubt(&span, entry) };
             return 0;
@@ -157,8 +156,8 @@ impl<W: Word> Tree<W> {
         let mut freed = 0;
         // SAFETY: no thread finds the child any more. Every thread that found it has left its
         // critical section, and no word in it is held (N-I4, N-I5).
-        let free = |child| freed += unsafe { self.free(node.depth, child, &evict) };
-        and_surely(open, || for_each_surely(unlinked.into_iter(), free));
+        let free = |it: Unlinked| freed += unsafe { self.free(it.depth, it.child, &evict) };
+        and_surely(open, || for_each_surely(walk.unlinked.drain(..), free));
         freed
     }
 

@@ -7,6 +7,10 @@
 //! counters as it had threads at a time, plus one for each thread that ended with a forgotten
 //! guard.
 //!
+//! # Memory
+//! A thread allocates its counter, unless there is an unused one, when it first enters a critical
+//! section. If there is no memory then, the process aborts. Nothing else allocates.
+//!
 //! # Fork
 //! The child has only the thread that forked. On Linux, the functions in `fork` take back the
 //! counters of all other threads in the child, and ensure that the registry is not locked there.
@@ -23,16 +27,32 @@ const MEMORIES: usize = 16;
 /// A thread's counter, alone on two cache lines. Never freed: when its thread ends, another thread
 /// takes the counter over.
 #[repr(align(128))]
-struct Counter(AtomicU64);
+struct Counter {
+    count: AtomicU64,
+    /// The counter that was created before this one. So the counters form a list, which a thread
+    /// walks without the registry's mutex, and without a copy.
+    before: Option<&'static Counter>,
+}
 
 struct Registry {
-    all: Vec<&'static AtomicU64>,
+    /// The counter that was created last.
+    last: Option<&'static Counter>,
+    len: usize,
     /// Has room for all, so that no `push` allocates.
     unused: Vec<&'static AtomicU64>,
 }
 
+impl Registry {
+    /// Returns all counters, from the last to the first.
+    fn all(&self) -> impl Iterator<Item = &'static AtomicU64> + use<> {
+        let counters = core::iter::successors(self.last, |counter| counter.before);
+        counters.map(|counter| &counter.count)
+    }
+}
+
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
-    all: Vec::new(),
+    last: None,
+    len: 0,
     unused: Vec::new(),
 });
 
@@ -103,8 +123,8 @@ impl Counters {
     pub(crate) fn for_each(&self, f: impl FnMut(&AtomicU64)) {
         // A thread that registers later begins its walk after the barrier G (see `rcu.rs`), so its
         // critical section does not matter.
-        let all = REGISTRY.lock().all.clone();
-        all.into_iter().for_each(f);
+        let all = REGISTRY.lock().all();
+        all.for_each(f);
     }
 }
 
@@ -112,11 +132,15 @@ impl Counters {
 fn register() -> &'static AtomicU64 {
     let mut registry = REGISTRY.lock();
     let counter = registry.unused.pop().unwrap_or_else(|| {
-        let counter: &'static AtomicU64 = &Box::leak(Box::new(Counter(AtomicU64::new(0)))).0;
-        registry.all.push(counter);
-        let room = registry.all.len() - registry.unused.len();
+        let counter: &'static Counter = Box::leak(Box::new(Counter {
+            count: AtomicU64::new(0),
+            before: registry.last,
+        }));
+        registry.last = Some(counter);
+        registry.len += 1;
+        let room = registry.len - registry.unused.len();
         registry.unused.reserve(room);
-        counter
+        &counter.count
     });
     drop(registry);
     MINE.set(Some(counter));
@@ -169,13 +193,12 @@ pub(in crate::world) mod fork {
             return;
         };
         let mine = MINE.get();
-        let Registry { all, unused } = &mut *registry;
-        unused.clear();
-        for &counter in all.iter() {
+        registry.unused.clear();
+        for counter in registry.all() {
             if !mine.is_some_and(|mine| core::ptr::eq(mine, counter)) {
                 // Relaxed: the child has no other thread.
                 counter.store(0, Relaxed);
-                unused.push(counter);
+                registry.unused.push(counter);
             }
         }
     }
@@ -239,7 +262,7 @@ mod tests {
         }
         let registry = REGISTRY.lock();
         // The threads of other tests may run now.
-        let (all, unused) = (registry.all.len(), registry.unused.len());
+        let (all, unused) = (registry.len, registry.unused.len());
         assert!(
             all <= 2 * AT_ONCE + 32,
             "{all} counters for {AT_ONCE} threads at once"

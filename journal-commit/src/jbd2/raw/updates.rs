@@ -19,7 +19,7 @@
 //! |---|---|---|---|
 //! | `LOCKED` | no thread may join any more | the journal's thread, once | never |
 //! | `UPDATES` | threads inside | a joiner, if not `LOCKED` | the same thread, once |
-//! | `CREDITS` | blocks used or reserved | a joiner | a leaver, by its unused credits |
+//! | `CREDITS` | blocks used or reserved | a joiner, `extend` | a leaver, by its unused credits |
 //!
 //! # Invariants
 //! - **U1** After `LOCKED` is set, `UPDATES` only falls: a join is a compare-exchange from a word
@@ -107,6 +107,30 @@ impl Updates {
         }
     }
 
+    /// Reserves `credits` more blocks for a thread inside, up to `limit` for all threads together.
+    /// Refused once the transaction is locked, as in JBD2: the commit is waiting for this thread.
+    pub fn extend(&self, credits: u32, limit: u32) -> Result<(), Refused> {
+        // Relaxed: this thread is inside, so it sees the transaction's data already.
+        let mut seen = self.word.load(Relaxed);
+        loop {
+            if seen & LOCKED != 0 {
+                return Err(Refused::Locked);
+            }
+            if (seen & CREDITS) + u64::from(credits) > u64::from(limit) {
+                return Err(Refused::Full);
+            }
+            let extended = seen + u64::from(credits);
+            // Relaxed, both: only the count changes (U2).
+            match self
+                .word
+                .compare_exchange_weak(seen, extended, Relaxed, Relaxed)
+            {
+                Ok(_) => return Ok(()),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
     /// Leaves, and releases the `unused` credits.
     pub fn leave(&self, unused: u32) {
         let wakes_early = injected_bug!(
@@ -160,10 +184,14 @@ mod tests {
         updates.leave(3);
         updates.join(3, 10).unwrap();
         assert_eq!(updates.join(1, 10), Err(Refused::Full));
-        updates.leave(0);
+        assert_eq!(updates.extend(1, 10), Err(Refused::Full));
+        updates.leave(2);
+        updates.extend(2, 10).unwrap();
+        assert_eq!(updates.extend(1, 10), Err(Refused::Full));
         updates.leave(0);
         updates.lock_and_drain(|| false);
         assert_eq!(updates.join(0, 10), Err(Refused::Locked));
+        assert_eq!(updates.extend(0, 10), Err(Refused::Locked));
     }
 
     #[test]

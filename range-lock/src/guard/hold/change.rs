@@ -156,8 +156,8 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
     /// one is released.
     ///
     /// # Errors
-    /// `at` lies before the start or past the end of the hold, or both parts would share a unit of
-    /// the lock's granularity.
+    /// `at` lies before the start or past the end of the hold, both parts would share a unit of the
+    /// lock's granularity, or there is no memory. The hold is unchanged.
     pub fn split_off(&mut self, at: u64) -> Result<Self, PartError> {
         self.part(at..at)?;
         let Some((span, token)) = self.held else {
@@ -179,12 +179,20 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
         self.watch.change(self.lock.raw(), low, A::ACCESS);
         let watch = self.watch.split(self.lock.raw(), high, A::ACCESS);
         let mut above = Self::of(self.lock.clone(), high, Token::NONE, watch);
-        let (_, token) = self.held.insert((low, token));
+        let (_, lower) = self.held.insert((low, token));
         let (_, upper) = above.held.insert((high, Token::NONE));
         // SAFETY: the span is held with this access and token; `at` lies strictly within and is a
         // multiple of the granularity. Afterwards each part is held by its stored token, even after
         // a panic.
-        unsafe { (self.lock.raw()).split(span, A::ACCESS, token, at, upper) };
+        let split = unsafe { (self.lock.raw()).split(span, A::ACCESS, lower, at, upper) };
+        if split.is_err() {
+            // The hold is unchanged.
+            above.held = None;
+            above.watch.end();
+            self.held = Some((span, token));
+            self.watch.change(self.lock.raw(), span, A::ACCESS);
+            return Err(PartError::Memory { at });
+        }
         Ok(above)
     }
 

@@ -1,0 +1,344 @@
+//! Volumes with forged counts and lengths under correct checksums. Recovery must neither panic nor
+//! take more memory than the volume has bytes.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use crc32c::crc32c;
+use spanlock_pmem::{MappedFile, Options};
+use spanlock_range_lock::RwCounter;
+
+use super::*;
+use crate::layout::{HEAD_SEQUENCE, SUPER_BYTES};
+use crate::record::{GroupWriter, slots_for};
+use crate::{FileCore, FormatOptions};
+
+/// The system's allocator, which counts the bytes that each thread has in use.
+struct Counting;
+
+thread_local! {
+    /// The bytes that this thread has allocated and not freed, and the most of them so far.
+    static IN_USE: Cell<(isize, isize)> = const { Cell::new((0, 0)) };
+}
+
+fn count(bytes: isize) {
+    // While a thread ends, its count may be gone.
+    let _ = IN_USE.try_with(|it| {
+        let (now, most) = it.get();
+        it.set((now + bytes, most.max(now + bytes)));
+    });
+}
+
+// SAFETY: every call is forwarded to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size().cast_signed());
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(-layout.size().cast_signed());
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Returns the result of `run`, and the most bytes that it had in use.
+fn most_in_use<R>(run: impl FnOnce() -> R) -> (R, usize) {
+    let before = IN_USE.with(|it| {
+        let (now, _) = it.get();
+        it.set((now, now));
+        now
+    });
+    let result = run();
+    let (_, most) = IN_USE.with(Cell::get);
+    (result, (most - before).cast_unsigned())
+}
+
+fn region(pages: u32) -> (tempfile::TempDir, MappedFile) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("volume");
+    let region = MappedFile::create(path, page_at(pages), Options::default()).unwrap();
+    (folder, region)
+}
+
+fn store(region: &MappedFile, at: u64, bytes: &[u8]) {
+    // SAFETY: no other thread uses the region.
+    let written = unsafe { region.write(at, bytes) };
+    region.persist(written);
+}
+
+fn load(region: &MappedFile, at: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    // SAFETY: as above.
+    unsafe { region.read(at, &mut bytes) };
+    bytes
+}
+
+fn geometry(region: &MappedFile) -> Geometry {
+    crate::format::read(&region).unwrap().0
+}
+
+/// Opens the volume. Fails the test if that takes more memory than the volume has bytes.
+fn open(region: &MappedFile, what: &str) -> Result<u64, Error> {
+    let open = || FileCore::open(region, |_| RwCounter::new()).map(|(_, report)| report);
+    let (opened, most) = most_in_use(open);
+    let len = region.len() as usize;
+    assert!(most <= len, "{what}: {most} bytes for a volume of {len}");
+    opened.map(|report| report.committed_groups)
+}
+
+/// Formats a volume with an empty file "a". Returns the pages that are free, in order.
+fn formatted(region: &MappedFile) -> Vec<u32> {
+    let options = FormatOptions::new().inodes(32).max_file_size(1 << 44);
+    let volume = FileCore::format(region, &options, |_| RwCounter::new()).unwrap();
+    volume.create("a").unwrap();
+    drop(volume);
+    let geometry = geometry(region);
+    let directory = log_pages(region, &geometry);
+    assert_eq!(directory.len(), 1);
+    (geometry.data_start()..geometry.data_end())
+        .filter(|page| *page != directory[0].page)
+        .collect()
+}
+
+/// Gives the file "a" a log in these pages, of groups of one extent each: the page of the file, and
+/// the extent.
+fn with_log(region: &MappedFile, free: &[u32], groups: &[(u32, Extent)]) {
+    let chain = Chain {
+        inode: 1,
+        generation: ROOT_GENERATION + 1,
+        epoch: 0,
+    };
+    let pages = groups.chunks(PAGE_SLOTS as usize);
+    let last = pages.len() - 1;
+    for (sequence, groups) in pages.enumerate() {
+        let mut image = [0; PAGE];
+        for (i, &(file_page, extent)) in groups.iter().enumerate() {
+            let header = WriteHeader {
+                file_page,
+                pages: extent.len,
+                extents: 1,
+                end: (u64::from(file_page) + u64::from(extent.len)) * PAGE_BYTES,
+                checksums: false,
+            };
+            assert_eq!(slots_for(header.record_bytes()), 1);
+            let slot = &mut image[i * SLOT_BYTES..][..SLOT_BYTES];
+            header.put(&mut GroupWriter::new(slot), [extent].into_iter());
+            let index = sequence as u32 * PAGE_SLOTS + i as u32;
+            let mark = mark_of(chain.seed(), index, slot);
+            slot[..WORD_BYTES].copy_from_slice(&mark.to_le_bytes());
+        }
+        let next = (sequence < last).then(|| chain.seal(sequence as u32, free[sequence + 1]));
+        chain.put_tail(&mut image, sequence as u32, next.unwrap_or(0));
+        store(region, page_at(free[sequence]), &image);
+    }
+    let head = chain.seal(HEAD_SEQUENCE, free[0]);
+    store(region, geometry(region).inode_at(1), &head.to_le_bytes());
+}
+
+const PAGES: u32 = 4096;
+
+/// Each of 60,000 groups maps 1,500 pages.
+#[test]
+fn groups_of_many_pages_take_no_more_memory_than_the_volume() {
+    const MANY: u32 = 1500;
+    let (_folder, region) = region(PAGES);
+    let free = formatted(&region);
+    // Behind the log, and beside the directory's page.
+    let starts = [1000, 1000 + MANY as usize];
+    let start = starts.map(|it| free[it]).into_iter();
+    let start = (start.zip(starts))
+        .find(|(start, it)| free[it + MANY as usize] == start + MANY)
+        .expect("only one page is in use")
+        .0;
+    let extent = Extent { start, len: MANY };
+    let with = |file_page: fn(u32) -> u32| {
+        let groups: Vec<_> = (0..60_000).map(|i| (file_page(i), extent)).collect();
+        with_log(&region, &free, &groups);
+        open(&region, "many groups")
+    };
+    let error = with(|i| i * MANY).unwrap_err();
+    let too_many = "a file with more pages than the volume";
+    assert!(error.to_string().contains(too_many), "{error}");
+    // Groups that replace each other in part leave pages in two places of the file.
+    let error = with(|i| i % MANY).unwrap_err();
+    assert!(error.to_string().contains("in use twice"), "{error}");
+    assert_eq!(with(|_| 7), Ok(60_001));
+}
+
+/// Pages far apart in the file take most nodes of the index.
+#[test]
+fn pages_far_apart_take_no_more_memory_than_the_volume() {
+    let (_folder, region) = region(PAGES);
+    let free = formatted(&region);
+    let far = |i: u32| {
+        let start = free[100 + i as usize];
+        (i << 20, Extent { start, len: 1 })
+    };
+    with_log(&region, &free, &(0..3900).map(far).collect::<Vec<_>>());
+    assert_eq!(open(&region, "pages far apart"), Ok(3901));
+}
+
+/// A page of a log: its place in the chain, and its place in the region.
+struct LogPage {
+    chain: Chain,
+    sequence: u32,
+    page: u32,
+}
+
+fn log_pages(region: &MappedFile, geometry: &Geometry) -> Vec<LogPage> {
+    let mut found = Vec::new();
+    for number in 0..geometry.inodes {
+        let bytes = load(region, geometry.inode_at(number), INODE_USED_BYTES);
+        let Some(inode) = RawInode::decode(bytes[..].try_into().unwrap(), number) else {
+            continue;
+        };
+        let (mut sequence, mut word, mut position) = (0, inode.head, HEAD_SEQUENCE);
+        let mut chain = Chain {
+            inode: number,
+            generation: inode.generation,
+            epoch: 0,
+        };
+        while let Ok(Some(page)) = chain.unseal(position, word) {
+            let image = load(region, page_at(page), PAGE);
+            let image = image[..].try_into().unwrap();
+            (chain, word) = Chain::from_tail(image, number, inode.generation, sequence).unwrap();
+            found.push(LogPage {
+                chain,
+                sequence,
+                page,
+            });
+            (position, sequence) = (sequence, sequence + 1);
+        }
+    }
+    found
+}
+
+/// A small volume with groups of several slots, and the bytes of its metadata.
+fn sample(data_checksums: bool) -> (tempfile::TempDir, MappedFile) {
+    let (folder, region) = region(128);
+    let options = FormatOptions::new()
+        .inodes(32)
+        .max_file_size(1 << 30)
+        .data_checksums(data_checksums);
+    let volume = FileCore::format(&region, &options, |_| RwCounter::new()).unwrap();
+    let file = volume.create("a").unwrap();
+    for i in 0..70 {
+        file.write_at(&[3; 9000], i * 5000).unwrap();
+    }
+    volume.create(&"long name ".repeat(20)).unwrap();
+    (folder, region)
+}
+
+/// Puts each interesting number into the four bytes at `at`, repairs the checksum, and opens.
+fn forge(region: &MappedFile, at: u64, within: (u64, usize), repair: &dyn Fn(&mut [u8])) -> u32 {
+    let (start, len) = within;
+    let sound = load(region, start, len);
+    let pages = (region.len() / PAGE_BYTES) as u32;
+    let numbers = [
+        0,
+        1,
+        2,
+        pages - 1,
+        pages,
+        0xFFFF,
+        1 << 16,
+        1 << 31,
+        u32::MAX - 1,
+        u32::MAX,
+    ];
+    let mut refused = 0;
+    for number in numbers {
+        let mut forged = sound.clone();
+        forged[(at - start) as usize..][..4].copy_from_slice(&number.to_le_bytes());
+        repair(&mut forged);
+        store(region, start, &forged);
+        refused += u32::from(open(region, &format!("{number} at byte {at}")).is_err());
+        store(region, start, &sound);
+    }
+    refused
+}
+
+#[test]
+fn every_forged_number_is_harmless() {
+    let mut refused = 0;
+    for data_checksums in [false, true] {
+        let (_folder, region) = sample(data_checksums);
+        let geometry = geometry(&region);
+        // Opening repairs the second superblock from the first.
+        for at in (0..SUPER_BYTES as u64 - 4).step_by(4) {
+            refused += forge(&region, at, (0, SUPER_BYTES), &|bytes| seal(bytes, 0));
+            store(&region, 0, &geometry.encode());
+            store(&region, geometry.replica_at(), &geometry.encode());
+        }
+        for number in 0..4 {
+            let start = geometry.inode_at(number);
+            for at in (start..start + INODE_USED_BYTES as u64 - 4).step_by(4) {
+                let within = (start, INODE_USED_BYTES);
+                refused += forge(&region, at, within, &|bytes| seal(bytes, 8));
+            }
+        }
+        for log in log_pages(&region, &geometry) {
+            refused += forge_log(&region, &log);
+        }
+    }
+    assert!(refused > 1000, "{refused}");
+}
+
+/// Puts the checksum of the bytes from `from` on behind them.
+fn seal(bytes: &mut [u8], from: usize) {
+    let end = bytes.len() - 4;
+    let sum = crc32c(&bytes[from..end]);
+    bytes[end..].copy_from_slice(&sum.to_le_bytes());
+}
+
+fn forge_log(region: &MappedFile, log: &LogPage) -> u32 {
+    let start = page_at(log.page);
+    let tail_at = start + TAIL_AT as u64;
+    let mut refused = 0;
+    for at in (tail_at..start + PAGE_BYTES - 4).step_by(4) {
+        let within = (tail_at, PAGE - TAIL_AT);
+        refused += forge(region, at, within, &|bytes| seal(bytes, 8));
+    }
+    let image = load(region, start, TAIL_AT);
+    for slot in 0..PAGE_SLOTS {
+        let mark = get_u64(&image, slot as usize * SLOT_BYTES);
+        let Some(slots) = slots_of_mark(mark) else {
+            continue;
+        };
+        let lead = start + u64::from(slot) * SLOT_BYTES as u64;
+        let sealed = |count: u32| {
+            let index = log.sequence * PAGE_SLOTS + slot;
+            let seed = log.chain.seed();
+            move |bytes: &mut [u8]| {
+                let group = &mut bytes[..count as usize * SLOT_BYTES];
+                group[..WORD_BYTES].fill(0);
+                let mark = mark_of(seed, index, group);
+                group[..WORD_BYTES].copy_from_slice(&mark.to_le_bytes());
+            }
+        };
+        // The numbers of a record are in its first slot. A group may end in the next page.
+        if slot + slots <= PAGE_SLOTS && slot % 5 == 0 {
+            let within = (lead, slots as usize * SLOT_BYTES);
+            for at in (lead + WORD_BYTES as u64..lead + SLOT_BYTES as u64).step_by(4) {
+                refused += forge(region, at, within, &sealed(slots));
+            }
+        }
+        let rest = PAGE_SLOTS - slot;
+        for count in [1, 2, 3, rest].into_iter().filter(|count| *count <= rest) {
+            let len = rest as usize * SLOT_BYTES;
+            let sound = load(region, lead, len);
+            let mut forged = sound.clone();
+            sealed(count)(&mut forged);
+            store(region, lead, &forged);
+            refused += u32::from(open(region, &format!("{count} slots at {lead}")).is_err());
+            store(region, lead, &sound);
+        }
+    }
+    refused
+}

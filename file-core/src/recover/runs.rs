@@ -1,0 +1,171 @@
+//! The pages that a file has, while its log is replayed.
+//!
+//! A log may contain any number of groups that later groups replace, and each may name as many
+//! pages as the volume has. Entering all of them into an index, page by page, would take time and
+//! memory in proportion to the product of the two. Here a group costs as much as it has extents,
+//! because adjacent pages form a *run*. Only the runs that are left in the end go into the index.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::alloc::Extent;
+use crate::index::Mapping;
+
+/// Consecutive pages of a file in consecutive data pages.
+struct Run {
+    pages: Extent,
+    /// The checksums of the run's group, and the position of the run's first page in them.
+    checksums: Rc<[u32]>,
+    at: usize,
+}
+
+impl Run {
+    /// Returns the run without its first `count` pages.
+    fn skip(&self, count: u64) -> Run {
+        Run {
+            pages: Extent {
+                start: self.pages.start + count as u32,
+                len: self.pages.len - count as u32,
+            },
+            checksums: Rc::clone(&self.checksums),
+            at: self.at + count as usize,
+        }
+    }
+
+    fn len(&self) -> u64 {
+        self.pages.len.into()
+    }
+}
+
+/// The pages of a file. Runs never overlap in the file.
+#[derive(Default)]
+pub(super) struct Runs {
+    /// By the first page of the file.
+    runs: BTreeMap<u64, Run>,
+    pages: u64,
+}
+
+impl Runs {
+    /// Returns the number of pages that the file has.
+    pub(super) fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Replaces the pages of the file from `first` on by `extents`. `checksums` has one entry for
+    /// each page, or none. No extent is empty.
+    pub(super) fn replace(&mut self, first: u32, extents: &[Extent], checksums: Vec<u32>) {
+        let checksums: Rc<[u32]> = checksums.into();
+        let (mut file_page, mut at) = (u64::from(first), 0);
+        for &pages in extents {
+            let end = file_page + u64::from(pages.len);
+            self.remove(file_page, end);
+            let checksums = Rc::clone(&checksums);
+            let run = Run {
+                pages,
+                checksums,
+                at,
+            };
+            self.insert(file_page, run);
+            (file_page, at) = (end, at + pages.len as usize);
+        }
+    }
+
+    fn insert(&mut self, first: u64, run: Run) {
+        self.pages += run.len();
+        self.runs.insert(first, run);
+    }
+
+    /// Removes the pages of the file from `first` to `end`.
+    fn remove(&mut self, first: u64, end: u64) {
+        if let Some((&at, _)) = self.runs.range(..first).next_back() {
+            self.cut(at, first, end);
+        }
+        while let Some((&at, _)) = self.runs.range(first..end).next() {
+            self.cut(at, first, end);
+        }
+    }
+
+    /// Removes from the run at `at` the pages from `first` to `end`.
+    fn cut(&mut self, at: u64, first: u64, end: u64) {
+        let run = self.runs.remove(&at).expect("the caller has found it");
+        let run_end = at + run.len();
+        self.pages -= run.len();
+        if run_end > end {
+            self.insert(end, run.skip(end - at));
+        }
+        if at < first {
+            let mut before = run;
+            before.pages.len = before.pages.len.min((first - at) as u32);
+            self.insert(at, before);
+        }
+    }
+
+    /// Calls `each` for every page, in the order of the file.
+    pub(super) fn each<E>(
+        &self,
+        mut each: impl FnMut(u32, Mapping) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (&first, run) in &self.runs {
+            for i in 0..run.pages.len {
+                let mapping = Mapping {
+                    page: run.pages.start + i,
+                    checksum: run.checksums.get(run.at + i as usize).copied().unwrap_or(0),
+                };
+                each(first as u32 + i, mapping)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Replays the same groups page by page.
+    fn plainly(groups: &[(u32, Vec<Extent>)]) -> BTreeMap<u32, (u32, u32)> {
+        let mut pages = BTreeMap::new();
+        for (nth, (first, extents)) in groups.iter().enumerate() {
+            let all = extents.iter().flat_map(|it| it.start..it.start + it.len);
+            for (i, page) in all.enumerate() {
+                pages.insert(first + i as u32, (page, checksum(nth, i)));
+            }
+        }
+        pages
+    }
+
+    fn checksum(group: usize, page: usize) -> u32 {
+        (group * 1000 + page) as u32
+    }
+
+    proptest! {
+        #[test]
+        fn runs_hold_what_a_table_of_pages_holds(
+            groups in prop::collection::vec(
+                (0..40_u32, prop::collection::vec((1..1000_u32, 1..9_u32), 1..5)),
+                0..30,
+            ),
+        ) {
+            let extent = |&(start, len): &(u32, u32)| Extent { start, len };
+            let groups: Vec<(u32, Vec<Extent>)> = (groups.iter())
+                .map(|(first, extents)| (*first, extents.iter().map(extent).collect()))
+                .collect();
+            let mut runs = Runs::default();
+            for (nth, (first, extents)) in groups.iter().enumerate() {
+                let pages: u32 = extents.iter().map(|it| it.len).sum();
+                let checksums = (0..pages as usize).map(|i| checksum(nth, i)).collect();
+                runs.replace(*first, extents, checksums);
+            }
+            let mut found = BTreeMap::new();
+            runs.each(|page, to| {
+                prop_assert!(found.insert(page, (to.page, to.checksum)).is_none());
+                Ok(())
+            })?;
+            let expected = plainly(&groups);
+            prop_assert_eq!(runs.pages(), expected.len() as u64);
+            prop_assert_eq!(found, expected);
+        }
+    }
+}
