@@ -13,8 +13,8 @@
  * half-open: start..end. An empty range locks nothing and never blocks.
  *
  * Context: a task that may sleep. Not in interrupts, not under a spin lock; that holds for the
- * trylocks and releases too, because a request may allocate memory (GFP_KERNEL, in the scope that
- * memalloc_nofs_save() and its kin set) and a release may wake tasks.
+ * trylocks and releases too, because a request may allocate memory (GFP_NOFS) and a release may
+ * wake tasks. A shrinker of the kernel must not call srl_tree_shrink() from GFP_NOFS reclaim.
  * A task that holds a range must not request another one of the same lock in conflict with it.
  *
  * Every function that returns an int returns 0 or a negative error number:
@@ -25,7 +25,9 @@
  *  -EINTR   a killable request: the task has got a fatal signal
  *  -ENOMEM  there is no memory for the lock's bookkeeping
  *
- * After an error, nothing is held, except that a hold whose upgrade failed is as before.
+ * After an error, nothing is held and the hold is empty, so releasing it does nothing; but a hold
+ * whose upgrade failed is as before. Only requests and the initializations need memory: releases,
+ * downgrades and upgrades never fail for lack of it.
  */
 #ifndef SPANLOCK_H
 #define SPANLOCK_H
@@ -55,16 +57,17 @@ struct interval { u64 opaque[48]; };
  * two. A request for more than wide segments is recorded as one, instead of in each segment's word;
  * 0 chooses the bound. Each lock that was initialized is destroyed once, when nobody uses it.
  */
-int srl_init(struct srl *lock, u64 capacity, u64 segment, u64 wide);
-int srl_packed_init(struct srl_packed *lock, u64 capacity, u64 segment, u64 wide);
-int srl_tree_init(struct srl_tree *lock, u64 capacity, u64 segment, u64 wide);
+int __must_check srl_init(struct srl *lock, u64 capacity, u64 segment, u64 wide);
+int __must_check srl_packed_init(struct srl_packed *lock, u64 capacity, u64 segment, u64 wide);
+int __must_check srl_tree_init(struct srl_tree *lock, u64 capacity, u64 segment, u64 wide);
 
 /*
  * Initialize a lock for the positions 0..U64_MAX, in stripes of this many positions that are divided
- * among so many shards, each with a short lock of its own; 0 chooses for you. With one shard, the lock
- * is small. A request that meets more requests than ever before allocates room for twice as many.
+ * among so many shards, up to 16, each with a short lock of its own. A 0 stands for the usual value:
+ * 65,536 positions, 8 shards. With one shard, the lock is small. A request that meets more requests
+ * than ever before allocates room for twice as many.
  */
-int interval_init(struct interval *lock, unsigned int shards, u64 stripe);
+int __must_check interval_init(struct interval *lock, unsigned int shards, u64 stripe);
 
 #define SPANLOCK_ACQUIRE(family, name) \
 	int __must_check family##_##name(struct family *lock, struct range_hold *hold, \

@@ -31,6 +31,7 @@ MODULE_PARM_DESC(delay, "how many microseconds a write of a page takes, as with 
 static int most;
 module_param(most, int, 0644);
 MODULE_PARM_DESC(most, "how many writes have run at the same time, at most");
+/* Increments may be lost; one that is not suffices. */
 static ulong conflicts;
 module_param(conflicts, ulong, 0444);
 MODULE_PARM_DESC(conflicts, "how often a read or a write has met another writer");

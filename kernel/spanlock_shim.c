@@ -152,7 +152,7 @@ unsigned long long spanlock_now(void)
 
 atomic_long_t spanlock_alive;
 atomic_long_t spanlock_allocations;
-/* Every so many-th allocation that may fail does; 0: none does. */
+/* Every so many-th allocation fails; 0: none does. */
 unsigned int spanlock_fail_every;
 EXPORT_SYMBOL_GPL(spanlock_alive);
 EXPORT_SYMBOL_GPL(spanlock_allocations);
@@ -162,26 +162,23 @@ EXPORT_SYMBOL_GPL(spanlock_fail_every);
 void *spanlock_alloc(unsigned long size, unsigned long align, bool zeroed)
 {
 	/*
-	 * Under the short lock, the task must not sleep. What is allocated there may fail. A few pages'
-	 * worth of nodes outside of it may not: the task waits for memory, as file systems do.
+	 * Under the short lock, the task must not sleep. Elsewhere it may be in a read-side critical
+	 * section, so memory must not be reclaimed through a file system, which may shrink a tree and
+	 * wait for this section.
 	 */
-	bool may_sleep = preemptible();
-	gfp_t flags = may_sleep ? GFP_KERNEL : GFP_ATOMIC;
+	gfp_t flags = (preemptible() ? GFP_NOFS : GFP_ATOMIC) | __GFP_NOWARN;
 	unsigned int every = READ_ONCE(spanlock_fail_every);
 	long count = atomic_long_inc_return(&spanlock_allocations);
 	void *memory;
 
-	if (every && count % every == 0 && !(may_sleep && size <= PAGE_SIZE))
+	if (every && count % every == 0)
 		return NULL;
 	if (zeroed)
 		flags |= __GFP_ZERO;
 	/* Only sizes that are powers of two are aligned to more than this. */
 	if (align > ARCH_KMALLOC_MINALIGN)
 		size = roundup_pow_of_two(size);
-	if (may_sleep && size <= PAGE_SIZE)
-		memory = kmalloc(size, flags | __GFP_NOFAIL);
-	else
-		memory = kvmalloc(size, flags | __GFP_NOWARN);
+	memory = kvmalloc(size, flags);
 	if (memory)
 		atomic_long_inc(&spanlock_alive);
 	return memory;

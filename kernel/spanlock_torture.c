@@ -47,7 +47,7 @@ MODULE_PARM_DESC(round, "how many requests each thread makes before it waits for
 
 static unsigned int fail;
 module_param(fail, uint, 0444);
-MODULE_PARM_DESC(fail, "every so many-th allocation that may fail does; 0: none");
+MODULE_PARM_DESC(fail, "every so many-th allocation of the locks fails; 0: none");
 static unsigned int yields = 5;
 module_param(yields, uint, 0444);
 MODULE_PARM_DESC(yields, "how often a holder lets other threads run, in percent");

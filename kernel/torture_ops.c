@@ -184,26 +184,31 @@ void torture_self_test(const struct torture_ops *ops, union torture_lock *lock,
 	if (ops->rounds) {
 		EXPECT(srl_init(&lock->srl, capacity, 1000, 0), -EINVAL);
 		EXPECT(srl_tree_init(&lock->srl_tree, capacity, 0, 0), -EINVAL);
-	}
-	if (ops->rounds) {
 		/* Words that no memory can hold. */
 		EXPECT(srl_init(&lock->srl, U64_MAX, 1, 0), -ENOMEM);
 		EXPECT(srl_packed_init(&lock->srl_packed, U64_MAX, 1, 0), -ENOMEM);
 	} else {
-		/* No memory for the first request; then there is. */
-		EXPECT(interval_init(&lock->interval, 0, 0), 0);
-		spanlock_fail_every = 1;
-		EXPECT(interval_write_lock(&lock->interval, &a, 0, 1), -ENOMEM);
-		EXPECT(interval_write_trylock(&lock->interval, &a, 0, U64_MAX), -ENOMEM);
-		spanlock_fail_every = 0;
-		EXPECT(interval_write_lock(&lock->interval, &a, 0, U64_MAX), 0);
-		interval_unlock(&lock->interval, &a);
-		interval_destroy(&lock->interval);
+		EXPECT(interval_init(&lock->interval, 17, 0), -EINVAL);
 	}
+	spanlock_fail_every = 1;
+	EXPECT(ops->init(lock, capacity), -ENOMEM);
+	spanlock_fail_every = 0;
 	if (ops->init(lock, capacity)) {
 		atomic_long_inc(violations);
 		return;
 	}
+	/* No memory for a first request, the hold of which is empty then. Later, there is. */
+	spanlock_fail_every = 1;
+	for (i = 0; i < T_ACCESSES * T_WAITS; i++) {
+		a.start = 0;
+		a.end = capacity;
+		EXPECT(ops->acquire[i / T_WAITS][i % T_WAITS](lock, &a, 0, capacity), -ENOMEM);
+		EXPECT(a.start == a.end, true);
+		ops->unlock(lock, &a);
+	}
+	if (ops->shrink)
+		EXPECT(ops->acquire[T_READ][T_SLEEP](lock, &a, 0, 1), -ENOMEM);
+	spanlock_fail_every = 0;
 	/* Ranges that no lock takes. */
 	for (i = 0; i < T_ACCESSES * T_WAITS; i++) {
 		torture_acquire *acquire = ops->acquire[i / T_WAITS][i % T_WAITS];

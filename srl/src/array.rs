@@ -111,10 +111,7 @@ impl<W: Word> Array<W> {
             let head = words.min(most);
             Some((zeroed_slice(head)?, Tail::new(words - head)?))
         });
-        let (head, tail) = parts.ok_or(SegmentError::Memory {
-            segments: count,
-            capacity: segments.capacity(),
-        })?;
+        let (head, tail) = parts.ok_or_else(|| segments.no_memory())?;
         Ok(Array {
             head,
             tail,

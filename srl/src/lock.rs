@@ -146,11 +146,8 @@ impl<W: Word, P: Park> Srl<Array<W>, P> {
     /// # Errors
     /// [`SegmentError::Memory`] if there is no memory for them.
     pub fn try_reserve(&self) -> Result<(), SegmentError> {
-        let error = SegmentError::Memory {
-            segments: self.segments.count(),
-            capacity: self.segments.capacity(),
-        };
-        self.words.store.reserve().ok_or(error)
+        let reserved = self.words.store.reserve();
+        reserved.ok_or_else(|| self.segments.no_memory())
     }
 
     /// Returns the size of the words in bytes: 4 per segment, or half a byte in the packed form.
@@ -167,7 +164,7 @@ impl<W: Word> Srl<Tree<W>> {
     /// [`Shape::for_capacity`] chooses the shape. For 1.5 TB it is the paper's.
     ///
     /// # Errors
-    /// [`SegmentError::Memory`] if there is no memory for the root.
+    /// [`SegmentError::Memory`] if there is no memory for the root, or for the list of levels.
     pub fn new(capacity: u64) -> Result<Self, SegmentError> {
         Self::with_segment_size(capacity, Segments::DEFAULT_SIZE)
     }

@@ -145,6 +145,15 @@ impl Segments {
         (span.start() >> self.shift, (span.end() - 1) >> self.shift)
     }
 
+    /// Returns the error of a lock for which there is no memory.
+    #[cold]
+    pub(crate) fn no_memory(&self) -> SegmentError {
+        SegmentError::Memory {
+            segments: self.count(),
+            capacity: self.capacity,
+        }
+    }
+
     #[cold]
     fn past(&self, span: Span) -> RangeError {
         let capacity = self.capacity;

@@ -157,10 +157,7 @@ impl<W: Word> Tree<W> {
         shape.check(W::LANES.trailing_zeros())?;
         let levels = shape.above_leaves(segments)?;
         let root_slots = (segments.count().saturating_sub(1) >> levels.root_shift) as usize + 1;
-        let root = zeroed_slice(root_slots).ok_or(SegmentError::Memory {
-            segments: segments.count(),
-            capacity,
-        })?;
+        let root = zeroed_slice(root_slots).ok_or_else(|| segments.no_memory())?;
         Ok(Tree {
             root,
             levels,

@@ -11,8 +11,7 @@ use spanlock_range_lock::{
     Access, RangeError, RawRangeLock, RawRangeLockDowngrade, RawRangeLockUpgrade,
     RawRangeLockUpgradeWait, RawRangeLockWait, Span, Token, TryLockError,
 };
-use spanlock_srl::{SegmentError, SegmentStore, Srl, SrlArray, SrlPacked, SrlTree};
-use spanlock_sync::atomic::{AtomicUsize, Ordering::*};
+use spanlock_srl::{SegmentError, SrlArray, SrlPacked, SrlTree};
 use spanlock_sync::{Park, Parker};
 
 const EINTR: c_int = -4;
@@ -57,87 +56,8 @@ impl Hold {
 fn errno(error: RangeError) -> c_int {
     match error {
         RangeError::PastCapacity { .. } => ERANGE,
+        RangeError::Memory { .. } => ENOMEM,
         _ => EINVAL,
-    }
-}
-
-/// A lock of the C interface.
-trait Family {
-    type Lock: RawRangeLock + RawRangeLockWait + RawRangeLockDowngrade + RawRangeLockUpgrade;
-
-    fn raw(&self) -> &Self::Lock;
-
-    /// Makes room for one more request. What it allocates then may fail, and nothing else that the
-    /// request allocates while it holds a spin lock.
-    ///
-    /// # Errors
-    /// `ENOMEM`.
-    #[inline(always)]
-    fn enter(&self) -> Result<(), c_int> {
-        Ok(())
-    }
-
-    /// Ends a request that has entered: it failed, or its hold was released.
-    #[inline(always)]
-    fn leave(&self) {}
-}
-
-impl<S: SegmentStore> Family for Srl<S> {
-    type Lock = Self;
-
-    #[inline(always)]
-    fn raw(&self) -> &Self {
-        self
-    }
-}
-
-/// An interval lock that has room for its requests before they begin.
-pub struct Interval {
-    lock: IntervalLock,
-    /// The number of requests that have entered, and have not left.
-    requests: AtomicUsize,
-    /// For how many requests each shard has room.
-    room: AtomicUsize,
-}
-
-impl Interval {
-    #[cold]
-    fn grow(&self, requests: usize) -> Result<(), c_int> {
-        let room = (requests * 2).next_power_of_two().max(8);
-        self.lock.try_reserve(room).map_err(|_| ENOMEM)?;
-        // Release: pairs with the Acquire in `enter`.
-        self.room.fetch_max(room, Release);
-        Ok(())
-    }
-}
-
-impl Family for Interval {
-    type Lock = IntervalLock;
-
-    #[inline(always)]
-    fn raw(&self) -> &IntervalLock {
-        &self.lock
-    }
-
-    #[inline]
-    fn enter(&self) -> Result<(), c_int> {
-        // Relaxed: only the number matters. A request has at most one node in a shard.
-        let requests = self.requests.fetch_add(1, Relaxed) + 1;
-        // Acquire: pairs with the Release in `grow`; what it reserved is there.
-        if requests > self.room.load(Acquire)
-            && let Err(errno) = self.grow(requests)
-        {
-            self.leave();
-            return Err(errno);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn leave(&self) {
-        // Release: the nodes are free before others count on their room. Their shards' locks order
-        // that already.
-        self.requests.fetch_sub(1, Release);
     }
 }
 
@@ -149,10 +69,11 @@ enum Wait {
     Never,
 }
 
-/// Acquires a range, and fills in the hold. The hold of an empty range is empty.
+/// Acquires a range, and fills in the hold. The hold of an empty range is empty, and so is the hold
+/// after an error.
 #[inline(always)]
-fn acquire<F: Family>(
-    family: &F,
+fn acquire<L: RawRangeLock + RawRangeLockWait>(
+    lock: &L,
     hold: &mut MaybeUninit<Hold>,
     range: Range<u64>,
     access: Access,
@@ -161,33 +82,33 @@ fn acquire<F: Family>(
     let span = Span::new(range.clone());
     // First, so that only the token and the address of the hold are needed after a wait.
     let hold = hold.write(Hold::of(&range, access, Token::NONE));
-    hold.token = match span {
-        Err(error) => return errno(error),
-        Ok(None) => 0,
-        Ok(Some(span)) => {
-            if let Err(errno) = family.enter() {
-                return errno;
-            }
-            let lock = family.raw();
-            let taken = match wait {
-                Wait::Sleep => lock.lock(span, access).map_err(errno),
-                Wait::Killable => lock_killable(lock, span, access),
-                Wait::Never => match lock.try_lock(span, access) {
-                    Ok(token) => Ok(token),
-                    Err(TryLockError::Range(error)) => Err(errno(error)),
-                    Err(_) => Err(EBUSY),
-                },
-            };
-            match taken {
-                Ok(token) => token.into_word() as c_ulong,
-                Err(errno) => {
-                    family.leave();
-                    return errno;
-                }
-            }
-        }
+    let taken = match span {
+        Ok(None) => Ok(Token::NONE),
+        Err(error) => Err(errno(error)),
+        Ok(Some(span)) => match wait {
+            Wait::Sleep => lock.lock(span, access).map_err(errno),
+            Wait::Killable => lock_killable(lock, span, access),
+            Wait::Never => lock.try_lock(span, access).map_err(try_errno),
+        },
     };
-    0
+    match taken {
+        Ok(token) => {
+            hold.token = token.into_word() as c_ulong;
+            0
+        }
+        Err(errno) => {
+            hold.end = hold.start;
+            errno
+        }
+    }
+}
+
+#[cold]
+fn try_errno(error: TryLockError) -> c_int {
+    match error {
+        TryLockError::Range(error) => errno(error),
+        _ => EBUSY,
+    }
 }
 
 /// Acquires a range unless a fatal signal comes first.
@@ -232,11 +153,10 @@ fn wait_killable<L: RawRangeLockWait>(
 }
 
 #[inline(always)]
-unsafe fn release<F: Family>(family: &F, hold: &Hold) {
+unsafe fn release<L: RawRangeLock>(lock: &L, hold: &Hold) {
     if let Some((span, access, token)) = hold.parts() {
         // SAFETY: the hold is of this lock, and ends here: the caller's promise.
-        unsafe { family.raw().unlock(span, access, token) };
-        family.leave();
+        unsafe { lock.unlock(span, access, token) };
     }
 }
 
@@ -318,7 +238,7 @@ macro_rules! family {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $downgrade(lock: &$lock, hold: &mut Hold) {
             // SAFETY: the caller's promise.
-            unsafe { downgrade(lock.raw(), hold) }
+            unsafe { downgrade(lock, hold) }
         }
 
         /// See `kernel/spanlock.h`.
@@ -328,7 +248,7 @@ macro_rules! family {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $upgrade(lock: &$lock, hold: &mut Hold) -> c_int {
             // SAFETY: the caller's promise.
-            unsafe { upgrade(lock.raw(), hold) }
+            unsafe { upgrade(lock, hold) }
         }
 
         /// See `kernel/spanlock.h`.
@@ -413,7 +333,7 @@ family!(SrlTree, 48, srl_tree_destroy, [
     srl_tree_write_trylock: Write, Never;
 ], srl_tree_unlock, srl_tree_downgrade, srl_tree_upgrade);
 
-family!(Interval, 48, interval_destroy, [
+family!(IntervalLock, 48, interval_destroy, [
     interval_read_lock: Read, Sleep;
     interval_read_lock_killable: Read, Killable;
     interval_read_trylock: Read, Never;
@@ -425,21 +345,25 @@ family!(Interval, 48, interval_destroy, [
     interval_write_trylock: Write, Never;
 ], interval_unlock, interval_downgrade, interval_upgrade);
 
+/// The number of shards, and of positions in a stripe, if the caller leaves the choice to the lock.
+const SHARDS: u32 = 8;
+const STRIPE: u64 = 1 << 16;
+/// The greatest number of shards that an interval lock can have.
+const MOST_SHARDS: u32 = 16;
+
 /// See `kernel/spanlock.h`.
 ///
 /// # Safety
 /// `lock` is memory for a lock.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn interval_init(lock: *mut Interval, shards: u32, stripe: u64) -> c_int {
-    let new = if shards == 0 || stripe == 0 {
-        IntervalLock::new()
-    } else {
-        IntervalLock::with_shards(shards as usize, stripe)
-    };
-    let new = Interval {
-        lock: new,
-        requests: AtomicUsize::new(0),
-        room: AtomicUsize::new(0),
+pub unsafe extern "C" fn interval_init(lock: *mut IntervalLock, shards: u32, stripe: u64) -> c_int {
+    if shards > MOST_SHARDS {
+        return EINVAL;
+    }
+    let shards = if shards == 0 { SHARDS } else { shards };
+    let stripe = if stripe == 0 { STRIPE } else { stripe };
+    let Ok(new) = IntervalLock::try_with_shards(shards as usize, stripe) else {
+        return ENOMEM;
     };
     // SAFETY: the caller's promise.
     unsafe { lock.write(new) };
@@ -451,13 +375,13 @@ pub unsafe extern "C" fn interval_init(lock: *mut Interval, shards: u32, stripe:
 /// # Safety
 /// `hold` is an upgradable hold of this lock.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn interval_upgrade_wait(lock: &Interval, hold: &mut Hold) -> c_int {
+pub unsafe extern "C" fn interval_upgrade_wait(lock: &IntervalLock, hold: &mut Hold) -> c_int {
     match hold.parts() {
         None | Some((_, Access::Write, _)) => 0,
         Some((_, Access::Read, _)) => EINVAL,
         Some((span, Access::Upgradable, token)) => {
             // SAFETY: the caller's promise.
-            let token = unsafe { lock.lock.upgrade(span, token) };
+            let token = unsafe { lock.upgrade(span, token) };
             *hold = Hold::of(&span.range(), Access::Write, token);
             0
         }

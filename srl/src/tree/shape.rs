@@ -1,6 +1,5 @@
 //! The shape of a tree: the size of a segment, and the number of children of a node at each level.
 
-use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -79,11 +78,16 @@ impl Shape {
     /// 4 KiB, this is the paper's shape.
     ///
     /// # Errors
-    /// [`SegmentError::Size`].
+    /// [`SegmentError::Size`], or [`SegmentError::Memory`] if there is no memory for the list of
+    /// levels.
     pub fn for_capacity(capacity: u64, size: u64) -> Result<Self, SegmentError> {
-        let count = Segments::new(capacity, size)?.count();
-        let above = index_bits(count).saturating_sub(LEAF_BITS);
-        let mut levels = vec![INNER_BITS; above.div_ceil(INNER_BITS).max(1) as usize];
+        let segments = Segments::new(capacity, size)?;
+        let above = index_bits(segments.count()).saturating_sub(LEAF_BITS);
+        let above = above.div_ceil(INNER_BITS).max(1) as usize;
+        let mut levels = Vec::new();
+        let memory = levels.try_reserve_exact(above + 1);
+        memory.map_err(|_| segments.no_memory())?;
+        levels.resize(above, INNER_BITS);
         levels.push(LEAF_BITS);
         Ok(Shape { size, levels })
     }
@@ -124,6 +128,8 @@ impl Shape {
         let mut levels = self.levels.iter().rev().copied();
         let leaf_bits = levels.next().unwrap_or_default();
         let (mut inner, mut below) = (Vec::new(), leaf_bits);
+        let memory = inner.try_reserve_exact(self.levels.len());
+        memory.map_err(|_| segments.no_memory())?;
         for bits in levels {
             // This level and the levels below it suffice, so this level is the root's.
             if below + bits >= needed {
@@ -135,7 +141,7 @@ impl Shape {
         inner.reverse();
         Ok(Levels {
             root_shift: below,
-            inner: inner.into(),
+            inner,
             leaf_bits,
         })
     }
@@ -189,7 +195,7 @@ pub(super) struct Levels {
     /// A segment's number, shifted right by this, is its slot in the root.
     pub(super) root_shift: u32,
     /// The levels of inner nodes below the root, from the top down.
-    pub(super) inner: Box<[Level]>,
+    pub(super) inner: Vec<Level>,
     /// The number of low bits of a segment's number, which select its place in the leaf.
     pub(super) leaf_bits: u32,
 }
