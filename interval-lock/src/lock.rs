@@ -42,8 +42,8 @@
 //!   at most sixteen times, until a yield lets another thread run. Then it enters the tree and
 //!   sleeps. A release unlocks the mutexes, and then wakes the waiters that it has granted. A
 //!   request that touches several shards may be woken once for each of them before it is granted.
-//! - **Allocation**: the trees and the lists of waiters grow when needed and never shrink. A request
-//!   makes room for its nodes before it changes anything. Without memory, it returns
+//! - **Allocation**: the trees and the lists of waiters grow when needed and never shrink. A
+//!   request makes room for its nodes before it changes anything. Without memory, it returns
 //!   [`RangeError::Memory`]. After that it allocates nothing, not even to wait or to be upgraded. A
 //!   release allocates only if it wakes more than eight waiters; without memory for the list, it
 //!   wakes the others under the mutex.

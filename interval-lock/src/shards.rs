@@ -125,20 +125,24 @@ impl Shards {
     pub(crate) fn new(shards: usize, stripe: u64, nodes: usize) -> Result<Self, TryReserveError> {
         let count = shards.clamp(1, MAX_SHARDS).next_power_of_two();
         let stripe = stripe.max(1).checked_next_power_of_two();
+        let shard = |nodes| -> Result<_, TryReserveError> {
+            let mut requests = Requests::new();
+            requests.try_reserve(nodes)?;
+            Ok(Mutex::new(requests))
+        };
+        let (own, others) = if count == 1 { (nodes, 0) } else { (0, count) };
         let mut many = Vec::new();
-        if count > 1 {
-            many.try_reserve_exact(count)?;
-            many.extend((0..count).map(|_| Aligned(Mutex::new(Requests::new()))));
+        many.try_reserve_exact(others)?;
+        for _ in 0..others {
+            many.push(Aligned(shard(nodes)?));
         }
-        let shards = Shards {
-            one: Mutex::new(Requests::new()),
+        Ok(Shards {
+            one: shard(own)?,
             many: many.into(),
             stripe_bits: stripe.map_or(63, u64::trailing_zeros),
             hash_shift: (64 - count.trailing_zeros()).min(63),
             multiplier: if count == 1 { 0 } else { FACTOR },
-        };
-        shards.try_reserve(nodes)?;
-        Ok(shards)
+        })
     }
 
     /// Makes room for this number of nodes in each shard.
@@ -290,8 +294,8 @@ impl Locked<'_> {
         guards.filter_map(|(shard, guard)| Some((shard, &mut **guard.as_mut()?)))
     }
 
-    /// Makes room for the nodes of a batch in all locked shards. `touched` returns the shards that a
-    /// span touches.
+    /// Makes room for the nodes of a batch in all locked shards. `touched` returns the shards that
+    /// a span touches.
     pub(crate) fn reserve(
         &mut self,
         batch: &[(Span, Access)],

@@ -91,8 +91,8 @@ pub trait RangeLockExt: RawRangeLock {
     ///
     /// # Errors
     /// [`RangeError::PastCapacity`] if the lock does not cover `len` positions from the end on,
-    /// [`RangeError::Overflow`] if they would end past `u64::MAX`, [`RangeError::Memory`] if there is
-    /// no memory. Nothing is held then.
+    /// [`RangeError::Overflow`] if they would end past `u64::MAX`, [`RangeError::Memory`] if there
+    /// is no memory. Nothing is held then.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     fn append(&self, len: u64, end: impl FnMut() -> u64) -> Result<WriteHold<'_, Self>, RangeError>
     where

@@ -34,8 +34,8 @@
 //! | `AwaitingWideEntry` | the gate closed | earlier entries | opens the gate, cancels the entry |
 //! | `Scanning` | the gate closed, an entry | the next word | opens the gate, releases the entry |
 //!
-//! If there is no memory for a word or for an entry, the request ends in an error: in each stage, it
-//! does what cancelling it does.
+//! If there is no memory for a word or for an entry, the request ends in an error: in each stage,
+//! it does what cancelling it does.
 //!
 //! "Earlier entries" came before the request's own entry, and conflict with it. The request
 //! itself makes every transition, in [`SrlRequest::poll`]. Other threads only wake it.

@@ -93,8 +93,8 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     /// Skips the first `taken` segments. Takes the following ones, and stops before one that cannot
     /// be taken without waiting.
     ///
-    /// Calls `stops` after each piece. If `stops` returns true, or if there is no memory for a word,
-    /// releases everything, and also the first `taken` segments.
+    /// Calls `stops` after each piece. If `stops` returns true, or if there is no memory for a
+    /// word, releases everything, also the first `taken` segments.
     #[inline]
     pub(crate) fn advance(
         &self,

@@ -334,8 +334,8 @@ impl<P: LockRef<Lock: RawRangeLockSplit>> Hold<P, Exclusive> {
     ///
     /// # Errors
     /// [`RangeError::PastCapacity`] if the lock does not cover `len` positions from the end on,
-    /// [`RangeError::Overflow`] if they would end past `u64::MAX`, [`RangeError::Memory`] if there is
-    /// no memory. Nothing is held then.
+    /// [`RangeError::Overflow`] if they would end past `u64::MAX`, [`RangeError::Memory`] if there
+    /// is no memory. Nothing is held then.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn append(lock: P, len: u64, mut end: impl FnMut() -> u64) -> Result<Self, RangeError> {
         if len == 0 {

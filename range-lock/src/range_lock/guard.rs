@@ -294,8 +294,8 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
     /// ```
     ///
     /// # Errors
-    /// `at` lies past the guard's elements, both parts would share a unit of the lock's granularity,
-    /// or there is no memory. The guard is unchanged.
+    /// `at` lies past the guard's elements, both parts would share a unit of the lock's
+    /// granularity, or there is no memory. The guard is unchanged.
     pub fn split_off(&mut self, at: usize) -> Result<Self, PartError> {
         let base = self.part(at..at)?;
         let (all, data) = (self.data, self.elements(at..self.data.len()));

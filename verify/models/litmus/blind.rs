@@ -46,8 +46,8 @@ pub(super) const STALE_READS: &BlindSpot = &BlindSpot {
     what: "In `rmw-load`, every load is a read-modify-write, and under shuttle, every operation is \
            SeqCst. So a load always sees the latest value.",
     consequence: "These modes show no outcome that needs a stale value. Mode `weak` does. Every \
-                  program of two threads runs in that mode, and so do the mutants, which weaken \
-                  each ordering.",
+                  program of two threads runs in that mode, except those in which a thread \
+                  catches a panic, and so do the mutants, which weaken each ordering.",
 };
 
 pub(super) const LOAD_BUFFERING: &BlindSpot = &BlindSpot {
@@ -56,7 +56,7 @@ pub(super) const LOAD_BUFFERING: &BlindSpot = &BlindSpot {
            another word. The checkers execute each thread in program order, so they never show \
            this.",
     consequence: "No mode covers this, so no proof may assume that a relaxed load takes effect \
-                  before a later relaxed store. Our proofs do not: a hold begins with an Acquire \
+                  before a later relaxed store. Our proofs do not assume it: a hold begins with an Acquire \
                   and ends with a Release, which keep the accesses in between inside the hold.",
 };
 

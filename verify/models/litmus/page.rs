@@ -37,7 +37,8 @@ const TABLE: &str = "
 All words are 0 at first, and `T0` is the main thread. The column *outcome* has a `_` for each \
 value that a thread reads; the values after `end` are read when all threads have ended. The \
 column *allowed* lists the allowed outcomes, with one character for each `_`. In the last three \
-columns, an empty cell means that the mode shows exactly the allowed outcomes.
+columns, an empty cell means that the mode shows exactly the allowed outcomes, or that the model \
+does not run in `dfs`, because it injects faults, and shuttle injects none.
 
 | model | program | outcome | allowed | why | `weak` | `rmw-load` | `dfs` |
 |---|---|---|---|---|---|---|---|

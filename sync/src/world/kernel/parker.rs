@@ -102,6 +102,7 @@ impl Parker {
 
     fn sleep(&self, how: How) -> bool {
         let count = wakes(self.waker.data());
+        // Full [Z→Y]: between the task's new state and its look at the count.
         let killed = kernel::task_sleep(count, self.seen.get(), how as core::ffi::c_int);
         self.try_park();
         killed == 0
@@ -134,6 +135,7 @@ unsafe fn wake(data: *const ()) {
 unsafe fn wake_by_ref(data: *const ()) {
     // Release [W→X]: the woken task sees what happened before the wake.
     wakes(data).fetch_add(1, Release);
+    // Full [Y→Z]: between the count and the look at the task's state.
     // SAFETY: the caller's promise.
     unsafe { kernel::task_wake(task(data)) };
 }
