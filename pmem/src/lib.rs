@@ -7,6 +7,8 @@ mod flush;
 #[cfg(target_os = "linux")]
 mod mapped;
 mod region;
+#[cfg(feature = "simulated")]
+pub mod simulated;
 mod tokens;
 
 #[cfg(target_os = "linux")]

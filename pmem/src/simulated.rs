@@ -1,0 +1,555 @@
+//! A simulated region that knows every image that a crash may leave, for tests and model checking.
+//!
+//! A [`Simulated`] region is a [`Pmem`] and the disk of a journal. The code under test runs on it
+//! unchanged. The region keeps, besides the bytes that threads see, what is on the medium and which
+//! stores may still be lost:
+//!
+//! | unit | its stores | become durable by |
+//! |---|---|---|
+//! | line of 64 bytes ([`Pmem::write`], [`Pmem::publish`]) | 8 bytes each; a crash keeps a *prefix* of them, in the order in which they were visible | the fence of a thread that flushed the line after them |
+//! | word stored past the cache ([`Pmem::write_streaming`]) | each by itself | the next fence of the same thread |
+//! | sector of 512 bytes of a disk ([`Simulated::write_sectors`]) | each write as a whole; a crash keeps a prefix | [`Simulated::flush_sectors`] |
+//!
+//! Units persist independently of each other. These are the rules of x86 (Intel, Software
+//! Developer's Manual, volume 1, section 11.4.6; volume 2, `CLWB` and `CLFLUSHOPT`) and of a disk with a volatile cache. A store of
+//! the value that is already there adds no image, so it is not kept.
+//!
+//! # Searches
+//!
+//! A [`Search`] collects the images of many runs, and [`Search::judge`] recovers each one with the
+//! real recovery code ([`Subject`]). An image is correct if the recovered state follows from *some
+//! order* of the operations in which each one that has returned is there with its result, and each
+//! one that has begun is there as a whole or not at all.
+//!
+//! Threads run under a checker, which chooses their order. What it must explore depends on the
+//! [`Method`]:
+//!
+//! - [`Method::Global`]: the images of each prefix of each execution. So the order of any two
+//!   device operations of two threads matters, unless swapping them changes no image and no
+//!   condition (below).
+//! - [`Method::Cut`]: the images of each *cut* of each execution. A cut is a set of steps that contains, with each step,
+//!   all steps that must come before it. The checker then explores one execution of each class (executions that
+//!   differ only in the order of independent steps), and device operations on different blocks are independent.
+//!
+//! Prefixes of a reduced set of executions are *not* a method: the test `prefixes_of_one_order_miss_images` shows
+//! images that they miss.
+//!
+//! # Which device operations commute under `Global`
+//!
+//! Stores, and the returns of operations, *tighten*: they only add images or conditions. Fences, a
+//! disk's flushes, and the beginnings of operations *loosen*: they only take images away, or let
+//! more of them be correct. So of all moments between two loosening steps, the last one has all the
+//! images and all the conditions of the others, and the search records images only there: just
+//! before each loosening step, and at the end. Two neighbouring tightening steps of different threads
+//! lead to the same moment in either order unless they store to the same unit. Two neighbouring
+//! loosening steps: both fences leave the same moment, and the moment between them has no image that
+//! the one before them lacks, and no condition. Therefore only a tightening step and a loosening
+//! step of different threads conflict, and steps that touch the same 512 bytes.
+//!
+//! Without a checker, the region serves tests with one thread: every moment of the one order is recorded.
+
+mod cache;
+mod cuts;
+mod judge;
+mod record;
+
+use std::ops::Range;
+use std::panic::Location;
+use std::sync::{Arc, Mutex};
+
+use spanlock_sync::atomic::{AtomicU64, Ordering::Relaxed};
+use spanlock_sync::cell::UnsafeCell;
+use spanlock_sync::{is_flush_left_out, thread};
+
+use self::cache::{Act, Cache, Difference, Unit, Words};
+use self::record::{Event, Found, Moment, Trace, What, lock};
+use crate::region::{LINE_BYTES, Pmem};
+use crate::tokens::{Durable, Flushed, RegionId, Written};
+
+pub use self::judge::{Apart, Judged, Subject, Wrong};
+
+/// The bytes of a disk's sector.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// How the images of an execution's steps are found; see the [module](self).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// From the prefixes of all orders.
+    Global,
+    /// From the cuts of one order of each class.
+    Cut,
+}
+
+/// The images of all runs of one program.
+#[derive(Debug)]
+pub struct Search {
+    initial: Arc<[u64]>,
+    method: Method,
+    /// Returns the number of the checker's current step.
+    step: fn() -> u32,
+    found: Arc<Mutex<Found>>,
+    /// The latest run.
+    run: Mutex<Option<(Moment, Trace)>>,
+}
+
+impl Search {
+    /// Creates a search whose runs begin with a medium of these bytes, a multiple of 512. `step` returns the number of the
+    /// checker's current step; only [`Method::Cut`] needs it.
+    ///
+    /// # Panics
+    /// If the number of bytes is zero or not a multiple of 512.
+    pub fn new(medium: &[u8], method: Method, step: fn() -> u32) -> Self {
+        Search {
+            initial: words(medium),
+            method,
+            step,
+            found: Arc::default(),
+            run: Mutex::default(),
+        }
+    }
+
+    /// Returns a new region for one run. It records images from [`Simulated::watch`] on.
+    pub fn region(&self) -> Arc<Simulated> {
+        let cache = Cache::new(self.initial.clone(), Difference::new());
+        Simulated::make(cache, self.method, self.step, self.found.clone())
+    }
+
+    /// Ends a run: records the images that a crash now may leave.
+    pub fn end(&self, region: &Simulated) {
+        let mut state = lock(&region.state);
+        if let Some(start) = state.start.take() {
+            state.record(self.method);
+            *lock(&self.run) = Some((start, state.trace.clone()));
+            state.trace = Trace::default();
+        }
+    }
+
+    /// For [`Method::Cut`], after each execution: records the images of all its cuts. `comes_before(a, b)`
+    /// says whether step `a` must come before step `b`, or is that step.
+    pub fn record_cuts(&self, comes_before: &dyn Fn(u32, u32) -> bool) {
+        if let Some((start, trace)) = lock(&self.run).take() {
+            cuts::record(&start, &trace, comes_before, &mut lock(&self.found));
+        }
+    }
+}
+
+fn words(bytes: &[u8]) -> Arc<[u64]> {
+    assert!(
+        !bytes.is_empty() && (bytes.len() as u64).is_multiple_of(SECTOR_BYTES),
+        "{} bytes are no multiple of 512",
+        bytes.len()
+    );
+    let words = bytes.chunks_exact(8);
+    words
+        .map(|it| u64::from_le_bytes(it.try_into().expect("8 bytes")))
+        .collect()
+}
+
+#[derive(Debug)]
+struct State {
+    /// What threads see.
+    visible: Vec<u64>,
+    moment: Moment,
+    /// The moment at which recording began. `None`: nothing is recorded.
+    start: Option<Moment>,
+    trace: Trace,
+    found: Arc<Mutex<Found>>,
+}
+
+impl State {
+    fn record(&mut self, method: Method) {
+        if method == Method::Global && self.start.is_some() {
+            let len = lock(&self.trace).len();
+            lock(&self.found).record(&self.moment, &self.trace, len);
+        }
+    }
+}
+
+/// How many threads a region tells apart for the checker.
+const THREADS: usize = 8;
+
+/// Tells a checker which steps conflict. The cells hold nothing; the checker records who touches
+/// them.
+#[derive(Debug)]
+struct Marks {
+    /// Read by each step on the device, which begins with it.
+    clock: AtomicU64,
+    blocks: Vec<UnsafeCell<()>>,
+    /// Written by each thread's own loosening steps, and read by the tightening steps of all others.
+    loosened: [UnsafeCell<()>; THREADS],
+}
+
+// SAFETY: no access reads or writes anything through the cells.
+unsafe impl Sync for Marks {}
+// SAFETY: as above.
+unsafe impl Send for Marks {}
+
+impl Marks {
+    /// Begins a step of the calling thread.
+    fn begin(&self) {
+        // Relaxed: nobody writes it. The load lets the checker switch threads here.
+        self.clock.load(Relaxed);
+    }
+
+    fn order(&self, loosens: bool) {
+        let me = thread::index() % THREADS;
+        if loosens {
+            self.loosened[me].with_mut(|_| ());
+        } else {
+            let others = self.loosened.iter().enumerate().filter(|(at, _)| *at != me);
+            others.for_each(|(_, it)| it.with(|_| ()));
+        }
+    }
+
+    fn block(&self, at: u64) -> &UnsafeCell<()> {
+        &self.blocks[(at / SECTOR_BYTES) as usize]
+    }
+
+    fn blocks(&self, range: &Range<u64>) -> &[UnsafeCell<()>] {
+        match range.is_empty() {
+            true => &[],
+            false => {
+                &self.blocks[(range.start / SECTOR_BYTES) as usize
+                    ..range.end.div_ceil(SECTOR_BYTES) as usize]
+            }
+        }
+    }
+}
+
+/// A simulated region. See the [module](self).
+#[derive(Debug)]
+pub struct Simulated {
+    id: RegionId,
+    len: u64,
+    method: Method,
+    step: fn() -> u32,
+    marks: Marks,
+    state: Mutex<State>,
+}
+
+impl Simulated {
+    /// Creates a region with these bytes on its medium. It records no images.
+    ///
+    /// # Panics
+    /// If the number of bytes is zero or not a multiple of 512.
+    pub fn new(medium: &[u8]) -> Arc<Self> {
+        Search::new(medium, Method::Cut, || 0).region()
+    }
+
+    fn make(
+        cache: Cache,
+        method: Method,
+        step: fn() -> u32,
+        found: Arc<Mutex<Found>>,
+    ) -> Arc<Self> {
+        let visible = cache.visible();
+        let len = visible.len() as u64 * 8;
+        let state = State {
+            visible,
+            moment: Moment {
+                cache,
+                progress: Vec::new(),
+            },
+            start: None,
+            trace: Trace::default(),
+            found,
+        };
+        Arc::new(Simulated {
+            id: RegionId::new(),
+            len,
+            method,
+            step,
+            marks: Marks {
+                clock: AtomicU64::new(0),
+                blocks: (0..len / SECTOR_BYTES)
+                    .map(|_| UnsafeCell::new(()))
+                    .collect(),
+                loosened: Default::default(),
+            },
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Records images from now on.
+    pub fn watch(&self) {
+        let state = &mut *lock(&self.state);
+        state.start = Some(state.moment.clone());
+    }
+
+    /// Stops recording. What was recorded stays.
+    pub(crate) fn unwatch(&self) {
+        let state = &mut *lock(&self.state);
+        state.record(self.method);
+        state.start = None;
+    }
+
+    /// Returns the bytes that threads see.
+    pub fn bytes(&self) -> Vec<u8> {
+        let state = lock(&self.state);
+        state
+            .visible
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect()
+    }
+
+    /// Performs an operation of a run: `operation` is its number in the [`Subject`], and `perform` returns its result in words.
+    /// From the call on, the operation may be on the medium; from the return on, it must be.
+    #[track_caller]
+    pub fn perform(&self, operation: u32, perform: impl FnOnce() -> String) -> String {
+        let place = Location::caller();
+        self.marks.begin();
+        self.mark(true, true);
+        let begun = {
+            let state = &mut *lock(&self.state);
+            self.note(state, place, What::Begin { operation });
+            let begun = state.moment.progress.len() - 1;
+            assert!(begun < 64, "a run has more than 64 operations");
+            begun
+        };
+        let result = perform();
+        self.marks.begin();
+        self.mark(false, true);
+        let what = What::End {
+            begun,
+            result: result.clone(),
+        };
+        self.note(&mut lock(&self.state), place, what);
+        result
+    }
+
+    /// Tells the checker what the current step conflicts with.
+    fn mark(&self, loosens: bool, is_operation: bool) {
+        if is_operation || self.method == Method::Global {
+            self.marks.order(loosens);
+        }
+    }
+
+    /// Applies an event. Records the images before an event that takes images away.
+    fn note(&self, state: &mut State, place: &'static Location<'static>, what: What) {
+        if what.loosens() {
+            state.record(self.method);
+        }
+        let event = Event {
+            thread: thread::index(),
+            step: (self.step)(),
+            place,
+            what,
+        };
+        let begun = match &event.what {
+            What::End { begun, .. } => *begun,
+            _ => 0,
+        };
+        state.moment.apply(&event, begun);
+        if state.start.is_some() {
+            lock(&state.trace).push(event);
+        }
+    }
+
+    /// Stores `data` at `at` in the order of addresses. Each entry of `unit`'s result persists as a whole.
+    fn store(
+        &self,
+        at: u64,
+        data: &[u8],
+        place: &'static Location<'static>,
+        unit: impl Fn(u64) -> Unit,
+    ) {
+        self.check(at, data.len());
+        self.marks.begin();
+        self.mark(false, false);
+        let range = at..at + data.len() as u64;
+        self.marks
+            .blocks(&range)
+            .iter()
+            .for_each(|it| it.with_mut(|_| ()));
+        let state = &mut *lock(&self.state);
+        let mut stores: Vec<(Unit, Vec<(u32, u64)>)> = Vec::new();
+        for word in at / 8..range.end.div_ceil(8) {
+            let mut bytes = state.visible[word as usize].to_le_bytes();
+            for (within, byte) in bytes.iter_mut().enumerate() {
+                let address = word * 8 + within as u64;
+                if range.contains(&address) {
+                    *byte = data[(address - at) as usize];
+                }
+            }
+            let value = u64::from_le_bytes(bytes);
+            if std::mem::replace(&mut state.visible[word as usize], value) == value {
+                continue;
+            }
+            let unit = unit(word * 8);
+            let change = (word as u32, value);
+            match stores
+                .last_mut()
+                .filter(|(it, _)| matches!(it, Unit::Sector(_)) && *it == unit)
+            {
+                Some((_, changes)) => changes.push(change),
+                None => stores.push((unit, vec![change])),
+            }
+        }
+        let share = |(unit, words): (Unit, Vec<_>)| (unit, Arc::<Words>::from(words));
+        let act = Act::Store(stores.into_iter().map(share).collect());
+        self.note(state, place, What::Act(act));
+    }
+
+    fn act(&self, place: &'static Location<'static>, act: Act) {
+        self.mark(act.loosens(), false);
+        self.note(&mut lock(&self.state), place, What::Act(act));
+    }
+
+    fn check(&self, at: u64, len: usize) {
+        let is_inside = at
+            .checked_add(len as u64)
+            .is_some_and(|end| end <= self.len);
+        assert!(
+            is_inside,
+            "{len} bytes at {at} end beyond the region, which has {}",
+            self.len
+        );
+    }
+
+    /// Reads bytes. For a disk; the same as [`Pmem::read`], and safe because the region copies under a lock.
+    ///
+    /// # Panics
+    /// If the bytes are not all inside the region.
+    pub fn read_bytes(&self, at: u64, into: &mut [u8]) {
+        self.check(at, into.len());
+        let range = at..at + into.len() as u64;
+        self.marks
+            .blocks(&range)
+            .iter()
+            .for_each(|it| it.with(|_| ()));
+        let state = lock(&self.state);
+        for (i, byte) in into.iter_mut().enumerate() {
+            let address = at + i as u64;
+            *byte = state.visible[(address / 8) as usize].to_le_bytes()[(address % 8) as usize];
+        }
+    }
+
+    /// Writes to a disk with a volatile cache: a crash keeps any of the sectors, each as a whole.
+    ///
+    /// # Panics
+    /// If the bytes are not all inside the region.
+    #[track_caller]
+    pub fn write_sectors(&self, at: u64, data: &[u8]) {
+        let sector = |at| Unit::Sector((at / SECTOR_BYTES) as u32);
+        self.store(at, data, Location::caller(), sector);
+    }
+
+    /// Makes every write durable that returned before.
+    #[track_caller]
+    pub fn flush_sectors(&self) {
+        if is_flush_left_out() {
+            return;
+        }
+        self.marks.begin();
+        // Which writes it covers depends on the order.
+        self.marks.blocks.iter().for_each(|it| it.with(|_| ()));
+        self.act(Location::caller(), Act::FlushAll);
+    }
+
+    /// Writes durably, as a disk does with forced unit access. Earlier writes to other sectors do not become durable.
+    ///
+    /// # Panics
+    /// If the bytes are not all inside the region.
+    #[track_caller]
+    pub fn write_sectors_through(&self, at: u64, data: &[u8]) {
+        self.write_sectors(at, data);
+        self.flush_range(at..at + data.len() as u64, SECTOR_BYTES, |at| {
+            Unit::Sector(at as u32)
+        });
+        if is_flush_left_out() {
+            return;
+        }
+        self.marks.begin();
+        self.act(Location::caller(), Act::Fence);
+    }
+
+    /// Starts the write-back of a range's units.
+    #[track_caller]
+    fn flush_range(&self, range: Range<u64>, bytes: u64, unit: fn(u64) -> Unit) {
+        self.marks.begin();
+        self.marks
+            .blocks(&range)
+            .iter()
+            .for_each(|it| it.with(|_| ()));
+        let state = &mut *lock(&self.state);
+        let units = (range.start / bytes..range.end.div_ceil(bytes)).map(unit);
+        let cache = &state.moment.cache;
+        let units = units
+            .map(|unit| (unit, cache.stores(unit)))
+            .filter(|(_, stores)| *stores > 0);
+        let act = Act::Flush(units.collect());
+        self.note(state, Location::caller(), What::Act(act));
+    }
+}
+
+// SAFETY: tokens are made only where their constructors allow it. What a `Durable` covers is on the
+// simulated medium, which all images contain. Accesses outside the region panic.
+unsafe impl Pmem for Simulated {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    unsafe fn read(&self, at: u64, into: &mut [u8]) {
+        self.read_bytes(at, into);
+    }
+
+    #[track_caller]
+    unsafe fn write(&self, at: u64, data: &[u8]) -> Written {
+        let line = |at| Unit::Line((at / LINE_BYTES) as u32);
+        self.store(at, data, Location::caller(), line);
+        // SAFETY: these bytes were stored above, and lie in the region.
+        unsafe { Written::new(self.id, at..at + data.len() as u64) }
+    }
+
+    #[track_caller]
+    unsafe fn write_streaming(&self, at: u64, data: &[u8]) -> Flushed {
+        self.store(at, data, Location::caller(), |at| {
+            Unit::Word((at / 8) as u32)
+        });
+        // SAFETY: such stores wait for a fence only.
+        unsafe { Flushed::new() }
+    }
+
+    #[track_caller]
+    fn flush(&self, written: Written) -> Flushed {
+        let range = written.into_range(self.id);
+        if !is_flush_left_out() {
+            self.flush_range(range, LINE_BYTES, |at| Unit::Line(at as u32));
+        }
+        // SAFETY: the write-back was started above, or a model leaves it out to see that it matters.
+        unsafe { Flushed::new() }
+    }
+
+    #[track_caller]
+    fn fence(&self, _: Flushed) -> Durable {
+        if !is_flush_left_out() {
+            self.marks.begin();
+            self.act(Location::caller(), Act::Fence);
+        }
+        // SAFETY: fenced above, or a model leaves the fence out to see that it matters.
+        unsafe { Durable::new() }
+    }
+
+    #[track_caller]
+    fn publish(&self, at: u64, value: u64, _: Durable) -> Written {
+        assert!(at.is_multiple_of(8), "{at} is not a multiple of 8");
+        let line = |at| Unit::Line((at / LINE_BYTES) as u32);
+        self.store(at, &value.to_le_bytes(), Location::caller(), line);
+        // SAFETY: these bytes were stored above, and lie in the region.
+        unsafe { Written::new(self.id, at..at + 8) }
+    }
+
+    fn load(&self, at: u64) -> u64 {
+        assert!(at.is_multiple_of(8), "{at} is not a multiple of 8");
+        self.check(at, 8);
+        self.marks.begin();
+        self.marks.block(at).with(|_| ());
+        lock(&self.state).visible[(at / 8) as usize]
+    }
+
+    #[track_caller]
+    fn persist(&self, written: Written) -> Durable {
+        self.fence(self.flush(written))
+    }
+}

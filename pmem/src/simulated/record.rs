@@ -1,0 +1,130 @@
+//! Records what a crash may leave: every image, with what the operations had done by then.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::panic::Location;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::cache::{Act, Cache, Difference, hash};
+
+/// How far an operation has come.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Begun {
+    pub(super) operation: u32,
+    pub(super) thread: usize,
+    /// The operations that had ended before this one began, one bit each.
+    pub(super) after: u64,
+    /// What it returned, if it has ended.
+    pub(super) result: Option<String>,
+}
+
+/// The operations of a run that have begun, in that order.
+pub(super) type Progress = Vec<Begun>;
+
+/// What an event is.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Act(Act),
+    Begin { operation: u32 },
+    End { begun: usize, result: String },
+}
+
+impl What {
+    /// Whether the event takes images away, or lets more of them be correct. All other events only
+    /// add images or conditions.
+    pub(super) fn loosens(&self) -> bool {
+        match self {
+            What::Act(act) => act.loosens(),
+            What::Begin { .. } => true,
+            What::End { .. } => false,
+        }
+    }
+}
+
+/// Something that a thread did.
+#[derive(Clone, Debug)]
+pub(super) struct Event {
+    pub(super) thread: usize,
+    /// The number of the step, counted by the search.
+    pub(super) step: u32,
+    pub(super) place: &'static Location<'static>,
+    pub(super) what: What,
+}
+
+pub(super) type Trace = Arc<Mutex<Vec<Event>>>;
+
+/// A moment of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Moment {
+    pub(super) cache: Cache,
+    pub(super) progress: Progress,
+}
+
+impl Moment {
+    /// Applies an event. A `begun` number counts from 0 in the order of the beginnings.
+    pub(super) fn apply(&mut self, event: &Event, begun: usize) {
+        match &event.what {
+            What::Act(act) => self.cache.apply(event.thread, act),
+            What::Begin { operation } => {
+                let ended = self.progress.iter().enumerate();
+                let ended = ended.filter(|(_, it)| it.result.is_some());
+                self.progress.push(Begun {
+                    operation: *operation,
+                    thread: event.thread,
+                    after: ended.fold(0, |all, (at, _)| all | 1 << at),
+                    result: None,
+                });
+            }
+            What::End { result, .. } => self.progress[begun].result = Some(result.clone()),
+        }
+    }
+}
+
+/// An image, and what is required of it.
+#[derive(Debug)]
+pub(super) struct Image {
+    pub(super) difference: Difference,
+    /// For each progress of the operations: where it was found, as a trace and its length.
+    pub(super) found: BTreeMap<u32, (Trace, usize)>,
+}
+
+/// Everything that a search has found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) images: HashMap<u128, Image>,
+    pub(super) progresses: Vec<Progress>,
+    numbers: HashMap<Progress, u32>,
+    /// The moments whose images are recorded.
+    moments: HashSet<u128>,
+}
+
+impl Found {
+    /// Records the images of a moment, after the first `len` events of `trace`.
+    pub(super) fn record(&mut self, moment: &Moment, trace: &Trace, len: usize) {
+        let next = self.numbers.len() as u32;
+        let number = match self.numbers.get(&moment.progress) {
+            Some(number) => *number,
+            None => {
+                self.numbers.insert(moment.progress.clone(), next);
+                self.progresses.push(moment.progress.clone());
+                next
+            }
+        };
+        if !self
+            .moments
+            .insert(moment.cache.state() ^ hash(u64::MAX, number.into()))
+        {
+            return;
+        }
+        moment.cache.images(|digest, difference| {
+            let image = self.images.entry(digest).or_insert_with(|| Image {
+                difference: difference(),
+                found: BTreeMap::new(),
+            });
+            (image.found.entry(number)).or_insert_with(|| (trace.clone(), len));
+        });
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
