@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod cases;
+pub mod crashes;
 mod driven;
 pub mod histories;
 pub mod models;

@@ -65,6 +65,8 @@ pub struct ProgramInfo {
     /// Whether its code uses the facade `spanlock_sync`, which reports what each step touches.
     pub has_facade: bool,
     pub unwinds: bool,
+    /// The modes in which the program runs with crashes. If there are any, it runs in no other.
+    pub crashes: Vec<Mode>,
     /// The form, if the program re-creates a known bug.
     pub form: Option<Form>,
     /// The searches that must find the bug. In every other search, the program must pass.

@@ -20,6 +20,13 @@ pub enum Mode {
     Urw,
     /// Spin: every state of a Promela model, to check properties of the form *eventually*.
     Ltl,
+    /// Shuttle, as `Dfs`, with crashes: the images that a crash may leave at the prefixes of all
+    /// orders.
+    Global,
+    /// Shuttle, as `Dfs`, with crashes: the images at all cuts of one execution of each class.
+    Cut,
+    /// Shuttle, with crashes: sequences of operations of one thread.
+    Sequence,
 }
 
 impl Mode {
@@ -37,6 +44,9 @@ impl Mode {
             Mode::Pct => "pct",
             Mode::Urw => "urw",
             Mode::Ltl => "ltl",
+            Mode::Global => "global",
+            Mode::Cut => "cut",
+            Mode::Sequence => "sequence",
         }
     }
 
@@ -45,17 +55,22 @@ impl Mode {
         matches!(self, Mode::Random | Mode::Pct | Mode::Urw)
     }
 
-    /// Whether the mode is one of [`Self::SEARCHES`].
+    /// Whether the number of executions of a row is recorded, because every run explores the same.
     pub fn is_counted(self) -> bool {
-        Mode::SEARCHES.contains(&self)
+        Mode::SEARCHES.contains(&self) || self.has_crashes()
+    }
+
+    /// Whether the mode judges the images that a crash may leave.
+    pub const fn has_crashes(self) -> bool {
+        matches!(self, Mode::Global | Mode::Cut | Mode::Sequence)
     }
 
     /// Returns the checker that has this mode.
     pub const fn checker(self) -> Checker {
         match self {
             Mode::Weak | Mode::RmwLoad => Checker::Loom,
-            Mode::Dfs | Mode::Random | Mode::Pct | Mode::Urw => Checker::Shuttle,
             Mode::Ltl => Checker::Spin,
+            _ => Checker::Shuttle,
         }
     }
 
@@ -64,7 +79,10 @@ impl Mode {
         match self {
             Mode::Weak => "stores that race with another thread's load-then-store; load buffering",
             Mode::RmwLoad => "stale reads; load buffering",
-            Mode::Dfs => "weak orderings (all are SeqCst); data races on cells",
+            Mode::Dfs | Mode::Global | Mode::Cut => {
+                "weak orderings (all are SeqCst); data races on cells"
+            }
+            Mode::Sequence => "orders of threads",
             Mode::Random | Mode::Pct | Mode::Urw => {
                 "schedules not drawn; weak orderings (all are SeqCst); data races on cells"
             }

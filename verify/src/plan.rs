@@ -66,22 +66,24 @@ impl Job {
 
     /// Whether the row is the one that stands for its program, and any faults, in all modes.
     pub fn is_main(&self) -> bool {
-        self.mode == [Mode::Weak, Mode::Dfs][usize::from(self.program.unwinds)]
+        let main = [Mode::Weak, Mode::Dfs][usize::from(self.program.unwinds)];
+        self.mode == *self.program.crashes.first().unwrap_or(&main)
     }
 
     /// Whether the row explores only one of all executions with the same order of dependent steps:
     /// true of shuttle's searches, and of loom's unbounded searches of at most two threads.
     pub fn is_reduced(&self) -> bool {
         let two = self.bound.is_none() && self.program.threads <= 2;
-        self.program.has_facade && (self.mode == Mode::Dfs || two)
+        self.program.has_facade && (self.mode == Mode::Dfs || self.mode.has_crashes() || two)
     }
 
     /// Describes which executions within the bound the row explores.
     pub fn search(&self) -> String {
         let (some, how) = match (self.mode, self.is_reduced()) {
+            (Mode::Sequence, _) => return "every sequence".to_owned(),
             (Mode::Weak | Mode::RmwLoad, true) => ("one", "loom's races, and sleep sets"),
             (Mode::Weak | Mode::RmwLoad, false) => ("one or more", "loom's races"),
-            (Mode::Dfs, true) => ("one", "source sets and sleep sets"),
+            (Mode::Dfs | Mode::Global | Mode::Cut, true) => ("one", "source sets and sleep sets"),
             (Mode::Dfs, false) => return "every schedule".to_owned(),
             (Mode::Ltl, _) => return "every state".to_owned(),
             _ => return "the drawn schedules".to_owned(),
@@ -158,6 +160,10 @@ impl Planner<'_> {
     /// Adds the program's rows. Of its suite's programs, `drawn` run with random schedules only.
     fn rows(&self, drawn: u64, jobs: &mut Vec<Job>) {
         match &self.program.kind {
+            _ if !self.program.crashes.is_empty() => {
+                let modes = self.program.crashes.iter();
+                jobs.extend(modes.map(|mode| self.row(*mode, None)));
+            }
             Kind::Drawn => {
                 let modes = [Mode::Random, Mode::Pct];
                 jobs.extend(modes.map(|mode| self.row(mode, Some(SCHEDULES_OF_DRAWN))));

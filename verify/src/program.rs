@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use proptest::strategy::Strategy;
+use serde::{Deserialize, Serialize};
 use spanlock_sync::thread;
 
 use crate::info::{Expected, Fault, Injection, Kind, ProgramInfo};
@@ -19,6 +20,32 @@ use crate::worlds::{self, Search};
 pub struct Program {
     pub(crate) info: ProgramInfo,
     pub(crate) body: Body,
+    pub(crate) crashes: Option<Arc<dyn Crashes>>,
+}
+
+/// The crash images of a program's executions, collected while it runs.
+pub trait Crashes: Send + Sync {
+    /// Called after an execution that stands for its class, in [`Mode::Cut`]. `comes_before(a, b)`
+    /// says whether step `a` comes before step `b` in every execution of the class, or is `b`. The
+    /// code of the program learns the number of its current step from [`step`](crate::step).
+    fn executed(&self, comes_before: &dyn Fn(u32, u32) -> bool);
+
+    /// Called after the search: judges all images.
+    ///
+    /// # Errors
+    /// What is wrong with an image.
+    fn judge(&self) -> Result<Images, String>;
+}
+
+/// The images that a search has judged, and found correct.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Images {
+    /// The number of different images that a crash may leave.
+    pub count: u64,
+    /// A checksum of the set of images. All modes of a program must find the same set.
+    pub checksum: u64,
+    /// The number of further images that a crash during recovery may leave.
+    pub during_recovery: u64,
 }
 
 /// What a program runs.
@@ -48,6 +75,7 @@ impl Program {
                 ..ProgramInfo::default()
             },
             body: Body::None,
+            crashes: None,
         }
     }
 
@@ -145,6 +173,14 @@ impl Program {
         self
     }
 
+    /// Runs the program in these modes only, and judges the images that crashes of its executions
+    /// may leave. The first mode finds mutants and injected bugs.
+    pub fn crashes(mut self, modes: &[Mode], crashes: Arc<dyn Crashes>) -> Self {
+        self.info.crashes = modes.to_vec();
+        self.crashes = Some(crashes);
+        self
+    }
+
     /// Says that the code takes its atomics and threads from the checker itself: see
     /// [`Suite::without_facade`](crate::Suite::without_facade).
     pub fn without_facade(mut self) -> Self {
@@ -224,6 +260,8 @@ impl Program {
             Some("it states faults but uses no facade, and only the facade can inject them")
         } else if !info.bounds.is_empty() && !info.is_searched() {
             Some("`bounded` is for searches, which have at most three threads: remove it")
+        } else if info.crashes.iter().any(|mode| !mode.has_crashes()) {
+            Some("`crashes` takes the modes `Global`, `Cut` and `Sequence` only")
         } else if info.whole_in_full_run && (!info.is_searched() || info.is_exact()) {
             Some("`whole_in_full_run` is for searches of three threads: remove it")
         } else {

@@ -18,7 +18,7 @@ use crate::rows::row::Found;
 static EVENTS: Mutex<Vec<(usize, String)>> = Mutex::new(Vec::new());
 static FOUND: LazyLock<Mutex<Found>> = LazyLock::new(Mutex::default);
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -13,7 +13,9 @@ pub(crate) use self::loom::explore;
 pub(crate) use self::shuttle::{drawn, explore, scenarios, under};
 
 use std::env;
+use std::sync::OnceLock;
 
+use crate::mode::Mode;
 use crate::plan::Job;
 use crate::runner::Args;
 
@@ -34,6 +36,28 @@ pub(crate) fn no_replay() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The mode of this process's row.
+pub(crate) static MODE: OnceLock<Mode> = OnceLock::new();
+
+/// Returns the mode of the row that this process explores, if it explores one.
+pub fn mode() -> Option<Mode> {
+    MODE.get().copied()
+}
+
+/// Returns the number of the current step of the execution, for [`Crashes`](crate::Crashes).
+pub fn step() -> u32 {
+    crate::search::order::AT.get()
+}
+
+/// Runs a function outside the search, where it can use code that uses the facade: under shuttle, in
+/// an execution of its own on another system thread.
+pub fn apart(run: Box<dyn FnOnce() + Send>) {
+    #[cfg(spanlock_shuttle)]
+    return self::shuttle::apart(run);
+    #[cfg(not(spanlock_shuttle))]
+    run()
 }
 
 /// A row that this process explores.

@@ -1,6 +1,7 @@
 //! Judges images: recovers each, and looks for an order of the operations that explains what is
 //! there.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,11 +14,11 @@ use super::record::{Event, Found, Progress, Trace, What, lock};
 use super::{Method, Search, Simulated};
 
 /// A store under test: its recovery, and a model of its operations.
-pub trait Subject: Sync {
+pub trait Subject: Send + Sync + 'static {
     /// The store.
     type Store;
     /// What a store contains, as the model sees it.
-    type State: Clone + PartialEq + Debug + Send + Sync;
+    type State: Clone + PartialEq + Debug + Send + Sync + 'static;
 
     /// Opens the store that `region` contains, which is what recovery after a crash does.
     ///
@@ -64,7 +65,7 @@ pub struct Judged {
 
 /// Runs a function where it can use the code under test, outside the search: under a checker, in an
 /// execution of its own. Called from several threads.
-pub type Apart<'a> = &'a (dyn Fn(&mut (dyn FnMut() + Send)) + Sync);
+pub type Apart = fn(Box<dyn FnOnce() + Send>);
 
 /// How many crashes in a row are looked at after the first: one during recovery, and one during the
 /// recovery from that.
@@ -79,7 +80,7 @@ impl Search {
     /// # Errors
     /// A report on an image that is not correct: what recovery made of it, what was required, and
     /// what the threads did until the crash.
-    pub fn judge<S: Subject>(&self, subject: &S, apart: Apart) -> Result<Judged, Wrong> {
+    pub fn judge<S: Subject>(&self, subject: &Arc<S>, apart: Apart) -> Result<Judged, Wrong> {
         let found = lock(&self.found);
         let recover = |difference: &Difference| self.recover(subject, difference, apart);
         let (start, _) = recover(&Difference::new())
@@ -97,13 +98,13 @@ impl Search {
             let wrong = |progress: u32, why: &str| {
                 let (trace, len) = &image.found[&progress];
                 let progress = &found.progresses[progress as usize];
-                self.report(subject, &image.difference, (trace, *len), progress, why)
+                self.report(&**subject, &image.difference, (trace, *len), progress, why)
             };
             let any = *image.found.keys().next().expect("found somewhere");
             let (state, children) = recovered.map_err(|why| wrong(any, &why))?;
             for &number in image.found.keys() {
                 let progress = &found.progresses[number as usize];
-                if !is_explained(subject, &start, &state, progress) {
+                if !is_explained(&**subject, &start, &state, progress) {
                     let why = format!(
                         "recovery finds {state:?}, which no order of the operations explains"
                     );
@@ -160,38 +161,26 @@ impl Search {
 
     fn recover<S: Subject>(
         &self,
-        subject: &S,
+        subject: &Arc<S>,
         image: &Difference,
         apart: Apart,
     ) -> Recovered<S::State> {
-        let mut recovered = None;
+        let recovered = Arc::new(Mutex::new(None));
+        let (into, subject) = (recovered.clone(), subject.clone());
+        let cache = Cache::new(self.initial.clone(), image.clone());
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            apart(&mut || {
-                let found = Arc::new(Mutex::new(Found::default()));
-                let cache = Cache::new(self.initial.clone(), image.clone());
-                let region = Simulated::make(cache, Method::Global, || 0, found.clone());
-                region.watch();
-                recovered = Some(subject.recover(&region).and_then(|store| {
-                    region.unwatch();
-                    let state = subject.state(&store)?;
-                    subject
-                        .go_on(&store)
-                        .map_err(|why| format!("{why} (in {state:?})"))?;
-                    let images = std::mem::take(&mut lock(&found).images).into_iter();
-                    Ok((
-                        state,
-                        images.map(|(digest, it)| (digest, it.difference)).collect(),
-                    ))
-                }));
-            });
+            apart(Box::new(move || {
+                let result = recover_and_use(&*subject, cache);
+                *lock(&into) = Some(result);
+            }));
         }));
-        let panicked = |panic: Box<dyn std::any::Any + Send>| {
+        let panicked = |panic: Box<dyn Any + Send>| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or(panic.downcast_ref::<&str>().copied());
             format!("recovery panics: {}", text.unwrap_or("unknown"))
         };
         outcome.map_err(panicked)?;
-        recovered.expect("`apart` calls the function")
+        lock(&recovered).take().expect("`apart` calls the function")
     }
 
     fn bytes(&self, image: &Difference) -> Vec<u8> {
@@ -268,6 +257,22 @@ impl Wrong {
     fn new(text: String) -> Self {
         Wrong { text, image: None }
     }
+}
+
+fn recover_and_use<S: Subject>(subject: &S, cache: Cache) -> Recovered<S::State> {
+    let found = Arc::new(Mutex::new(Found::default()));
+    let region = Simulated::make(cache, Method::Global, || 0, found.clone());
+    region.watch();
+    let store = subject.recover(&region)?;
+    region.unwatch();
+    let state = subject.state(&store)?;
+    let used = subject.go_on(&store);
+    used.map_err(|why| format!("{why}, after recovery found {state:?}"))?;
+    let images = std::mem::take(&mut lock(&found).images).into_iter();
+    Ok((
+        state,
+        images.map(|(digest, it)| (digest, it.difference)).collect(),
+    ))
 }
 
 /// Whether some order of the operations leads from `start` to `state`.

@@ -18,7 +18,11 @@ use crate::rows::verdict;
 pub(super) fn judge(ran: &[(Task, Ended)], built: &Built, run: &Circumstances) -> Vec<Row> {
     let rows = ran.iter().map(|(task, ended)| row(task, ended, built, run));
     let mut rows: Vec<Row> = rows.collect();
-    for (i, (task, _)) in ran.iter().enumerate() {
+    for (i, (task, ended)) in ran.iter().enumerate() {
+        if let Some(failure) = other_images(task, ended, ran) {
+            rows[i].verdict = Verdict::Failed;
+            rows[i].failure = Some(failure);
+        }
         if !is_compared(&task.job) {
             continue;
         }
@@ -37,6 +41,19 @@ pub(super) fn judge(ran: &[(Task, Ended)], built: &Built, run: &Circumstances) -
         }
     }
     rows
+}
+
+/// Reports that a program has other crash images in one mode than in its first.
+fn other_images(task: &Task, ended: &Ended, ran: &[(Task, Ended)]) -> Option<String> {
+    let first = *task.job.program.crashes.first()?;
+    let of_first = |(it, _): &&(Task, Ended)| is_beside(&it.job, &task.job, first);
+    let (_, other) = ran.iter().find(of_first)?;
+    let [images, others] = [ended, other].map(|it| it.found().and_then(|it| it.images));
+    let (images, others) = (images?, others?);
+    (images != others).then(|| {
+        let (count, many) = (images.count, others.count);
+        format!("{count} images, but {many} others in mode {}", first.name())
+    })
 }
 
 /// Whether a row's outcomes are compared with those of loom's modes. Litmus programs are not
@@ -126,6 +143,8 @@ fn row(task: &Task, ended: &Ended, built: &Built, run: &Circumstances) -> Row {
         overtaken: found.overtaking.map(|seen| seen.most),
         verdict,
         outcomes: found.explained.map_or(outcomes, |(_, histories)| histories),
+        images: found.images.map(|it| it.count),
+        images_during_recovery: found.images.map(|it| it.during_recovery),
         scenarios: found.explained.map(|(scenarios, _)| scenarios),
         outcome_hash: hash(&found.outcomes),
         agreement: expected.map(|_| match deviation {

@@ -343,6 +343,7 @@ impl<'a> Reached<'a> {
                 packages.any(|package| site.file.starts_with(&package.sources))
             };
             let sites = found.sites.iter().filter_map(|it| Site::parse(it));
+            let sites = sites.filter(|it| !task.job.mode.has_crashes() || it.is_flush());
             for site in sites.filter(is_ours) {
                 reached.sites.entry(site).or_default().push(task);
             }
@@ -354,10 +355,16 @@ impl<'a> Reached<'a> {
 /// Returns the searches of `models`: first all of them in both modes of loom with few preemptions,
 /// then the affordable ones in `modes` with their own bounds.
 pub(super) fn searches<'a>(plan: &'a Plan, models: &[&'a Task], modes: &[Mode]) -> Vec<Search<'a>> {
+    // Programs with crashes run in their main mode.
+    let crashes = models.iter().filter(|it| it.job.mode.has_crashes());
+    let crashes = crashes.map(|task| (*task, false));
     let in_mode = |mode| models.iter().filter_map(move |it| plan.in_mode(it, mode));
     let short = [Mode::Weak, Mode::RmwLoad].into_iter().flat_map(in_mode);
     let affordable = |task: &&Task| task.recorded().is_some_and(|n| n.executions <= AFFORDABLE);
     let long = modes.iter().copied().flat_map(in_mode).filter(affordable);
     let short = short.map(|task| (task, true));
-    short.chain(long.map(|task| (task, false))).collect()
+    crashes
+        .chain(short)
+        .chain(long.map(|task| (task, false)))
+        .collect()
 }

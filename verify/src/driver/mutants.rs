@@ -82,6 +82,11 @@ impl Site {
         })
     }
 
+    /// Whether the site is a flush, which only programs with crashes or devices judge.
+    pub(super) fn is_flush(&self) -> bool {
+        self.operation == "flush"
+    }
+
     /// Returns the orderings that are one step weaker, and `drop` where the site can be omitted.
     fn mutations(&self) -> &'static [&'static str] {
         match (&*self.operation, &*self.ordering) {

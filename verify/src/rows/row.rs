@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::info::BugSite;
 use crate::mode::Mode;
+use crate::program::Images;
 
 /// How a row ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -95,6 +96,10 @@ pub struct Row {
     pub verdict: Verdict,
     /// The number of different outcomes (what each thread saw); for scenarios, of histories.
     pub outcomes: u64,
+    /// With crashes: the number of different images that a crash may leave.
+    pub images: Option<u64>,
+    /// With crashes: the number of further images that a crash during recovery may leave.
+    pub images_during_recovery: Option<u64>,
     /// The number of scenarios, if the row runs generated scenarios.
     pub scenarios: Option<u64>,
     /// A checksum of the set of outcomes.
@@ -172,6 +177,8 @@ pub struct Found {
     pub plans: u64,
     /// Under shuttle: the most steps that all threads took between two finished operations.
     pub longest: Option<u64>,
+    /// The crash images, if the mode has crashes.
+    pub images: Option<Images>,
     /// How arrivals overtook a waiter, if the program is about overtaking.
     pub overtaking: Option<Overtaking>,
     /// How often the injected bug fired.

@@ -23,8 +23,9 @@ pub(super) fn run(row: &str, suites: &[Suite], description: &Description, args: 
     let program = program.expect("described just now");
     configure(&job, args);
     report_panics();
+    worlds::MODE.set(job.mode).expect("set once, here");
     let search = Search { job, args };
-    worlds::explore(&search, &program.body);
+    worlds::explore(&search, program);
     let mut found = trace::found();
     found.executions = check::executions() as u64;
     found.weakened = check::weakened() as u64;

@@ -7,7 +7,7 @@ use spanlock_sync::check;
 use super::{Search, execute, refuse};
 use crate::info::{Fault, FaultKind};
 use crate::mode::Mode;
-use crate::program::Body;
+use crate::program::{Body, Program};
 use crate::search::faults::every_plan;
 use crate::search::pruning;
 use crate::trace;
@@ -16,8 +16,8 @@ use crate::trace;
 const BRANCHES: usize = 10_000;
 
 /// Explores the row.
-pub(crate) fn explore(search: &Search, body: &Body) {
-    let Body::Once(run) = body else {
+pub(crate) fn explore(search: &Search, program: &Program) {
+    let Body::Once(run) = &program.body else {
         refuse("random programs and scenarios run under shuttle, Promela models under Spin");
     };
     let job = &search.job;

@@ -1,7 +1,7 @@
 //! Runs rows under shuttle.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use proptest::prelude::Rng as _;
 use proptest::strategy::Strategy;
@@ -16,9 +16,10 @@ use super::{SCENARIO, SEED, Search, execute, refuse};
 use crate::mode::Mode;
 use crate::oracles::linearizability::run::{self, Subject};
 use crate::oracles::linearizability::{Model, SCHEDULES_OF_EACH, Scenario, Scenarios};
-use crate::program::Body;
+use crate::program::{Body, Crashes, Program};
 use crate::rows::row::FAILURE;
 use crate::runner::row::report_panics;
+use crate::search::order::Watch;
 use crate::search::reduction::Reduced;
 use crate::trace;
 
@@ -26,16 +27,52 @@ use crate::trace;
 const CASES: u32 = 16;
 
 /// Explores the row.
-pub(crate) fn explore(search: &Search, body: &Body) {
-    match body {
+pub(crate) fn explore(search: &Search, program: &Program) {
+    match &program.body {
         Body::Once(run) => {
             let run = run.clone();
-            schedules(search, move || execute(|| run()));
+            let body = move || execute(|| run());
+            match &program.crashes {
+                Some(crashes) => images(search, crashes, body),
+                None => schedules(search, body),
+            }
         }
         Body::Many(explore) => explore(search),
         Body::None => refuse("Promela models run under Spin"),
     }
     trace::found().longest = Some(check::longest() as u64);
+}
+
+/// Runs `body` under the schedules of a row, and judges the images that crashes may leave.
+fn images(search: &Search, crashes: &Arc<dyn Crashes>, body: impl Fn() + Send + Sync + 'static) {
+    let watcher = crashes.clone();
+    let watch: Watch = Box::new(move |executed| {
+        let step = |at: u32| &executed[at as usize - 1];
+        watcher.executed(&|a, b| step(b).clock[step(a).thread] >= a);
+        true
+    });
+    let is_cut = search.job.mode == Mode::Cut;
+    under(Reduced::new(is_cut.then_some(watch)), steps(search), body);
+    std::panic::set_hook(Box::new(|_| {}));
+    let judged = crashes.judge();
+    report_panics();
+    let images = judged.unwrap_or_else(|why| panic!("{why}"));
+    trace::found().images = Some(images);
+}
+
+/// Runs a function in an execution of its own, on another system thread.
+pub(crate) fn apart(run: Box<dyn FnOnce() + Send>) {
+    let run = Mutex::new(Some(run));
+    let execution = move || {
+        if let Some(run) = trace::lock(&run).take() {
+            run();
+        }
+    };
+    let first = RandomScheduler::new_from_seed(1, 1);
+    let system_thread = std::thread::spawn(move || under(first, usize::MAX as u64, execution));
+    if let Err(panic) = system_thread.join() {
+        std::panic::resume_unwind(panic);
+    }
 }
 
 /// Runs `body` under the schedules of a row.

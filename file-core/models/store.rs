@@ -1,0 +1,276 @@
+//! The volumes that crash, their operations, and a model of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use spanlock_file_core::{Error, File, FileCore, FormatOptions};
+use spanlock_pmem::simulated::{Simulated, Subject};
+use spanlock_srl::SrlArray;
+use spanlock_testkit::crashes::Crashable;
+
+const PAGE: u64 = 4096;
+
+/// The bytes at the start of each page that the model compares. The operations change no others.
+const KEPT: usize = 64;
+
+/// The kinds of operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Overwrites 8 bytes at the start of the file.
+    Patch,
+    /// Overwrites 8 bytes of the file's second page.
+    Second,
+    /// Writes 8 bytes beyond the file's end.
+    Extend,
+    Append,
+    /// Creates another file.
+    Create,
+    /// Removes the file.
+    Remove,
+}
+
+pub(crate) const KINDS: [Kind; 6] = [
+    Kind::Patch,
+    Kind::Second,
+    Kind::Extend,
+    Kind::Append,
+    Kind::Create,
+    Kind::Remove,
+];
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Patch => "patch",
+            Kind::Second => "second",
+            Kind::Extend => "extend",
+            Kind::Append => "append",
+            Kind::Create => "create",
+            Kind::Remove => "remove",
+        }
+    }
+}
+
+/// Returns the number of an operation. The bytes that it writes depend on `thread`.
+pub(crate) fn number(kind: Kind, thread: u32) -> u32 {
+    kind as u32 + thread * KINDS.len() as u32
+}
+
+fn kind(operation: u32) -> Kind {
+    KINDS[operation as usize % KINDS.len()]
+}
+
+/// Returns the bytes that an operation writes.
+fn bytes(operation: u32) -> [u8; 8] {
+    [b'A' + operation as u8; 8]
+}
+
+type Volume = FileCore<Arc<Simulated>, SrlArray>;
+
+/// An open volume, and the file that the operations use.
+pub(crate) struct Open {
+    volume: Volume,
+    file: Option<File<Arc<Simulated>, SrlArray>>,
+}
+
+/// The file that the operations use, and one that fills the volume.
+const FILE: &str = "a";
+const HOG: &str = "hog";
+
+/// The names of the files, and what they contain.
+type Content = BTreeMap<String, Vec<u8>>;
+
+/// The file core, as a store that crashes.
+pub(crate) struct Files;
+
+fn lock(capacity: u64) -> SrlArray {
+    SrlArray::with_segment_size(capacity, PAGE).expect("memory, and a power of two")
+}
+
+fn content(volume: &Volume) -> Result<Content, String> {
+    let report = volume.check().map_err(|why| why.to_string())?;
+    if !report.damaged.is_empty() {
+        return Err(format!("damaged pages: {:?}", report.damaged));
+    }
+    let read = |(name, size): (String, u64)| {
+        let file = volume.open_file(&name).map_err(|why| why.to_string())?;
+        let mut bytes = vec![0; size as usize];
+        let read = file.read_at(&mut bytes, 0).map_err(|why| why.to_string())?;
+        match read == bytes.len() {
+            true => Ok((name, shortened(bytes))),
+            false => Err(format!("{name}: {read} of {size} bytes can be read")),
+        }
+    };
+    volume.list().into_iter().map(read).collect()
+}
+
+/// Returns the size, and the first bytes of each page.
+fn shortened(bytes: Vec<u8>) -> Vec<u8> {
+    let mut short = (bytes.len() as u64).to_le_bytes().to_vec();
+    for page in bytes.chunks(PAGE as usize) {
+        short.extend(&page[..page.len().min(KEPT)]);
+    }
+    short
+}
+
+impl Subject for Files {
+    type Store = Open;
+    type State = Content;
+
+    fn recover(&self, region: &Arc<Simulated>) -> Result<Open, String> {
+        let opened = FileCore::open(region.clone(), lock);
+        let (volume, _) = opened.map_err(|why| why.to_string())?;
+        let file = volume.open_file(FILE).ok();
+        Ok(Open { volume, file })
+    }
+
+    fn state(&self, open: &Open) -> Result<Content, String> {
+        content(&open.volume)
+    }
+
+    /// Overwrites, makes room, creates and removes. Then what memory says must be what another
+    /// recovery finds.
+    fn go_on(&self, Open { volume, file }: &Open) -> Result<(), String> {
+        let told = |why: Error| format!("the volume does not go on working: {why}");
+        if let Some(file) = file {
+            file.write_at(b"goes on!", 0).map_err(told)?;
+        }
+        for name in [HOG, FILE] {
+            if volume.exists(name) {
+                volume.remove(name).map_err(told)?;
+            }
+        }
+        let file = volume.create("new").map_err(told)?;
+        for _ in 0..3 {
+            file.append(&[7; 5000]).map_err(told)?;
+        }
+        let region = Simulated::new(&volume.pmem().bytes());
+        let again = self.recover(&region)?;
+        let (memory, medium) = (content(volume)?, content(&again.volume)?);
+        match memory == medium {
+            true => Ok(()),
+            false => Err(format!("memory has {memory:?}, the medium {medium:?}")),
+        }
+    }
+
+    fn apply(&self, state: &Content, operation: u32, result: Option<&str>) -> Option<Content> {
+        let mut state = state.clone();
+        let is_refused = result == Some("no space");
+        let size = state.get(FILE).map_or(0, |file| size_of(file));
+        let (offset, expected) = match kind(operation) {
+            _ if is_refused => return Some(state),
+            Kind::Create => {
+                let new = state
+                    .insert("b".to_owned(), shortened(Vec::new()))
+                    .is_none();
+                let expected = ["there is one", "done"][usize::from(new)];
+                return result.is_none_or(|it| it == expected).then_some(state);
+            }
+            Kind::Remove => {
+                let expected = ["there is none", "done"][usize::from(state.contains_key(FILE))];
+                state.remove(FILE);
+                return result.is_none_or(|it| it == expected).then_some(state);
+            }
+            Kind::Patch => (0, "done".to_owned()),
+            Kind::Second => (PAGE, "done".to_owned()),
+            Kind::Extend => (3 * PAGE, "done".to_owned()),
+            Kind::Append => (size, format!("at {size}")),
+        };
+        let Some(file) = state.get_mut(FILE) else {
+            // A removed file lives on only in memory.
+            return Some(state);
+        };
+        if result.is_some_and(|it| it != expected) {
+            return None;
+        }
+        write(file, offset, &bytes(operation));
+        Some(state)
+    }
+
+    fn name(&self, operation: u32) -> String {
+        kind(operation).name().to_owned()
+    }
+}
+
+fn size_of(file: &[u8]) -> u64 {
+    u64::from_le_bytes(file[..8].try_into().expect("8 bytes"))
+}
+
+/// Writes into the shortened content of a file.
+fn write(file: &mut Vec<u8>, offset: u64, data: &[u8]) {
+    let mut whole = vec![0; size_of(file).max(offset + data.len() as u64) as usize];
+    let mut short = &file[8..];
+    for page in whole.chunks_mut(PAGE as usize) {
+        let kept = page.len().min(KEPT).min(short.len());
+        page[..kept].copy_from_slice(&short[..kept]);
+        short = &short[kept..];
+    }
+    whole[offset as usize..][..data.len()].copy_from_slice(data);
+    *file = shortened(whole);
+}
+
+impl Crashable for Files {
+    fn perform(&self, Open { volume, file }: &Open, operation: u32) -> String {
+        let data = bytes(operation);
+        let file = || file.as_ref().expect("the medium has the file");
+        let done = match kind(operation) {
+            Kind::Patch => file().write_at(&data, 0),
+            Kind::Second => file().write_at(&data, PAGE),
+            Kind::Extend => file().write_at(&data, 3 * PAGE),
+            Kind::Append => match file().append(&data) {
+                Ok(at) => return format!("at {at}"),
+                Err(error) => Err(error),
+            },
+            Kind::Create => volume.create("b").map(drop),
+            Kind::Remove => volume.remove(FILE),
+        };
+        match done {
+            Ok(()) => "done".to_owned(),
+            Err(Error::Exists { .. }) => "there is one".to_owned(),
+            Err(Error::NotFound { .. }) => "there is none".to_owned(),
+            Err(Error::NoSpace { .. }) => "no space".to_owned(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn format(pages: u64) -> Volume {
+    let region = Simulated::new(&vec![0; (pages * PAGE) as usize]);
+    let options = FormatOptions::new().inodes(32).max_file_size(16 * PAGE);
+    let options = options.data_checksums(true);
+    let volume = FileCore::format(region, &options, lock).expect("there is room");
+    let file = volume.create(FILE).expect("there is room");
+    file.write_at(b"content.", 0).expect("there is room");
+    file.write_at(b"content.", PAGE).expect("there is room");
+    volume
+}
+
+/// A volume with much free space, whose file has a log of one page.
+pub(crate) fn roomy() -> Vec<u8> {
+    format(32).pmem().bytes()
+}
+
+/// A volume without free pages but its reserve. The next group of the file's log and of the directory's needs
+/// another page, or a compaction.
+pub(crate) fn full() -> Vec<u8> {
+    let volume = format(24);
+    let hog = volume.create(HOG).expect("there is room");
+    let file = volume.open_file(FILE).expect("it is there");
+    for _ in 0..58 {
+        file.write_at(b"content.", 0).expect("there is room");
+    }
+    // Fill the directory's log.
+    for _ in 0..60 {
+        volume.create("x").expect("there is room");
+        volume.remove("x").expect("it is there");
+    }
+    // Few words of a page differ from zero, so that a crash may leave few images.
+    while hog.append(&page()).is_ok() {}
+    volume.pmem().bytes()
+}
+
+fn page() -> [u8; PAGE as usize] {
+    let mut page = [0; PAGE as usize];
+    page[0] = 9;
+    page
+}
