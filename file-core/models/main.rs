@@ -9,14 +9,18 @@ use std::sync::Arc;
 use spanlock_testkit::crashes::{MakeMedium, sequences, threads};
 use spanlock_verify::{Mode, Suite};
 
-use store::{Files, KINDS, Kind, full, number, roomy};
+use store::{Files, KINDS, Kind, at_page_end, full, number, roomy};
 
 fn main() -> ExitCode {
     spanlock_verify::main([
-        suite("file-core", Arc::new(roomy), &[Mode::Cut, Mode::Global], 3),
+        suite("file-core", Arc::new(roomy), &BOTH, 3),
+        suite("file-core-page-end", Arc::new(at_page_end), &BOTH, 2),
         suite("file-core-full", Arc::new(full), &[Mode::Cut], 2),
     ])
 }
+
+/// `cut` finds all images with the fewest executions. `global` must find the same.
+const BOTH: [Mode; 2] = [Mode::Cut, Mode::Global];
 
 const CLAIM: &str = "after a crash, every operation that returned is there, every other one is \
                      there as a whole or not at all, and the volume goes on working";

@@ -250,27 +250,63 @@ pub(crate) fn roomy() -> Vec<u8> {
     format(32).pmem().bytes()
 }
 
-/// A volume without free pages but its reserve. The next group of the file's log and of the directory's needs
-/// another page, or a compaction.
-pub(crate) fn full() -> Vec<u8> {
-    let volume = format(24);
-    let hog = volume.create(HOG).expect("there is room");
-    let file = volume.open_file(FILE).expect("it is there");
-    for _ in 0..58 {
-        file.write_at(b"content.", 0).expect("there is room");
-    }
-    // Fill the directory's log.
-    for _ in 0..60 {
-        volume.create("x").expect("there is room");
-        volume.remove("x").expect("it is there");
-    }
-    // Few words of a page differ from zero, so that a crash may leave few images.
-    while hog.append(&page()).is_ok() {}
-    volume.pmem().bytes()
+/// A volume with free space, in which the next group of the file's log and of the directory's log
+/// each needs another page.
+pub(crate) fn at_page_end() -> Vec<u8> {
+    filled(32).pmem().bytes()
 }
 
-fn page() -> [u8; PAGE as usize] {
+/// A volume as [`at_page_end`], without free pages but its reserve. The next group of a log needs a
+/// compaction.
+pub(crate) fn full() -> Vec<u8> {
+    let volume = filled(24);
+    let hog = volume.open_file(HOG).expect("it is there");
+    // Few words of a page differ from zero, so that a crash may leave few images.
     let mut page = [0; PAGE as usize];
     page[0] = 9;
-    page
+    while hog.append(&page).is_ok() {}
+    let file = volume.open_file(FILE).expect("it is there");
+    let (again, _) = FileCore::open(Simulated::new(&volume.pmem().bytes()), lock).expect("sound");
+    file.write_at(b"more", 0).expect("the reserve is for this");
+    assert_eq!(volume.stats().compactions, 1, "the log is not full");
+    again.pmem().bytes()
+}
+
+/// Returns a volume whose logs are at the end of their pages.
+fn filled(pages: u64) -> Volume {
+    let volume = format(pages);
+    volume.create(HOG).expect("there is room");
+    let overwrite = |volume: &Volume| {
+        let file = volume.open_file(FILE).expect("it is there");
+        file.write_at(b"content.", 0).expect("there is room");
+    };
+    while !needs_a_page(&volume, overwrite) {
+        overwrite(&volume);
+    }
+    // The directory's log drops what is dead, so it is filled with files that stay: first with long names, of many
+    // slots each.
+    for len in [600, 20] {
+        for number in b'A'..=b'Z' {
+            let name = [number].repeat(len);
+            let name = str::from_utf8(&name).expect("letters");
+            let create = |volume: &Volume| drop(volume.create(name).expect("there is room"));
+            if needs_a_page(&volume, create) {
+                break;
+            }
+            create(&volume);
+        }
+    }
+    assert!(needs_a_page(&volume, |it| drop(
+        it.create("b").expect("there is room")
+    )));
+    volume
+}
+
+/// Whether an operation would add a page to a log.
+fn needs_a_page(volume: &Volume, operation: impl Fn(&Volume)) -> bool {
+    let again = FileCore::open(Simulated::new(&volume.pmem().bytes()), lock);
+    let (again, _) = again.expect("it is sound");
+    let before = again.stats().log_pages;
+    operation(&again);
+    again.stats().log_pages > before
 }

@@ -127,12 +127,14 @@ pub(crate) struct Medium<P> {
 impl<P: Pmem> Medium<P> {
     /// Stores a whole private page. Durable once fenced.
     #[inline]
+    #[track_caller]
     pub(crate) fn store_page(&self, page: u32, image: &[u8; PAGE]) -> Flushed {
         self.store_pages(page, image)
     }
 
     /// Stores whole private pages, consecutive from `page` on. Durable once fenced.
     #[inline]
+    #[track_caller]
     pub(crate) fn store_pages(&self, page: u32, images: &[u8]) -> Flushed {
         // SAFETY: M2, the caller has exclusive use of the pages until it has fenced.
         unsafe { self.pmem.write_streaming(page_at(page), images) }
@@ -151,6 +153,7 @@ impl<P: Pmem> Medium<P> {
     /// Stores slots of a log page, `within` bytes from its start. The caller has reserved them
     /// (M4).
     #[inline]
+    #[track_caller]
     pub(crate) fn store_slots(&self, page: u32, within: usize, slots: &[u8]) -> Flushed {
         // SAFETY: M4.
         let written = unsafe { self.pmem.write(page_at(page) + within as u64, slots) };
@@ -158,6 +161,7 @@ impl<P: Pmem> Medium<P> {
     }
 
     /// Stores the line of an inode whose number the caller has taken (M6).
+    #[track_caller]
     pub(crate) fn store_inode(&self, inode: &RawInode) -> Flushed {
         let at = self.geometry.inode_at(inode.number);
         // SAFETY: M6.
@@ -168,6 +172,7 @@ impl<P: Pmem> Medium<P> {
     /// Publishes a word after the stores that `after` proves durable, and makes the word durable.
     /// The caller owns the word (M4, M5, M6).
     #[inline]
+    #[track_caller]
     pub(crate) fn publish(&self, at: u64, word: u64, after: Durable) {
         let written = self.pmem.publish(at, word, after);
         self.pmem.persist(written);

@@ -10,6 +10,11 @@
 //! | word stored past the cache ([`Pmem::write_streaming`]) | each by itself | the next fence of the same thread |
 //! | sector of 512 bytes of a disk ([`Simulated::write_sectors`]) | each write as a whole; a crash keeps a prefix | [`Simulated::flush_sectors`] |
 //!
+//! A store past the cache that changes many words may be torn in too many ways to try them all.
+//! All these images become one, whose torn words nobody may read: [`Search::judge`] fails if
+//! recovery or the recovered store reads one before it is stored anew. If none is read, all the images have the same
+//! outcome.
+//!
 //! Units persist independently of each other. These are the rules of x86 (Intel, Software
 //! Developer's Manual, volume 1, section 11.4.6; volume 2, `CLWB` and `CLFLUSHOPT`) and of a disk with a volatile cache. A store of
 //! the value that is already there adds no image, so it is not kept.
@@ -53,6 +58,7 @@ mod cuts;
 mod judge;
 mod record;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::Location;
 use std::sync::{Arc, Mutex};
@@ -149,6 +155,11 @@ fn words(bytes: &[u8]) -> Arc<[u64]> {
 struct State {
     /// What threads see.
     visible: Vec<u64>,
+    /// Words that an earlier crash may have torn, and that nobody has stored since. See
+    /// [`Unit::Torn`].
+    torn: BTreeSet<u32>,
+    /// A torn word that was read.
+    misread: Option<u32>,
     moment: Moment,
     /// The moment at which recording began. `None`: nothing is recorded.
     start: Option<Moment>,
@@ -157,6 +168,14 @@ struct State {
 }
 
 impl State {
+    /// Notes a read of `len` bytes.
+    fn read(&mut self, at: u64, len: usize) {
+        let words = (at / 8) as u32..(at + len as u64).div_ceil(8) as u32;
+        if !words.is_empty() && self.misread.is_none() {
+            self.misread = self.torn.range(words).next().copied();
+        }
+    }
+
     fn record(&mut self, method: Method) {
         if method == Method::Global && self.start.is_some() {
             let len = lock(&self.trace).len();
@@ -164,6 +183,9 @@ impl State {
         }
     }
 }
+
+/// A store past the cache that changes more words than this is not enumerated: see [`Unit::Torn`].
+const MANY: usize = 8;
 
 /// How many threads a region tells apart for the checker.
 const THREADS: usize = 8;
@@ -246,6 +268,8 @@ impl Simulated {
         let len = visible.len() as u64 * 8;
         let state = State {
             visible,
+            torn: BTreeSet::new(),
+            misread: None,
             moment: Moment {
                 cache,
                 progress: Vec::new(),
@@ -373,6 +397,7 @@ impl Simulated {
                 }
             }
             let value = u64::from_le_bytes(bytes);
+            state.torn.remove(&(word as u32));
             if std::mem::replace(&mut state.visible[word as usize], value) == value {
                 continue;
             }
@@ -385,6 +410,10 @@ impl Simulated {
                 Some((_, changes)) => changes.push(change),
                 None => stores.push((unit, vec![change])),
             }
+        }
+        if stores.len() > MANY && matches!(stores[0].0, Unit::Word(_)) {
+            let words = stores.into_iter().flat_map(|(_, words)| words);
+            stores = vec![(Unit::Torn((at / 8) as u32), words.collect())];
         }
         let share = |(unit, words): (Unit, Vec<_>)| (unit, Arc::<Words>::from(words));
         let act = Act::Store(stores.into_iter().map(share).collect());
@@ -418,7 +447,8 @@ impl Simulated {
             .blocks(&range)
             .iter()
             .for_each(|it| it.with(|_| ()));
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
+        state.read(at, into.len());
         for (i, byte) in into.iter_mut().enumerate() {
             let address = at + i as u64;
             *byte = state.visible[(address / 8) as usize].to_le_bytes()[(address % 8) as usize];
@@ -545,7 +575,9 @@ unsafe impl Pmem for Simulated {
         self.check(at, 8);
         self.marks.begin();
         self.marks.block(at).with(|_| ());
-        lock(&self.state).visible[(at / 8) as usize]
+        let mut state = lock(&self.state);
+        state.read(at, 8);
+        state.visible[(at / 8) as usize]
     }
 
     #[track_caller]

@@ -1,6 +1,6 @@
 //! The bytes that a crash may keep: what is on the medium, and the stores that may not be.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// A change of words: the number of each word, and its new value.
@@ -8,6 +8,14 @@ pub(super) type Words = [(u32, u64)];
 
 /// The words of an image that differ from the initial content, in order.
 pub(super) type Difference = BTreeMap<u32, u64>;
+
+/// The content of an image.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Content {
+    pub(super) difference: Difference,
+    /// Words that may have their old or their new values, each by itself. `difference` has the old.
+    pub(super) torn: BTreeSet<u32>,
+}
 
 /// A part of the region whose stores persist in order: of its pending stores, a crash keeps a
 /// prefix.
@@ -17,6 +25,9 @@ pub(super) enum Unit {
     Line(u32),
     /// A word that was stored past the cache.
     Word(u32),
+    /// Many words that were stored past the cache at once, named by the first. Instead of all their
+    /// subsets, the search proves that recovery reads none of them while a crash may keep any.
+    Torn(u32),
     /// A sector of 512 bytes of a disk.
     Sector(u32),
 }
@@ -70,6 +81,11 @@ pub(super) fn hash(one: u64, other: u64) -> u128 {
     let low = mix(mix(one.wrapping_add(0x9E37_79B9_7F4A_7C15)) ^ other);
     let high = mix(mix(other.wrapping_add(0xD1B5_4A32_D192_ED03)) ^ one.rotate_left(32) ^ low);
     u128::from(high) << 64 | u128::from(low)
+}
+
+/// Returns the part of a digest that a torn word contributes.
+pub(super) fn of_torn(word: u32) -> u128 {
+    hash(u64::MAX, word.into())
 }
 
 impl Cache {
@@ -128,7 +144,7 @@ impl Cache {
                 for (unit, words) in stores {
                     let pending = self.units.entry(*unit).or_default();
                     pending.stores.push_back(words.clone());
-                    if let Unit::Word(_) = unit {
+                    if let Unit::Word(_) | Unit::Torn(_) = unit {
                         let all = pending.durable + pending.stores.len() as u32;
                         self.started.entry(thread).or_default().push((*unit, all));
                     }
@@ -167,7 +183,8 @@ impl Cache {
             let mut chain = match unit {
                 Unit::Line(at) => hash(1, (*at).into()),
                 Unit::Word(at) => hash(2, (*at).into()),
-                Unit::Sector(at) => hash(3, (*at).into()),
+                Unit::Torn(at) => hash(3, (*at).into()),
+                Unit::Sector(at) => hash(4, (*at).into()),
             };
             for &(word, value) in pending.stores.iter().flat_map(|words| words.iter()) {
                 chain = hash(chain as u64, hash(word.into(), value) as u64);
@@ -184,10 +201,16 @@ impl Cache {
     ///
     /// # Panics
     /// If there are more than a million.
-    pub(super) fn images(&self, mut each: impl FnMut(u128, &dyn Fn() -> Difference)) {
+    pub(super) fn images(&self, mut each: impl FnMut(u128, &dyn Fn() -> Content)) {
         // For each unit with pending stores: the words after each prefix of them.
         let mut units = Vec::new();
-        for pending in self.units.values().filter(|it| !it.stores.is_empty()) {
+        let mut torn = BTreeSet::new();
+        for (unit, pending) in self.units.iter().filter(|(_, it)| !it.stores.is_empty()) {
+            if let Unit::Torn(_) = unit {
+                let words = pending.stores.iter().flat_map(|words| words.iter());
+                torn.extend(words.map(|(word, _)| *word));
+                continue;
+            }
             let mut after = BTreeMap::new();
             let mut prefixes: Vec<(u128, BTreeMap<u32, u64>)> = vec![(0, after.clone())];
             for words in &pending.stores {
@@ -207,6 +230,10 @@ impl Cache {
             many <= 1e6,
             "a crash may leave {many} images here: store fewer bytes between fences"
         );
+        let of_rest = torn
+            .iter()
+            .map(|&word| of_torn(word))
+            .fold(self.digest, |all, part| all ^ part);
         let mut chosen = vec![0; units.len()];
         loop {
             let picked = || {
@@ -215,13 +242,16 @@ impl Cache {
                     .zip(&chosen)
                     .map(|(prefixes, &at)| &prefixes[at])
             };
-            let digest = picked().fold(self.digest, |all, (part, _)| all ^ part);
+            let digest = picked().fold(of_rest, |all, (part, _)| all ^ part);
             each(digest, &|| {
                 let mut image = self.medium.clone();
                 for (&word, &value) in picked().flat_map(|(_, words)| words) {
                     set(&self.initial, &mut image, word, value);
                 }
-                image
+                Content {
+                    difference: image,
+                    torn: torn.clone(),
+                }
             });
             let next = (0..units.len()).find(|&at| chosen[at] + 1 < units[at].len());
             let Some(next) = next else { return };

@@ -2,15 +2,15 @@
 //! there.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
 
-use super::cache::{Act, Cache, Difference};
-use super::record::{Event, Found, Progress, Trace, What, lock};
+use super::cache::{Act, Cache, Content, of_torn};
+use super::record::{Event, Found, Image, Progress, Trace, What, lock};
 use super::{Method, Search, Simulated};
 
 /// A store under test: its recovery, and a model of its operations.
@@ -72,7 +72,7 @@ pub type Apart = fn(Box<dyn FnOnce() + Send>);
 const CRASHES_DURING_RECOVERY: usize = 2;
 
 /// What recovery makes of an image: the state, and the images that a crash meanwhile may leave.
-type Recovered<S> = Result<(S, Vec<(u128, Difference)>), String>;
+type Recovered<S> = Result<(S, Vec<(u128, Content)>), String>;
 
 impl Search {
     /// Recovers every image that was recorded, on all cores, and judges it.
@@ -82,23 +82,23 @@ impl Search {
     /// what the threads did until the crash.
     pub fn judge<S: Subject>(&self, subject: &Arc<S>, apart: Apart) -> Result<Judged, Wrong> {
         let found = lock(&self.found);
-        let recover = |difference: &Difference| self.recover(subject, difference, apart);
-        let (start, _) = recover(&Difference::new())
+        let recover = |content: &Content| self.recover(subject, content, apart);
+        let (start, _) = recover(&Content::default())
             .map_err(|why| Wrong::new(format!("the initial image: {why}")))?;
         let mut images: Vec<_> = found.images.iter().collect();
         images.sort_unstable_by_key(|(digest, _)| **digest);
         let recovered: Vec<Recovered<S::State>> = images
             .par_iter()
-            .map(|(_, image)| recover(&image.difference))
+            .map(|(_, image)| recover(&image.content))
             .collect();
 
         let mut states: BTreeMap<u128, S::State> = BTreeMap::new();
-        let mut further: BTreeMap<u128, (Difference, S::State)> = BTreeMap::new();
+        let mut further: BTreeMap<u128, (Content, S::State)> = BTreeMap::new();
         for ((digest, image), recovered) in images.iter().zip(recovered) {
             let wrong = |progress: u32, why: &str| {
                 let (trace, len) = &image.found[&progress];
                 let progress = &found.progresses[progress as usize];
-                self.report(&**subject, &image.difference, (trace, *len), progress, why)
+                self.report(&**subject, &image.content, (trace, *len), progress, why)
             };
             let any = *image.found.keys().next().expect("found somewhere");
             let (state, children) = recovered.map_err(|why| wrong(any, &why))?;
@@ -111,10 +111,10 @@ impl Search {
                     return Err(wrong(number, &why));
                 }
             }
-            for (child, difference) in children {
+            for (child, content) in children {
                 further
                     .entry(child)
-                    .or_insert_with(|| (difference, state.clone()));
+                    .or_insert_with(|| (content, state.clone()));
             }
             states.insert(**digest, state);
         }
@@ -136,10 +136,10 @@ impl Search {
                 };
                 if let Some(recovered) = recovered {
                     let (state, children) = recovered.map_err(wrong)?;
-                    for (child, difference) in children {
+                    for (child, content) in children {
                         further
                             .entry(child)
-                            .or_insert_with(|| (difference, state.clone()));
+                            .or_insert_with(|| (content, state.clone()));
                     }
                     states.insert(digest, state);
                     during_recovery += 1;
@@ -162,15 +162,16 @@ impl Search {
     fn recover<S: Subject>(
         &self,
         subject: &Arc<S>,
-        image: &Difference,
+        image: &Content,
         apart: Apart,
     ) -> Recovered<S::State> {
         let recovered = Arc::new(Mutex::new(None));
         let (into, subject) = (recovered.clone(), subject.clone());
-        let cache = Cache::new(self.initial.clone(), image.clone());
+        let cache = Cache::new(self.initial.clone(), image.difference.clone());
+        let torn = image.torn.clone();
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             apart(Box::new(move || {
-                let result = recover_and_use(&*subject, cache);
+                let result = recover_and_use(&*subject, cache, torn);
                 *lock(&into) = Some(result);
             }));
         }));
@@ -183,15 +184,15 @@ impl Search {
         lock(&recovered).take().expect("`apart` calls the function")
     }
 
-    fn bytes(&self, image: &Difference) -> Vec<u8> {
-        let words = Cache::new(self.initial.clone(), image.clone()).visible();
+    fn bytes(&self, image: &Content) -> Vec<u8> {
+        let words = Cache::new(self.initial.clone(), image.difference.clone()).visible();
         words.into_iter().flat_map(u64::to_le_bytes).collect()
     }
 
     fn report<S: Subject>(
         &self,
         subject: &S,
-        image: &Difference,
+        image: &Content,
         (trace, len): (&Trace, usize),
         progress: &Progress,
         why: &str,
@@ -208,7 +209,7 @@ impl Search {
         text += "what the threads did until then (after a store: whether this image has it):\n";
         let value = |word: u32| {
             let initial = self.initial[word as usize];
-            image.get(&word).copied().unwrap_or(initial)
+            image.difference.get(&word).copied().unwrap_or(initial)
         };
         for event in &lock(trace)[..len] {
             let Event {
@@ -225,7 +226,10 @@ impl Search {
                 What::Act(Act::FlushAll) => "flushes the disk".to_owned(),
                 What::Act(Act::Store(stores)) => {
                     for (word, new) in stores.iter().flat_map(|(_, words)| words.iter()) {
-                        let there = ["lost", "there"][usize::from(value(*word) == *new)];
+                        let there = match image.torn.contains(word) {
+                            true => "torn",
+                            false => ["lost", "there"][usize::from(value(*word) == *new)],
+                        };
                         let at = u64::from(*word) * 8;
                         _ = writeln!(
                             text,
@@ -259,20 +263,35 @@ impl Wrong {
     }
 }
 
-fn recover_and_use<S: Subject>(subject: &S, cache: Cache) -> Recovered<S::State> {
+fn recover_and_use<S: Subject>(
+    subject: &S,
+    cache: Cache,
+    torn: BTreeSet<u32>,
+) -> Recovered<S::State> {
     let found = Arc::new(Mutex::new(Found::default()));
     let region = Simulated::make(cache, Method::Global, || 0, found.clone());
+    lock(&region.state).torn.clone_from(&torn);
     region.watch();
     let store = subject.recover(&region)?;
     region.unwatch();
     let state = subject.state(&store)?;
     let used = subject.go_on(&store);
     used.map_err(|why| format!("{why}, after recovery found {state:?}"))?;
+    if let Some(word) = lock(&region.state).misread {
+        let at = u64::from(word) * 8;
+        return Err(format!(
+            "the word at {at:#x} is read, although a crash may have torn it; found {state:?}"
+        ));
+    }
     let images = std::mem::take(&mut lock(&found).images).into_iter();
-    Ok((
-        state,
-        images.map(|(digest, it)| (digest, it.difference)).collect(),
-    ))
+    let with_torn = |(digest, Image { mut content, .. }): (u128, Image)| {
+        let more = torn.difference(&content.torn).copied();
+        let digest = more.fold(digest, |all, word| all ^ of_torn(word));
+        content.torn.extend(&torn);
+        (digest, content)
+    };
+    let images = images.map(with_torn);
+    Ok((state, images.collect()))
 }
 
 /// Whether some order of the operations leads from `start` to `state`.

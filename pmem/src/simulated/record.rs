@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::cache::{Act, Cache, Difference, hash};
+use super::cache::{Act, Cache, Content, hash};
 
 /// How far an operation has come.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -82,7 +82,7 @@ impl Moment {
 /// An image, and what is required of it.
 #[derive(Debug)]
 pub(super) struct Image {
-    pub(super) difference: Difference,
+    pub(super) content: Content,
     /// For each progress of the operations: where it was found, as a trace and its length.
     pub(super) found: BTreeMap<u32, (Trace, usize)>,
 }
@@ -115,9 +115,9 @@ impl Found {
         {
             return;
         }
-        moment.cache.images(|digest, difference| {
+        moment.cache.images(|digest, content| {
             let image = self.images.entry(digest).or_insert_with(|| Image {
-                difference: difference(),
+                content: content(),
                 found: BTreeMap::new(),
             });
             (image.found.entry(number)).or_insert_with(|| (trace.clone(), len));
