@@ -3,11 +3,12 @@
 //!
 //! L1…L5 are the invariants of the log.
 
-use spanlock_pmem::{Flushed, Pmem};
+use spanlock_pmem::{Durable, Flushed, Pmem};
+use spanlock_sync::injected_bug;
 
 use crate::alloc::Class;
 use crate::error::Error;
-use crate::layout::{Chain, HEAD_SEQUENCE, PAGE, PAGE_SLOTS, SLOT_BYTES};
+use crate::layout::{Chain, HEAD_SEQUENCE, PAGE, PAGE_SLOTS, SLOT_BYTES, page_at};
 use crate::medium::Medium;
 
 /// Logs with fewer pages are not compacted unless the volume is full.
@@ -116,7 +117,16 @@ pub(crate) fn extend<P: Pmem>(
     // this one's.
     state.poisoned = true;
     let stored = store_chain(medium, &state.chain, sequence, &new, &[]);
-    let durable = medium.pmem.fence(stored);
+    let durable = if injected_bug!(
+        "link-before-page",
+        "a log page is linked before it is durable",
+        killed_by = "patch-patch, create-create"
+    ) {
+        drop(stored);
+        Durable::at_rest()
+    } else {
+        medium.pmem.fence(stored)
+    };
     // The link is stored after the pages' fence and is durable before any thread can reserve on
     // them (L2).
     let (at, position) = match state.pages.last() {
@@ -145,6 +155,14 @@ pub(crate) fn store_chain<P: Pmem>(
     for (i, &page) in pages.iter().enumerate() {
         let position = sequence + i as u32;
         let mut image = [0; PAGE];
+        if injected_bug!(
+            "stale-marks",
+            "a recycled page keeps the slots of its earlier use",
+            killed_by = "patch-second, sequences-of-2"
+        ) {
+            // SAFETY: M2.
+            unsafe { medium.pmem.read(page_at(page), &mut image) };
+        }
         if let Some(slots) = slots.next() {
             image[..slots.len()].copy_from_slice(slots);
         }

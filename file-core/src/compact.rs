@@ -29,7 +29,8 @@
 //!    content.
 //! 5. The old chain's pages become free (M7).
 
-use spanlock_pmem::Pmem;
+use spanlock_pmem::{Durable, Pmem};
+use spanlock_sync::injected_bug;
 
 use crate::alloc::Class;
 use crate::chain::{LogState, MIN_COMPACTED_PAGES, store_chain};
@@ -162,7 +163,16 @@ fn switch<P: Pmem>(
 
     state.poisoned = true;
     let stored = store_chain(medium, &chain, 0, &pages, &fresh.slots);
-    let durable = medium.pmem.fence(stored);
+    let durable = if injected_bug!(
+        "head-before-chain",
+        "a compaction moves the head before the new chain is durable",
+        killed_by = "patch-patch, second-append"
+    ) {
+        drop(stored);
+        Durable::at_rest()
+    } else {
+        medium.pmem.fence(stored)
+    };
     let head = chain.seal(HEAD_SEQUENCE, pages[0]);
     medium.publish(medium.head_at(chain.inode), head, durable);
 

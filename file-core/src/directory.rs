@@ -39,8 +39,8 @@
 
 use std::collections::BTreeMap;
 
-use spanlock_pmem::Pmem;
-use spanlock_sync::{Arc, Mutex, MutexGuard};
+use spanlock_pmem::{Flushed, Pmem};
+use spanlock_sync::{Arc, Mutex, MutexGuard, injected_bug};
 
 use crate::alloc::Class;
 use crate::compact::{EmitGroup, Live};
@@ -178,14 +178,30 @@ impl<L> Directory<L> {
         // No step can fail from here on (M2). If the region panics, the log is poisoned until the
         // volume is reopened (L5). The inode and the group share a fence, because neither is valid
         // without the mark.
-        let stored = medium.store_inode(&RawInode {
+        let inode_line = RawInode {
             number,
             generation,
             head: 0,
-        });
+        };
+        let stored = if injected_bug!(
+            "inode-after-name",
+            "a file is named before its inode is durable",
+            killed_by = "create-create, sequences-of-1"
+        ) {
+            Flushed::nothing()
+        } else {
+            medium.store_inode(&inode_line)
+        };
         let mut group = vec![0; slots as usize * SLOT_BYTES];
         put_add(&mut GroupWriter::new(&mut group), number, generation, name);
         reservation.commit(medium, &group, stored);
+        if injected_bug!(
+            "inode-after-name",
+            "a file is named before its inode is durable",
+            killed_by = "create-create, sequences-of-1"
+        ) {
+            let _ = medium.pmem.fence(medium.store_inode(&inode_line));
+        }
 
         state.follow(&self.log);
         state.next_generation += 1;

@@ -27,7 +27,7 @@ use core::fmt;
 
 use spanlock_pmem::{Flushed, Pmem};
 use spanlock_range_lock::{RangeLockExt, RawRangeLock};
-use spanlock_sync::Arc;
+use spanlock_sync::{Arc, injected_bug};
 
 use crate::alloc::{Class, Extent, ExtentList};
 use crate::error::Error;
@@ -207,6 +207,17 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
                 writer.put(&checksum.to_le_bytes());
             }
         }
+        let frees_early = injected_bug!(
+            "freed-before-commit",
+            "an overwrite frees the old pages before the new ones are committed",
+            killed_by = "patch-second, patch-append, second-second"
+        );
+        if frees_early {
+            let mut old = FreedRun::default();
+            let mapped = write.file_pages().filter_map(|it| self.inode.index.get(it));
+            mapped.for_each(|mapping| old.push(mapping.page, medium));
+            old.flush(medium);
+        }
         reservation.commit(medium, group, flushed);
 
         let mut old = FreedRun::default();
@@ -217,6 +228,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
                 .inode
                 .index
                 .replace(file_page, Mapping { page, checksum })
+                .filter(|_| !frees_early)
             {
                 old.push(replaced.page, medium);
             }

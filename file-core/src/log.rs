@@ -80,7 +80,7 @@ mod tests;
 
 use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::atomic::{AtomicU64, Ordering};
-use spanlock_sync::{Condvar, Mutex, MutexGuard};
+use spanlock_sync::{Condvar, Mutex, MutexGuard, injected_bug};
 
 use crate::alloc::Class;
 use crate::chain::{LogState, Slots, extend};
@@ -329,6 +329,15 @@ impl Reservation<'_> {
             let (slots, behind) = rest.split_at(here);
             flushed = flushed.and(medium.store_slots(page, within, slots));
             (rest, within) = (behind, 0);
+        }
+        if injected_bug!(
+            "mark-before-data",
+            "a group is committed before its data and slots are durable",
+            killed_by = "patch-patch, append-create"
+        ) {
+            medium.publish(mark_at, mark, Durable::at_rest());
+            drop(flushed);
+            return;
         }
         // One fence covers data and slots, another the mark.
         let durable = medium.pmem.fence(flushed);

@@ -33,6 +33,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use spanlock_pmem::Pmem;
+use spanlock_sync::injected_bug;
 
 use self::runs::Runs;
 use crate::alloc::Extent;
@@ -215,6 +216,13 @@ impl<'a, P: Pmem> Recovery<'a, P> {
             let slot = &read.slots[at..at + SLOT_BYTES];
             let mark = get_u64(slot, 0);
             if mark == 0 {
+                if injected_bug!(
+                    "ends-at-gap",
+                    "recovery takes the first slot without a mark for the end of the log",
+                    killed_by = "patch-second, patch-append"
+                ) {
+                    break;
+                }
                 self.report.uncommitted_slots += slot.iter().any(|&b| b != 0) as u64;
                 index += 1;
                 continue;
@@ -237,6 +245,13 @@ impl<'a, P: Pmem> Recovery<'a, P> {
             self.report.committed_groups += 1;
             index += count;
             next = index;
+            if injected_bug!(
+                "reuses-last-slot",
+                "recovery continues the log at the last committed group",
+                killed_by = "patch-patch, sequences-of-1"
+            ) {
+                next = index - count;
+            }
         }
         Ok(next)
     }

@@ -1,6 +1,7 @@
 //! Models of the state machines that make up a commit, and of whole journals and logs.
 
 mod compact;
+mod crashes;
 mod journal;
 mod logs;
 mod threads;
@@ -8,7 +9,11 @@ mod threads;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    let [with_room, at_end, full] = crashes::suites();
     spanlock_verify::main([
+        with_room,
+        at_end,
+        full,
         journal::signal::suite(),
         journal::tickets::suite(),
         journal::owner::suite(),

@@ -62,7 +62,7 @@ mod ring;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use spanlock_sync::{Mutex, is_flush_left_out};
+use spanlock_sync::{Mutex, injected_bug, is_flush_left_out};
 
 use crate::Storage;
 use crate::unwind::OnUnwind;
@@ -245,7 +245,13 @@ impl<S: Storage> Log<S> {
             return Ok(log);
         }
         superblock.serial += 1;
-        superblock.epoch += 1;
+        if !injected_bug!(
+            "same-epoch",
+            "opening a log begins no new epoch",
+            killed_by = "large-large, commit-large, sequences-of-1"
+        ) {
+            superblock.epoch += 1;
+        }
         superblock.closed = false;
         superblock.settled = end.position;
         recover::write(&ring.storage, &superblock).map_err(Error::io("writing the superblock"))?;
@@ -407,6 +413,14 @@ impl<S: Storage> Log<S> {
             let next = Lsn(end.record);
             return Err(Error::NotYet { lsn, next });
         }
+        let limit = head.position + self.ring.len;
+        if injected_bug!(
+            "limit-before-superblock",
+            "a truncation frees the room of records before the superblock says so",
+            killed_by = "compact-log-full/commit-truncate, compact-log-full/large-truncate"
+        ) {
+            self.group.open(|open| open.set_limit(limit));
+        }
         self.change(&mut superblock, |new| {
             new.head = head.position;
             new.head_record = head.record;
@@ -415,7 +429,6 @@ impl<S: Storage> Log<S> {
             new.settled = new.settled.max(head.position);
         })?;
         self.ends.lock().marks.cut(head);
-        let limit = head.position + self.ring.len;
         self.group.open(|open| open.set_limit(limit));
         Ok(())
     }

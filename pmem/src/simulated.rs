@@ -57,6 +57,8 @@ mod cache;
 mod cuts;
 mod judge;
 mod record;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -123,8 +125,8 @@ impl Search {
     /// Ends a run: records the images that a crash now may leave.
     pub fn end(&self, region: &Simulated) {
         let mut state = lock(&region.state);
+        state.record(self.method);
         if let Some(start) = state.start.take() {
-            state.record(self.method);
             *lock(&self.run) = Some((start, state.trace.clone()));
             state.trace = Trace::default();
         }

@@ -1,0 +1,271 @@
+//! Crashes of the compact log: every pair of operations in two threads, and sequences of operations, with
+//! every image that a crash may leave on a disk with a volatile cache.
+
+use std::io;
+use std::sync::Arc;
+
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::compact::{Error, GroupCommit, Log, Lsn, Options};
+use spanlock_pmem::Pmem;
+use spanlock_pmem::simulated::{Simulated, Subject};
+use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
+use spanlock_verify::{Mode, Suite};
+
+/// Returns the suites: a log with room, one whose next batches cross the end of the ring, and one
+/// that is full.
+pub(crate) fn suites() -> [Suite; 3] {
+    [
+        suite("compact-log-crashes", [3, 0], 3),
+        suite("compact-log-wrap", [7, 5], 2),
+        suite("compact-log-full", [8, 0], 2),
+    ]
+}
+
+const CLAIM: &str = "after a crash, every record that was acknowledged and not truncated is there, \
+                     every other operation is there as a whole or not at all, and the log goes on \
+                     working";
+
+/// Returns the programs on a log to which so many records were appended, and of which so many were
+/// truncated. Sequences have up to `length` operations.
+fn suite(name: &str, [appended, truncated]: [u8; 2], length: u32) -> Suite {
+    let truncated = u64::from(truncated);
+    let medium: MakeMedium = Arc::new(move || log(appended, truncated));
+    let records = Arc::new(Records {
+        first: 1 + truncated,
+    });
+    let mut suite = Suite::new(name).step_bound(4_000);
+    for (at, one) in KINDS.iter().enumerate() {
+        for other in &KINDS[at..] {
+            let name = format!("{}-{}", one.name(), other.name());
+            let operations: [&[u32]; 2] = [&[number(*one, 0)], &[number(*other, 1)]];
+            let modes = [Mode::Cut, Mode::Global];
+            let program = threads(&name, CLAIM, &records, &medium, &operations, &modes);
+            suite = suite.program(program);
+        }
+    }
+    for length in 1..=length {
+        let name = format!("sequences-of-{length}");
+        let operations = KINDS.map(|kind| number(kind, 0));
+        let program = sequences(&name, CLAIM, &records, &medium, &operations, length);
+        suite = suite.program(program);
+    }
+    suite
+}
+
+/// The kinds of operations.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Commits a record that fits into a block.
+    Commit,
+    /// Commits a record of two blocks.
+    Large,
+    /// Truncates the first record, or the first two.
+    Truncate,
+}
+
+const KINDS: [Kind; 3] = [Kind::Commit, Kind::Large, Kind::Truncate];
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Commit => "commit",
+            Kind::Large => "large",
+            Kind::Truncate => "truncate",
+        }
+    }
+}
+
+/// Returns the number of an operation. What it writes, or how much it truncates, depends on
+/// `thread`.
+fn number(kind: Kind, thread: u32) -> u32 {
+    kind as u32 + thread * KINDS.len() as u32
+}
+
+fn kind(operation: u32) -> Kind {
+    KINDS[operation as usize % KINDS.len()]
+}
+
+fn record(operation: u32) -> Vec<u8> {
+    let len = match kind(operation) {
+        Kind::Large => 600,
+        _ => 20,
+    };
+    vec![b'A' + operation as u8; len]
+}
+
+/// A simulated disk.
+struct Disk(Arc<Simulated>);
+
+impl Storage for Disk {
+    fn len(&self) -> u64 {
+        Pmem::len(&*self.0)
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_bytes(offset, buf);
+        Ok(())
+    }
+    #[track_caller]
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_sectors(offset, data);
+        Ok(())
+    }
+    #[track_caller]
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush_sectors();
+        Ok(())
+    }
+    #[track_caller]
+    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_sectors_through(offset, data);
+        Ok(())
+    }
+}
+
+/// The number of the first record, and the records.
+#[derive(Clone, Debug, PartialEq)]
+struct Content {
+    first: u64,
+    records: Vec<Vec<u8>>,
+}
+
+/// The logs that crash.
+struct Records {
+    /// The first record of the log before the operations.
+    first: u64,
+}
+
+/// A log, and its disk.
+struct Open {
+    log: Log<Disk>,
+    region: Arc<Simulated>,
+}
+
+fn options() -> Options {
+    Options::new().group_commit(GroupCommit::Plain)
+}
+
+fn told(why: impl std::fmt::Display) -> String {
+    format!("the log does not go on working: {why}")
+}
+
+impl Subject for Records {
+    type Store = Open;
+    type State = Content;
+
+    fn recover(&self, region: &Arc<Simulated>) -> Result<Open, String> {
+        let log = Log::open(Disk(region.clone()), &options()).map_err(|why| why.to_string())?;
+        let region = region.clone();
+        Ok(Open { log, region })
+    }
+
+    fn state(&self, Open { log, .. }: &Open) -> Result<Content, String> {
+        let first = log.first().get();
+        let mut records = Vec::new();
+        for record in log.records() {
+            let record = record.map_err(|why| why.to_string())?;
+            let expected = first + records.len() as u64;
+            if record.lsn.get() != expected {
+                return Err(format!("{:?} in place of record {expected}", record.lsn));
+            }
+            records.push(record.data.to_vec());
+        }
+        match first + records.len() as u64 == log.durable().get() + 1 {
+            true => Ok(Content { first, records }),
+            false => Err(format!("{:?} is durable, but not there", log.durable())),
+        }
+    }
+
+    fn go_on(&self, open: &Open) -> Result<(), String> {
+        let log = &open.log;
+        for round in 0..3 {
+            log.truncate(log.durable().next()).map_err(told)?;
+            log.append_durable(&[round; 700]).map_err(told)?;
+            log.append_durable(b"next").map_err(told)?;
+        }
+        let again = self.recover(&Simulated::new(&open.region.bytes()))?;
+        let (memory, medium) = (self.state(open)?, self.state(&again)?);
+        match memory == medium {
+            true => Ok(()),
+            false => Err(format!("memory has {memory:?}, the medium {medium:?}")),
+        }
+    }
+
+    fn apply(&self, state: &Content, operation: u32, result: Option<&str>) -> Option<Content> {
+        let mut state = state.clone();
+        if result == Some("full") {
+            return Some(state);
+        }
+        let expected = match kind(operation) {
+            Kind::Truncate => {
+                let to = self.end(operation);
+                if to > state.first + state.records.len() as u64 {
+                    return result.is_none_or(|it| it == "not yet").then_some(state);
+                }
+                while state.first < to {
+                    state.records.remove(0);
+                    state.first += 1;
+                }
+                "done".to_owned()
+            }
+            Kind::Commit | Kind::Large => {
+                state.records.push(record(operation));
+                format!("record {}", state.first + state.records.len() as u64 - 1)
+            }
+        };
+        result.is_none_or(|it| it == expected).then_some(state)
+    }
+
+    fn name(&self, operation: u32) -> String {
+        kind(operation).name().to_owned()
+    }
+}
+
+impl Records {
+    /// Returns the record before which `operation` truncates.
+    fn end(&self, operation: u32) -> u64 {
+        self.first + 1 + u64::from(operation) / KINDS.len() as u64
+    }
+}
+
+impl Crashable for Records {
+    fn perform(&self, Open { log, .. }: &Open, operation: u32) -> String {
+        let done = match kind(operation) {
+            Kind::Truncate => log.truncate(Lsn::new(self.end(operation))),
+            Kind::Commit | Kind::Large => match log.append_durable(&record(operation)) {
+                Ok(lsn) => return format!("record {}", lsn.get()),
+                Err(error) => Err(error),
+            },
+        };
+        match done {
+            Ok(()) => "done".to_owned(),
+            Err(Error::Full { .. }) => "full".to_owned(),
+            Err(Error::NotYet { .. }) => "not yet".to_owned(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Returns a log with a ring of eight blocks, to which `records` were appended, and of which
+/// `truncated` were truncated.
+fn log(records: u8, truncated: u64) -> Vec<u8> {
+    const BYTES: usize = 8192 + 8 * 512;
+    let empty = Simulated::new(&[0; BYTES]);
+    Log::create(Disk(empty.clone()), &options()).expect("there is room");
+    let mut bytes = empty.bytes();
+    for at in [0, 4096] {
+        // A log's number is random. All runs need the same.
+        let superblock = &mut bytes[at..at + 512];
+        superblock[16..24].copy_from_slice(&7_u64.to_le_bytes());
+        superblock[12..16].fill(0);
+        let checksum = crc32c::crc32c(superblock);
+        superblock[12..16].copy_from_slice(&checksum.to_le_bytes());
+    }
+    let region = Simulated::new(&bytes);
+    let log = Log::open(Disk(region.clone()), &options()).expect("it is sound");
+    for record in 0..records {
+        log.append_durable(&[record; 20]).expect("there is room");
+    }
+    log.truncate(Lsn::new(1 + truncated))
+        .expect("they are durable");
+    region.bytes()
+}
