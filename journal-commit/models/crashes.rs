@@ -15,9 +15,9 @@ use spanlock_verify::{Mode, Suite};
 /// that is full.
 pub(crate) fn suites() -> [Suite; 3] {
     [
-        suite("compact-log-crashes", [3, 0], 3),
-        suite("compact-log-wrap", [7, 5], 2),
-        suite("compact-log-full", [8, 0], 2),
+        suite("compact-log-room", [3, 0], 5),
+        suite("compact-log-wrap", [7, 5], 4),
+        suite("compact-log-full", [8, 0], 4),
     ]
 }
 
@@ -43,6 +43,21 @@ fn suite(name: &str, [appended, truncated]: [u8; 2], length: u32) -> Suite {
             suite = suite.program(program);
         }
     }
+    let three = KINDS
+        .iter()
+        .zip(0..)
+        .map(|(kind, thread)| [number(*kind, thread)]);
+    let three: Vec<[u32; 1]> = three.collect();
+    let three: Vec<&[u32]> = three.iter().map(<[u32; 1]>::as_slice).collect();
+    let name = "commit-large-truncate";
+    suite = suite.program(threads(
+        name,
+        CLAIM,
+        &records,
+        &medium,
+        &three,
+        &[Mode::Cut],
+    ));
     for length in 1..=length {
         let name = format!("sequences-of-{length}");
         let operations = KINDS.map(|kind| number(kind, 0));

@@ -36,7 +36,7 @@ fn toy() -> Suite {
         .program(program(
             "append-3",
             &[&[1], &[2], &[3]],
-            &[Mode::Cut, Mode::Global],
+            &[Mode::Cut],
         ))
 }
 

@@ -161,8 +161,12 @@ impl Planner<'_> {
     fn rows(&self, drawn: u64, jobs: &mut Vec<Job>) {
         match &self.program.kind {
             _ if !self.program.crashes.is_empty() => {
+                let row = match self.program.whole_in_full_run {
+                    true => Self::long,
+                    false => Self::row,
+                };
                 let modes = self.program.crashes.iter();
-                jobs.extend(modes.map(|mode| self.row(*mode, None)));
+                jobs.extend(modes.map(|mode| row(self, *mode, None)));
             }
             Kind::Drawn => {
                 let modes = [Mode::Random, Mode::Pct];

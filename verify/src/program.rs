@@ -161,6 +161,7 @@ impl Program {
     }
 
     /// In the full run, loom's weak mode searches this program of three threads without a bound.
+    /// A program [with crashes](Self::crashes) then runs in the full run only.
     pub fn whole_in_full_run(mut self) -> Self {
         self.info.whole_in_full_run = true;
         self
