@@ -33,11 +33,7 @@ fn toy() -> Suite {
             &[&[1], &[2]],
             &[Mode::Cut, Mode::Global],
         ))
-        .program(program(
-            "append-3",
-            &[&[1], &[2], &[3]],
-            &[Mode::Cut],
-        ))
+        .program(program("append-3", &[&[1], &[2], &[3]], &[Mode::Cut]))
 }
 
 const CLAIM: &str =
