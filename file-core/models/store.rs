@@ -283,8 +283,8 @@ fn filled(pages: u64) -> Volume {
     while !needs_a_page(&volume, overwrite) {
         overwrite(&volume);
     }
-    // The directory's log drops what is dead, so it is filled with files that stay: first with long names, of many
-    // slots each.
+    // The directory's log drops what is dead, so it is filled with files that stay: first with long
+    // names, of many slots each.
     for len in [600, 20] {
         for number in b'A'..=b'Z' {
             let name = [number].repeat(len);

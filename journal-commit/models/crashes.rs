@@ -1,5 +1,5 @@
-//! Crashes of the compact log: every pair of operations in two threads, and sequences of operations, with
-//! every image that a crash may leave on a disk with a volatile cache.
+//! Crashes of the compact log: every pair of operations in two threads, and sequences of
+//! operations, with every image that a crash may leave on a disk with a volatile cache.
 
 use std::io;
 use std::sync::Arc;

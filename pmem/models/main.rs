@@ -1,9 +1,9 @@
-//! A toy of a log in persistent memory, with the bugs that such logs have had: controls that the searches of crashes
-//! must find.
+//! A toy of a log in persistent memory, with the bugs that such logs have had: controls that the
+//! searches of crashes must find.
 //!
 //! An append reserves a slot, makes the record durable, and then commits it. With a *mark* in each
-//! slot, an append commits only itself. With a *tail pointer*, as in NOVA, the second of two appends
-//! that run at once also commits the first one's unfinished record.
+//! slot, an append commits only itself. With a *tail pointer*, as in NOVA, the second of two
+//! appends that run at once also commits the first one's unfinished record.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;

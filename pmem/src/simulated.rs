@@ -4,20 +4,23 @@
 //! unchanged. The region keeps, besides the bytes that threads see, what is on the medium and which
 //! stores may still be lost:
 //!
-//! | unit | its stores | become durable by |
-//! |---|---|---|
-//! | line of 64 bytes ([`Pmem::write`], [`Pmem::publish`]) | 8 bytes each; a crash keeps a *prefix* of them, in the order in which they were visible | the fence of a thread that flushed the line after them |
-//! | word stored past the cache ([`Pmem::write_streaming`]) | each by itself | the next fence of the same thread |
-//! | sector of 512 bytes of a disk ([`Simulated::write_sectors`]) | each write as a whole; a crash keeps a prefix | [`Simulated::flush_sectors`] |
+//! - Eight bytes stored through the cache: the stores of one 64-byte line persist in their order,
+//!   so a crash keeps a prefix of them. The prefix is durable once the line is flushed and the same
+//!   thread fences.
+//! - Eight bytes stored past the cache ([`Pmem::write_streaming`]): each by itself. They are durable
+//!   from the next fence of the same thread.
+//! - A sector of 512 bytes of a disk ([`Simulated::write_sectors`]): each write as a whole; a crash
+//!   keeps a prefix of its writes. They are durable from [`Simulated::flush_sectors`].
 //!
-//! A store past the cache that changes many words may be torn in too many ways to try them all.
-//! All these images become one, whose torn words nobody may read: [`Search::judge`] fails if
-//! recovery or the recovered store reads one before it is stored anew. If none is read, all the images have the same
-//! outcome.
+//! A store past the cache that changes many words may be torn in too many ways to try them all. All
+//! these images become one, whose torn words nobody may read: [`Search::judge`] fails if recovery
+//! or the recovered store reads one before it is stored anew. If none is read, all the images have
+//! the same outcome.
 //!
 //! Units persist independently of each other. These are the rules of x86 (Intel, Software
-//! Developer's Manual, volume 1, section 11.4.6; volume 2, `CLWB` and `CLFLUSHOPT`) and of a disk with a volatile cache. A store of
-//! the value that is already there adds no image, so it is not kept.
+//! Developer's Manual, volume 1, section 11.4.6; volume 2, `CLWB` and `CLFLUSHOPT`) and of a disk
+//! with a volatile cache. A store of the value that is already there adds no image, so it is not
+//! kept.
 //!
 //! # Searches
 //!
@@ -32,12 +35,13 @@
 //! - [`Method::Global`]: the images of each prefix of each execution. So the order of any two
 //!   device operations of two threads matters, unless swapping them changes no image and no
 //!   condition (below).
-//! - [`Method::Cut`]: the images of each *cut* of each execution. A cut is a set of steps that contains, with each step,
-//!   all steps that must come before it. The checker then explores one execution of each class (executions that
-//!   differ only in the order of independent steps), and device operations on different blocks are independent.
+//! - [`Method::Cut`]: the images of each *cut* of each execution. A cut is a set of steps that
+//!   contains, with each step, all steps that must come before it. The checker then explores one
+//!   execution of each class (executions that differ only in the order of independent steps), and
+//!   device operations on different blocks are independent.
 //!
-//! Prefixes of a reduced set of executions are *not* a method: the test `prefixes_of_one_order_miss_images` shows
-//! images that they miss.
+//! Prefixes of a reduced set of executions are *not* a method: the test
+//! `prefixes_of_one_order_miss_images` shows images that they miss.
 //!
 //! # Which device operations commute under `Global`
 //!
@@ -45,13 +49,14 @@
 //! disk's flushes, and the beginnings of operations *loosen*: they only take images away, or let
 //! more of them be correct. So of all moments between two loosening steps, the last one has all the
 //! images and all the conditions of the others, and the search records images only there: just
-//! before each loosening step, and at the end. Two neighbouring tightening steps of different threads
-//! lead to the same moment in either order unless they store to the same unit. Two neighbouring
-//! loosening steps: both fences leave the same moment, and the moment between them has no image that
-//! the one before them lacks, and no condition. Therefore only a tightening step and a loosening
-//! step of different threads conflict, and steps that touch the same 512 bytes.
+//! before each loosening step, and at the end. Two neighbouring tightening steps of different
+//! threads lead to the same moment in either order unless they store to the same unit. Two
+//! neighbouring loosening steps: both fences leave the same moment, and the moment between them has
+//! no image that the one before them lacks, and no condition. Therefore only a tightening step and
+//! a loosening step of different threads conflict, and steps that touch the same 512 bytes.
 //!
-//! Without a checker, the region serves tests with one thread: every moment of the one order is recorded.
+//! Without a checker, the region serves tests with one thread: every moment of the one order is
+//! recorded.
 
 mod cache;
 mod cuts;
@@ -101,8 +106,8 @@ pub struct Search {
 }
 
 impl Search {
-    /// Creates a search whose runs begin with a medium of these bytes, a multiple of 512. `step` returns the number of the
-    /// checker's current step; only [`Method::Cut`] needs it.
+    /// Creates a search whose runs begin with a medium of these bytes, a multiple of 512. `step`
+    /// returns the number of the checker's current step; only [`Method::Cut`] needs it.
     ///
     /// # Panics
     /// If the number of bytes is zero or not a multiple of 512.
@@ -132,8 +137,8 @@ impl Search {
         }
     }
 
-    /// For [`Method::Cut`], after each execution: records the images of all its cuts. `comes_before(a, b)`
-    /// says whether step `a` must come before step `b`, or is that step.
+    /// For [`Method::Cut`], after each execution: records the images of all its cuts.
+    /// `comes_before(a, b)` says whether step `a` must come before step `b`, or is that step.
     pub fn record_cuts(&self, comes_before: &dyn Fn(u32, u32) -> bool) {
         if let Some((start, trace)) = lock(&self.run).take() {
             cuts::record(&start, &trace, comes_before, &mut lock(&self.found));
@@ -199,7 +204,8 @@ struct Marks {
     /// Read by each step on the device, which begins with it.
     clock: AtomicU64,
     blocks: Vec<UnsafeCell<()>>,
-    /// Written by each thread's own loosening steps, and read by the tightening steps of all others.
+    /// Written by each thread's own loosening steps, and read by the tightening steps of all
+    /// others.
     loosened: [UnsafeCell<()>; THREADS],
 }
 
@@ -319,8 +325,9 @@ impl Simulated {
             .collect()
     }
 
-    /// Performs an operation of a run: `operation` is its number in the [`Subject`], and `perform` returns its result in words.
-    /// From the call on, the operation may be on the medium; from the return on, it must be.
+    /// Performs an operation of a run: `operation` is its number in the [`Subject`], and `perform`
+    /// returns its result in words. From the call on, the operation may be on the medium; from the
+    /// return on, it must be.
     #[track_caller]
     pub fn perform(&self, operation: u32, perform: impl FnOnce() -> String) -> String {
         let place = Location::caller();
@@ -372,7 +379,8 @@ impl Simulated {
         }
     }
 
-    /// Stores `data` at `at` in the order of addresses. Each entry of `unit`'s result persists as a whole.
+    /// Stores `data` at `at` in the order of addresses. Each entry of `unit`'s result persists as a
+    /// whole.
     fn store(
         &self,
         at: u64,
@@ -438,7 +446,8 @@ impl Simulated {
         );
     }
 
-    /// Reads bytes. For a disk; the same as [`Pmem::read`], and safe because the region copies under a lock.
+    /// Reads bytes. For a disk; the same as [`Pmem::read`], and safe because the region copies
+    /// under a lock.
     ///
     /// # Panics
     /// If the bytes are not all inside the region.
@@ -479,7 +488,8 @@ impl Simulated {
         self.act(Location::caller(), Act::FlushAll);
     }
 
-    /// Writes durably, as a disk does with forced unit access. Earlier writes to other sectors do not become durable.
+    /// Writes durably, as a disk does with forced unit access. Earlier writes to other sectors do
+    /// not become durable.
     ///
     /// # Panics
     /// If the bytes are not all inside the region.
@@ -549,7 +559,8 @@ unsafe impl Pmem for Simulated {
         if !is_flush_left_out() {
             self.flush_range(range, LINE_BYTES, |at| Unit::Line(at as u32));
         }
-        // SAFETY: the write-back was started above, or a model leaves it out to see that it matters.
+        // SAFETY: the write-back was started above, or a model leaves it out to see that it
+        // matters.
         unsafe { Flushed::new() }
     }
 

@@ -51,8 +51,8 @@ pub fn step() -> u32 {
     crate::search::order::AT.get()
 }
 
-/// Runs a function outside the search, where it can use code that uses the facade: under shuttle, in
-/// an execution of its own on another system thread.
+/// Runs a function outside the search, where it can use code that uses the facade: under shuttle,
+/// in an execution of its own on another system thread.
 pub fn apart(run: Box<dyn FnOnce() + Send>) {
     #[cfg(spanlock_shuttle)]
     return self::shuttle::apart(run);

@@ -39,8 +39,8 @@ pub trait Subject: Send + Sync + 'static {
     /// What does not work.
     fn go_on(&self, store: &Self::Store) -> Result<(), String>;
 
-    /// Returns the state after an operation. `result` is what the operation returned, or `None` if it has not
-    /// returned. Returns `None` if the operation cannot have this result in this state.
+    /// Returns the state after an operation. `result` is what the operation returned, or `None` if
+    /// it has not returned. Returns `None` if the operation cannot have this result in this state.
     fn apply(
         &self,
         state: &Self::State,
