@@ -4,13 +4,12 @@
 //! unchanged. The region keeps, besides the bytes that threads see, what is on the medium and which
 //! stores may still be lost:
 //!
-//! - Eight bytes stored through the cache: the stores of one 64-byte line persist in their order,
-//!   so a crash keeps a prefix of them. The prefix is durable once the line is flushed and the same
-//!   thread fences.
-//! - Eight bytes stored past the cache ([`Pmem::write_streaming`]): each by itself. They are durable
+//! - The eight-byte stores to one 64-byte line persist in their order, so a crash keeps a prefix of
+//!   them. The prefix is durable once a thread has flushed the line and then fenced.
+//! - Stores past the cache ([`Pmem::write_streaming`]) persist each by itself. They are durable
 //!   from the next fence of the same thread.
-//! - A sector of 512 bytes of a disk ([`Simulated::write_sectors`]): each write as a whole; a crash
-//!   keeps a prefix of its writes. They are durable from [`Simulated::flush_sectors`].
+//! - Writes to a 512-byte sector of a disk ([`Simulated::write_sectors`]) persist whole and in
+//!   their order. They are durable from [`Simulated::flush_sectors`].
 //!
 //! A store past the cache that changes many words may be torn in too many ways to try them all. All
 //! these images become one, whose torn words nobody may read: [`Search::judge`] fails if recovery
