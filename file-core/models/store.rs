@@ -8,7 +8,7 @@ use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_srl::SrlArray;
 use spanlock_testkit::crashes::Crashable;
 
-const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 
 /// The bytes at the start of each page that the model compares. The operations change no others.
 const KEPT: usize = 64;
@@ -65,7 +65,7 @@ fn bytes(operation: u32) -> [u8; 8] {
     [b'A' + operation as u8; 8]
 }
 
-type Volume = FileCore<Arc<Simulated>, SrlArray>;
+pub(crate) type Volume = FileCore<Arc<Simulated>, SrlArray>;
 
 /// An open volume, and the file that the operations use.
 pub(crate) struct Open {
@@ -74,7 +74,7 @@ pub(crate) struct Open {
 }
 
 /// The file that the operations use, and one that fills the volume.
-const FILE: &str = "a";
+pub(crate) const FILE: &str = "a";
 const HOG: &str = "hog";
 
 /// The names of the files, and what they contain.
@@ -83,11 +83,11 @@ type Content = BTreeMap<String, Vec<u8>>;
 /// The file core, as a store that crashes.
 pub(crate) struct Files;
 
-fn lock(capacity: u64) -> SrlArray {
+pub(crate) fn lock(capacity: u64) -> SrlArray {
     SrlArray::with_segment_size(capacity, PAGE).expect("memory, and a power of two")
 }
 
-fn content(volume: &Volume) -> Result<Content, String> {
+pub(crate) fn content(volume: &Volume) -> Result<Content, String> {
     let report = volume.check().map_err(|why| why.to_string())?;
     if !report.damaged.is_empty() {
         return Err(format!("damaged pages: {:?}", report.damaged));

@@ -36,8 +36,6 @@
 //! the last writer's store happens-before its load. A compaction waits until no writer is in flight
 //! (letters F and G of the log), so all writers' stores happen-before its loads.
 //!
-//! No model covers these pairs yet: the file core is tested, not modelled.
-//!
 //! # Not guaranteed
 //! The value of a page is meaningless to a thread that does not hold that page, except as a hint.
 

@@ -18,14 +18,11 @@ const GROUP_PAGES: usize = 1 << 15;
 ///
 /// # Orderings
 ///
-/// | letter | where | pairs with | carries |
-/// |---|---|---|---|
-/// | S | [`Inode::grow`]: maximum, Release | T | that the writer holds, or has held, its range |
-/// | T | [`Inode::size`], Acquire | S | |
-///
-/// The pair makes an observed size reliable. A thread that sees a size and then locks bytes below
-/// it is ordered after the writer that set the size, and reads what that writer wrote. No model
-/// covers this pair yet: the file core is tested, not modelled.
+/// The size is Relaxed, and yet an observed size is reliable: a thread that sees it and then locks
+/// bytes below it reads what the writer wrote that raised it. The two holds exclude each other, so
+/// one comes first. Suppose it were the reader's. Its release would synchronize with the writer's
+/// acquisition, so the reader's load of the size would happen before the writer's store, and could
+/// not return its value.
 ///
 /// `removed` is Relaxed. A thread that holds a reference sets it under the directory's mutex. Only
 /// `drop` reads it, after every reference has been released.
@@ -67,8 +64,8 @@ impl<L> Inode<L> {
     /// Returns the size in bytes.
     #[inline]
     pub(crate) fn size(&self) -> u64 {
-        // Acquire [T←S]: the range lock acquisition of the writer that wrote up to here.
-        self.size.load(Ordering::Acquire)
+        // Relaxed: see the type's documentation.
+        self.size.load(Ordering::Relaxed)
     }
 
     /// Raises the size to at least `end`. The caller holds the range that ends there.
@@ -76,8 +73,8 @@ impl<L> Inode<L> {
     pub(crate) fn grow(&self, end: u64) {
         // Relaxed: a check that saves the read-modify-write; the size never shrinks.
         if self.size.load(Ordering::Relaxed) < end {
-            // Release [S→T]: the caller's range lock acquisition.
-            self.size.fetch_max(end, Ordering::Release);
+            // Relaxed: see the type's documentation.
+            self.size.fetch_max(end, Ordering::Relaxed);
         }
     }
 

@@ -68,8 +68,6 @@
 //! the mutex and notifies. Otherwise it precedes the bit in the word's modification order, so the
 //! waiter's later check finds no reservation.
 //!
-//! No model covers these pairs yet: the file core is tested, not modelled.
-//!
 //! # Not guaranteed
 //! A group without a mark is lost in a crash, even if all of its slots were written.
 //!

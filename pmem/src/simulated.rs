@@ -60,6 +60,7 @@
 mod cache;
 mod cuts;
 mod judge;
+mod marks;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -69,11 +70,10 @@ use std::ops::Range;
 use std::panic::Location;
 use std::sync::{Arc, Mutex};
 
-use spanlock_sync::atomic::{AtomicU64, Ordering::Relaxed};
-use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::{is_flush_left_out, thread};
 
 use self::cache::{Act, Cache, Difference, Unit, Words};
+use self::marks::Marks;
 use self::record::{Event, Found, Moment, Trace, What, lock};
 use crate::region::{LINE_BYTES, Pmem};
 use crate::tokens::{Durable, Flushed, RegionId, Written};
@@ -193,58 +193,6 @@ impl State {
 /// A store past the cache that changes more words than this is not enumerated: see [`Unit::Torn`].
 const MANY: usize = 8;
 
-/// How many threads a region tells apart for the checker.
-const THREADS: usize = 8;
-
-/// Tells a checker which steps conflict. The cells hold nothing; the checker records who touches
-/// them.
-#[derive(Debug)]
-struct Marks {
-    /// Read by each step on the device, which begins with it.
-    clock: AtomicU64,
-    blocks: Vec<UnsafeCell<()>>,
-    /// Written by each thread's own loosening steps, and read by the tightening steps of all
-    /// others.
-    loosened: [UnsafeCell<()>; THREADS],
-}
-
-// SAFETY: no access reads or writes anything through the cells.
-unsafe impl Sync for Marks {}
-// SAFETY: as above.
-unsafe impl Send for Marks {}
-
-impl Marks {
-    /// Begins a step of the calling thread.
-    fn begin(&self) {
-        // Relaxed: nobody writes it. The load lets the checker switch threads here.
-        self.clock.load(Relaxed);
-    }
-
-    fn order(&self, loosens: bool) {
-        let me = thread::index() % THREADS;
-        if loosens {
-            self.loosened[me].with_mut(|_| ());
-        } else {
-            let others = self.loosened.iter().enumerate().filter(|(at, _)| *at != me);
-            others.for_each(|(_, it)| it.with(|_| ()));
-        }
-    }
-
-    fn block(&self, at: u64) -> &UnsafeCell<()> {
-        &self.blocks[(at / SECTOR_BYTES) as usize]
-    }
-
-    fn blocks(&self, range: &Range<u64>) -> &[UnsafeCell<()>] {
-        match range.is_empty() {
-            true => &[],
-            false => {
-                &self.blocks[(range.start / SECTOR_BYTES) as usize
-                    ..range.end.div_ceil(SECTOR_BYTES) as usize]
-            }
-        }
-    }
-}
-
 /// A simulated region. See the [module](self).
 #[derive(Debug)]
 pub struct Simulated {
@@ -290,13 +238,7 @@ impl Simulated {
             len,
             method,
             step,
-            marks: Marks {
-                clock: AtomicU64::new(0),
-                blocks: (0..len / SECTOR_BYTES)
-                    .map(|_| UnsafeCell::new(()))
-                    .collect(),
-                loosened: Default::default(),
-            },
+            marks: Marks::new(len),
             state: Mutex::new(state),
         })
     }
@@ -330,7 +272,7 @@ impl Simulated {
     #[track_caller]
     pub fn perform(&self, operation: u32, perform: impl FnOnce() -> String) -> String {
         let place = Location::caller();
-        self.marks.begin();
+        self.begin_step();
         self.mark(true, true);
         let begun = {
             let state = &mut *lock(&self.state);
@@ -340,7 +282,7 @@ impl Simulated {
             begun
         };
         let result = perform();
-        self.marks.begin();
+        self.begin_step();
         self.mark(false, true);
         let what = What::End {
             begun,
@@ -350,10 +292,33 @@ impl Simulated {
         result
     }
 
+    /// Returns the marks while images are recorded. Before and after that, the checker need not
+    /// know about accesses to the region.
+    fn marks(&self) -> Option<&Marks> {
+        let is_watched = lock(&self.state).start.is_some();
+        is_watched.then_some(&self.marks)
+    }
+
+    /// Begins a step of the calling thread.
+    fn begin_step(&self) {
+        if let Some(marks) = self.marks() {
+            marks.begin();
+        }
+    }
+
     /// Tells the checker what the current step conflicts with.
     fn mark(&self, loosens: bool, is_operation: bool) {
-        if is_operation || self.method == Method::Global {
-            self.marks.order(loosens);
+        if let Some(marks) = self.marks()
+            && (is_operation || self.method == Method::Global)
+        {
+            marks.order(loosens);
+        }
+    }
+
+    /// Tells the checker which bytes the current step reads or writes.
+    fn touch(&self, range: &Range<u64>, writes: bool) {
+        if let Some(marks) = self.marks() {
+            marks.touch(range, writes);
         }
     }
 
@@ -388,13 +353,10 @@ impl Simulated {
         unit: impl Fn(u64) -> Unit,
     ) {
         self.check(at, data.len());
-        self.marks.begin();
+        self.begin_step();
         self.mark(false, false);
         let range = at..at + data.len() as u64;
-        self.marks
-            .blocks(&range)
-            .iter()
-            .for_each(|it| it.with_mut(|_| ()));
+        self.touch(&range, true);
         let state = &mut *lock(&self.state);
         let mut stores: Vec<(Unit, Vec<(u32, u64)>)> = Vec::new();
         for word in at / 8..range.end.div_ceil(8) {
@@ -453,10 +415,7 @@ impl Simulated {
     pub fn read_bytes(&self, at: u64, into: &mut [u8]) {
         self.check(at, into.len());
         let range = at..at + into.len() as u64;
-        self.marks
-            .blocks(&range)
-            .iter()
-            .for_each(|it| it.with(|_| ()));
+        self.touch(&range, false);
         let mut state = lock(&self.state);
         state.read(at, into.len());
         for (i, byte) in into.iter_mut().enumerate() {
@@ -481,9 +440,9 @@ impl Simulated {
         if is_flush_left_out() {
             return;
         }
-        self.marks.begin();
+        self.begin_step();
         // Which writes it covers depends on the order.
-        self.marks.blocks.iter().for_each(|it| it.with(|_| ()));
+        self.touch(&(0..self.len), false);
         self.act(Location::caller(), Act::FlushAll);
     }
 
@@ -501,18 +460,15 @@ impl Simulated {
         if is_flush_left_out() {
             return;
         }
-        self.marks.begin();
+        self.begin_step();
         self.act(Location::caller(), Act::Fence);
     }
 
     /// Starts the write-back of a range's units.
     #[track_caller]
     fn flush_range(&self, range: Range<u64>, bytes: u64, unit: fn(u64) -> Unit) {
-        self.marks.begin();
-        self.marks
-            .blocks(&range)
-            .iter()
-            .for_each(|it| it.with(|_| ()));
+        self.begin_step();
+        self.touch(&range, false);
         let state = &mut *lock(&self.state);
         let units = (range.start / bytes..range.end.div_ceil(bytes)).map(unit);
         let cache = &state.moment.cache;
@@ -566,7 +522,7 @@ unsafe impl Pmem for Simulated {
     #[track_caller]
     fn fence(&self, _: Flushed) -> Durable {
         if !is_flush_left_out() {
-            self.marks.begin();
+            self.begin_step();
             self.act(Location::caller(), Act::Fence);
         }
         // SAFETY: fenced above, or a model leaves the fence out to see that it matters.
@@ -585,8 +541,8 @@ unsafe impl Pmem for Simulated {
     fn load(&self, at: u64) -> u64 {
         assert!(at.is_multiple_of(8), "{at} is not a multiple of 8");
         self.check(at, 8);
-        self.marks.begin();
-        self.marks.block(at).with(|_| ());
+        self.begin_step();
+        self.touch(&(at..at + 8), false);
         let mut state = lock(&self.state);
         state.read(at, 8);
         state.visible[(at / 8) as usize]

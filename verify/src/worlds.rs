@@ -8,12 +8,19 @@ mod loom;
 mod shuttle;
 
 #[cfg(spanlock_loom)]
+use self::loom::once;
+#[cfg(spanlock_shuttle)]
+use self::shuttle::once;
+
+#[cfg(spanlock_loom)]
 pub(crate) use self::loom::explore;
 #[cfg(spanlock_shuttle)]
 pub(crate) use self::shuttle::{drawn, explore, scenarios, under};
 
 use std::env;
 use std::sync::OnceLock;
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+use std::{sync::Mutex, thread};
 
 use crate::mode::Mode;
 use crate::plan::Job;
@@ -51,13 +58,24 @@ pub fn step() -> u32 {
     crate::search::order::AT.get()
 }
 
-/// Runs a function outside the search, where it can use code that uses the facade: under shuttle,
+/// Runs a function outside the search, where it can use code that uses the facade: under a checker,
 /// in an execution of its own on another system thread.
 pub fn apart(run: Box<dyn FnOnce() + Send>) {
-    #[cfg(spanlock_shuttle)]
-    return self::shuttle::apart(run);
-    #[cfg(not(spanlock_shuttle))]
-    run()
+    #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+    return run();
+    #[cfg(any(spanlock_loom, spanlock_shuttle))]
+    {
+        let run = Mutex::new(Some(run));
+        let execution = move || {
+            if let Some(run) = crate::trace::lock(&run).take() {
+                run();
+            }
+        };
+        let system_thread = thread::spawn(|| once(execution));
+        if let Err(panic) = system_thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    }
 }
 
 /// A row that this process explores.

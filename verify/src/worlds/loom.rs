@@ -31,6 +31,13 @@ pub(crate) fn explore(search: &Search, program: &Program) {
     }
 }
 
+/// Runs a function of one thread in an execution.
+pub(super) fn once(execution: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.max_branches = 1_000_000;
+    builder.check(execution);
+}
+
 fn occasion(fault: &Fault) -> check::Occasion {
     let &Fault { kind, thread, nth } = fault;
     let fault = match kind {

@@ -60,19 +60,10 @@ fn images(search: &Search, crashes: &Arc<dyn Crashes>, body: impl Fn() + Send + 
     trace::found().images = Some(images);
 }
 
-/// Runs a function in an execution of its own, on another system thread.
-pub(crate) fn apart(run: Box<dyn FnOnce() + Send>) {
-    let run = Mutex::new(Some(run));
-    let execution = move || {
-        if let Some(run) = trace::lock(&run).take() {
-            run();
-        }
-    };
+/// Runs a function in one execution.
+pub(super) fn once(execution: impl Fn() + Send + Sync + 'static) {
     let first = RandomScheduler::new_from_seed(1, 1);
-    let system_thread = std::thread::spawn(move || under(first, usize::MAX as u64, execution));
-    if let Err(panic) = system_thread.join() {
-        std::panic::resume_unwind(panic);
-    }
+    under(first, usize::MAX as u64, execution);
 }
 
 /// Runs `body` under the schedules of a row.
@@ -141,7 +132,7 @@ where
     R: Fn(&S::Value) -> u64 + Send + Sync + 'static,
 {
     static DONE: AtomicU64 = AtomicU64::new(0);
-    let once = |program: &S::Value| {
+    let search_one = |program: &S::Value| {
         let (program, run) = (program.clone(), run.clone());
         schedules(search, move || {
             // Relaxed: a counter that only one system thread uses.
@@ -151,8 +142,7 @@ where
     // `strategy` may create the object under test, which only an execution can do.
     let made = Arc::new(OnceLock::new());
     let (set, strategy) = (made.clone(), strategy.clone());
-    let first = RandomScheduler::new_from_seed(1, 1);
-    under(first, steps(search), move || {
+    once(move || {
         set.get_or_init(|| strategy());
     });
     let strategy = made.get().expect("set by the execution");
@@ -165,7 +155,7 @@ where
         let mut runner = runner(seed.wrapping_add(round << 32), CASES);
         let result = runner.run(strategy, |program| {
             // Proptest catches a panic.
-            once(&program);
+            search_one(&program);
             Ok(())
         });
         if let Err(TestError::Fail(_, program)) = result {
@@ -174,7 +164,7 @@ where
                 eprintln!("{FAILURE}  {line}");
             }
             report_panics();
-            once(&program);
+            search_one(&program);
             refuse("the program that failed passes when it runs again");
         }
     }

@@ -1,0 +1,146 @@
+//! Races in memory: the index, the size and the count of operations in flight.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use spanlock_file_core::{Error, File, FileCore, FormatOptions};
+use spanlock_pmem::simulated::Simulated;
+use spanlock_srl::SrlArray;
+use spanlock_verify::{self as verify, Injection, Program, Scene, Suite, note};
+
+use crate::store::{FILE, PAGE, Volume, content, full, lock};
+
+pub(crate) fn suite() -> Suite {
+    Suite::new("file-core-memory")
+        .step_bound(4_000)
+        .program(writers(
+            "roots",
+            "two threads add the index's first node",
+            &[],
+            [0, 16],
+        ))
+        .program(writers(
+            "parents",
+            "two threads add a level to the index",
+            &[0],
+            [64, 80],
+        ))
+        .program(writers(
+            "children",
+            "two threads add the same node to the index",
+            &[0, 64],
+            [128, 144],
+        ))
+        .no_pair("read", "read", "two reads change nothing that they share")
+        .program(reader("read-root", &[16], [0, 64]))
+        .program(reader("read-child", &[0, 240], [128, 144]))
+        .program(compaction())
+}
+
+/// The models of the locks run all faults in every run.
+const FAULTS: Injection = Injection::Rare;
+
+/// Makes a lock with few segments, so that a read of the whole file takes few steps.
+fn wide(capacity: u64) -> SrlArray {
+    SrlArray::with_segment_size(capacity, 16 * PAGE).expect("memory, and a power of two")
+}
+
+/// An open volume and its file.
+struct Open {
+    volume: Volume,
+    file: File<Arc<Simulated>, SrlArray>,
+}
+
+impl Open {
+    /// Opens a volume whose file has these pages.
+    fn with(pages: &[u64]) -> Open {
+        let region = Simulated::new(&[0; 24 * PAGE as usize]);
+        let options = FormatOptions::new().inodes(8).max_file_size(256 * PAGE);
+        let volume = FileCore::format(region, &options, wide).expect("there is room");
+        let file = volume.create(FILE).expect("there is room");
+        let open = Open { volume, file };
+        pages.iter().for_each(|page| open.write(*page));
+        open
+    }
+
+    fn write(&self, page: u64) {
+        let written = self.file.write_at(&bytes(page), page * PAGE);
+        written.expect("there is room");
+    }
+
+    fn read(&self, page: u64) -> [u8; 8] {
+        let mut found = [0; 8];
+        let read = self.file.read_at(&mut found, page * PAGE);
+        read.expect("the range is valid");
+        found
+    }
+
+    /// Asserts that the pages have been written.
+    fn assert_wrote(&self, pages: &[u64]) {
+        for page in pages {
+            assert_eq!(self.read(*page), bytes(*page), "page {page}");
+        }
+        self.assert_sound();
+    }
+
+    /// Asserts that recovery would find what memory has.
+    fn assert_sound(&self) {
+        let region = Simulated::new(&self.volume.pmem().bytes());
+        let (again, _) = FileCore::open(region, wide).expect("the volume is sound");
+        let [now, again] = [&self.volume, &again].map(|it| content(it).expect("it is sound"));
+        assert_eq!(now, again, "memory differs from what recovery finds");
+    }
+}
+
+/// Returns what a page begins with.
+fn bytes(page: u64) -> [u8; 8] {
+    (page + 1).to_le_bytes()
+}
+
+/// Two threads each write a page of a file that has the pages `before`.
+fn writers(name: &str, claim: &str, before: &'static [u64], [one, other]: [u64; 2]) -> Scene<Open> {
+    Program::new(name, claim)
+        .injection(FAULTS)
+        .scene(|| Open::with(before))
+        .thread(["write"], move |open| open.write(one))
+        .thread(["write"], move |open| open.write(other))
+        .at_end(move |open| open.assert_wrote(&[before, &[one, other]].concat()))
+}
+
+/// A thread reads a page that nobody writes, while another adds nodes of the index above it.
+fn reader(name: &str, before: &'static [u64], [hole, written]: [u64; 2]) -> Scene<Open> {
+    let claim = "a reader finds nodes of the index whole, which another thread adds";
+    Program::new(name, claim)
+        .injection(FAULTS)
+        .scene(|| Open::with(before))
+        .thread(["write"], move |open| open.write(written))
+        .thread(["read"], move |open| assert_eq!(open.read(hole), [0; 8]))
+        .at_end(move |open| open.assert_wrote(&[before, &[written]].concat()))
+}
+
+/// Two threads write to a file whose log has no room: one compacts it.
+fn compaction() -> Scene<Open> {
+    static MEDIUM: OnceLock<Vec<u8>> = OnceLock::new();
+    let medium = || {
+        let made = Arc::new(Mutex::new(Vec::new()));
+        let into = made.clone();
+        verify::apart(Box::new(move || *into.lock().expect("no panic") = full()));
+        made.lock().expect("no panic").clone()
+    };
+    let claim = "a compaction keeps what operations have changed that ended before it";
+    let write = |open: &Open, page: u64| match open.file.write_at(&bytes(page), page * PAGE) {
+        Ok(()) => note("written"),
+        Err(Error::NoSpace { .. }) => note("no space"),
+        Err(error) => panic!("{error}"),
+    };
+    Program::new("compaction", claim)
+        .injection(FAULTS)
+        .scene(move || {
+            let region = Simulated::new(MEDIUM.get_or_init(medium));
+            let (volume, _) = FileCore::open(region, lock).expect("the medium is sound");
+            let file = volume.open_file(FILE).expect("it is there");
+            Open { volume, file }
+        })
+        .thread(["write"], move |open| write(open, 0))
+        .thread(["write"], move |open| write(open, 1))
+        .at_end(|open| open.assert_sound())
+}
