@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use spanlock_journal_commit::compact::{GroupCommit, Log, Lsn, Options};
 use spanlock_journal_commit::testing::{History, Loss, Recorded};
+use spanlock_testkit::rounds::scaled;
 
 /// The state expected after a crash.
 #[derive(Clone, Debug)]
@@ -198,11 +199,11 @@ fn a_crashed_recovery_is_recovered() {
 }
 
 /// Crashes one log many times. A record that a recovery returned stays in the log, and a torn batch
-/// never comes back later.
+/// never comes back later. The logs perform 7,500 operations; `SPANLOCK_ROUNDS` multiplies them.
 #[test]
 fn records_survive_generations_of_crashes() {
     let mut random = fastrand::Rng::with_seed(4);
-    for seed in 0..20 {
+    for seed in 0..scaled(20) as u64 {
         let mut image = vec![0; 8192 + 32 * 512];
         let mut expected = Expected::new();
         for generation in 0..25 {

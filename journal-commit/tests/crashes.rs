@@ -10,6 +10,7 @@ use spanlock_journal_commit::jbd2::{
     CommitWay, Extent, Flushes, FormatOptions, Handle, Journal, Options, Place, format, recover,
 };
 use spanlock_journal_commit::testing::{Fault, FaultAt, FaultKind, History, Loss, Recorded};
+use spanlock_testkit::rounds::factor;
 
 const BLOCK: usize = 1024;
 const LOG_BLOCKS: u64 = 48;
@@ -145,9 +146,7 @@ fn all_images(flushes: Flushes, way: CommitWay) {
 
 /// Returns how many cuts come to one whose recovery crashes too: 20, divided by `SPANLOCK_ROUNDS`.
 fn crash_again_every() -> usize {
-    let given = std::env::var("SPANLOCK_ROUNDS").ok();
-    let factor = given.map_or(1.0, |it| it.parse().expect("SPANLOCK_ROUNDS is a number"));
-    ((20.0_f64 / factor) as usize).max(1)
+    ((20.0 / factor()) as usize).max(1)
 }
 
 /// Crashes a recovery, and then repeats it.

@@ -13,6 +13,7 @@ use spanlock_journal_commit::jbd2::{
     CommitWay, Flushes, FormatOptions, Journal, Options, Place, Recovery, Tid, format, recover,
 };
 use spanlock_journal_commit::testing::{History, Loss, Recorded};
+use spanlock_testkit::rounds::scaled;
 
 /// The changes of a handle: its transaction, its blocks, and the byte with which it filled them, or
 /// `None` if it revoked them.
@@ -204,15 +205,15 @@ fn kernel_mounts() -> bool {
 
 /// The minimum numbers of images, of images with torn writes, and of dropped transactions. They
 /// grow with the number of rounds: see `scaled`.
-const IMAGES: u32 = 250;
-const TORN: u32 = 50;
-const DROPPED: u32 = 10;
+const IMAGES: usize = 250;
+const TORN: usize = 50;
+const DROPPED: usize = 10;
 
 #[derive(Debug, Default)]
 struct Tally {
-    images: u32,
-    dropped: u32,
-    torn: u32,
+    images: usize,
+    dropped: usize,
+    torn: usize,
     mounted: u32,
     torn_but_taken: u32,
     refused: u32,
@@ -237,8 +238,9 @@ impl Tally {
             "e2fsck differs: {what}"
         );
         self.images += 1;
-        self.dropped += u32::from(done.dropped.is_some());
-        self.torn += u32::from(matches!(loss, Loss::Sectors(_)) && run.history.in_flight(cut) > 0);
+        self.dropped += usize::from(done.dropped.is_some());
+        self.torn +=
+            usize::from(matches!(loss, Loss::Sectors(_)) && run.history.in_flight(cut) > 0);
         if !mount {
             return;
         }
@@ -279,13 +281,6 @@ fn all_cuts(run: &Run, mount: bool, tally: &mut Tally) {
             tally.image(run, cut, loss, mount && (cut + number) % 3 == 0);
         }
     }
-}
-
-/// Multiplies a number by `SPANLOCK_ROUNDS`, which `.ci/full` sets.
-fn scaled(number: u32) -> u32 {
-    let given = std::env::var("SPANLOCK_ROUNDS").ok();
-    let factor = given.map_or(1.0, |it| it.parse().expect("SPANLOCK_ROUNDS is a number"));
-    (f64::from(number) * factor).ceil() as u32
 }
 
 fn crash_images_of(flushes: Flushes) -> Tally {

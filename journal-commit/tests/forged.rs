@@ -11,6 +11,7 @@ use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::compact::{self, Log};
 use spanlock_journal_commit::jbd2::{self, Flushes, FormatOptions, Journal, Place};
 use spanlock_journal_commit::testing::Recorded;
+use spanlock_testkit::rounds::scaled;
 
 /// The system's allocator, which counts the bytes that each thread has in use.
 struct Counting;
@@ -240,21 +241,32 @@ fn repair(block: &mut [u8], seed: Option<u32>) {
     block[at..at + 4].copy_from_slice(&sum.to_be_bytes());
 }
 
+/// A journal whose blocks have the checksums of its format, and their seed.
+fn sealed(flushes: Flushes) -> (Vec<u8>, Option<u32>) {
+    let mut image = sample(flushes);
+    let uuid = &image[0x30..0x40];
+    let seed = (flushes == Flushes::Two).then(|| !crc32c::crc32c_append(0, uuid));
+    image
+        .chunks_exact_mut(BLOCK)
+        .for_each(|block| repair(block, seed));
+    assert!(recover(image.clone(), BLOCK, "the sample"));
+    (image, seed)
+}
+
+/// Returns where the blocks with a header begin.
+fn blocks_with_headers(image: &[u8]) -> Vec<usize> {
+    let starts = (0..20).map(|block| block * BLOCK);
+    let has_header = |start: &usize| image[*start..start + 4] == 0xC03B_3998_u32.to_be_bytes();
+    starts.filter(has_header).collect()
+}
+
 #[test]
 fn every_forged_number_of_a_journal_is_harmless() {
     let (mut accepted, mut refused) = (0, 0);
     for flushes in [Flushes::Two, Flushes::One] {
-        let mut image = sample(flushes);
-        let uuid = &image[0x30..0x40];
-        let seed = (flushes == Flushes::Two).then(|| !crc32c::crc32c_append(0, uuid));
-        image
-            .chunks_exact_mut(BLOCK)
-            .for_each(|block| repair(block, seed));
-        assert!(recover(image.clone(), BLOCK, "the sample"));
-        for block in 0..20 {
-            let start = block * BLOCK;
-            let has_header = image[start..start + 4] == 0xC03B_3998_u32.to_be_bytes();
-            for at in (0..96).step_by(4).filter(|_| has_header) {
+        let (image, seed) = sealed(flushes);
+        for start in blocks_with_headers(&image) {
+            for at in (0..96).step_by(4) {
                 for number in NUMBERS {
                     let mut forged = image.clone();
                     put(&mut forged, start + at, number);
@@ -270,42 +282,121 @@ fn every_forged_number_of_a_journal_is_harmless() {
     assert!(accepted > 1000 && refused > 500, "{accepted} {refused}");
 }
 
-/// The superblocks and the headers of batches.
+/// How many images of each kind are forged at random.
+const FORGED: usize = 2_500;
+
+/// Returns one of [`NUMBERS`], a number near `sound`, or any number.
+fn number(random: &mut fastrand::Rng, sound: u32) -> u32 {
+    match random.u8(..3) {
+        0 => random.u32(..),
+        1 => sound.wrapping_add(random.u32(..16)).wrapping_sub(8),
+        _ => NUMBERS[random.usize(..NUMBERS.len())],
+    }
+}
+
+/// Up to three numbers at a time, in one block.
 #[test]
-fn every_forged_number_of_a_compact_log_is_harmless() {
+fn random_forged_numbers_of_a_journal_are_harmless() {
+    let (mut accepted, mut refused) = (0, 0);
+    let mut random = fastrand::Rng::with_seed(18);
+    for flushes in [Flushes::Two, Flushes::One] {
+        let (image, seed) = sealed(flushes);
+        let starts = blocks_with_headers(&image);
+        for _ in 0..scaled(FORGED) {
+            let what = format!("{flushes:?}, seed {}", random.get_seed());
+            let start = starts[random.usize(..starts.len())];
+            let mut forged = image.clone();
+            for _ in 0..random.usize(1..=3) {
+                let at = start + random.usize(..24) * 4;
+                let sound = u32::from_be_bytes(forged[at..at + 4].try_into().unwrap());
+                put(&mut forged, at, number(&mut random, sound));
+            }
+            repair(&mut forged[start..start + BLOCK], seed);
+            match recover(forged, BLOCK, &what) {
+                true => accepted += 1,
+                false => refused += 1,
+            }
+        }
+    }
+    let least = FORGED / 20;
+    assert!(accepted > least && refused > least, "{accepted} {refused}");
+}
+
+/// A compact log with batches, and what has a checksum in it: offset and length, and the offset of
+/// the checksum.
+fn compact_sample() -> (Vec<u8>, Vec<(usize, usize, usize)>) {
     let storage = Recorded::new(1 << 16);
-    let options = compact::Options::new();
-    let log = Log::create(&storage, &options).unwrap();
+    let log = Log::create(&storage, &compact::Options::new()).unwrap();
     for number in 0..20 {
         log.append_durable(&vec![number; 700]).unwrap();
     }
     drop(log);
-    let image = storage.visible();
-    // Offset and length of what a checksum covers, and offset of the checksum.
     let mut parts = vec![(0, 512, 12), (4096, 512, 12)];
     parts.extend((0..20).map(|batch| (8192 + batch * 1024, 56, 4)));
+    (storage.visible(), parts)
+}
+
+/// Repairs the checksum of a part, and opens the log. Returns whether that succeeds.
+fn opens(mut forged: Vec<u8>, (start, len, sum_at): (usize, usize, usize), what: &str) -> bool {
+    // A batch's checksum covers the bytes after it.
+    let from = if len == 512 { start } else { start + 8 };
+    forged[start + sum_at..][..4].fill(0);
+    let sum = crc32c::crc32c(&forged[from..start + len]);
+    forged[start + sum_at..][..4].copy_from_slice(&sum.to_le_bytes());
+    let most = 2 * forged.len();
+    let opened = bounded(forged, most, what, |storage| {
+        let log = Log::open(&*storage, &compact::Options::new());
+        log.map(|log| log.records().count())
+    });
+    opened.is_ok()
+}
+
+/// The superblocks and the headers of batches.
+#[test]
+fn every_forged_number_of_a_compact_log_is_harmless() {
+    let (image, parts) = compact_sample();
     let (mut accepted, mut refused) = (0, 0);
-    for (start, len, sum_at) in parts {
+    for part @ (start, len, _) in parts {
         for (at, number) in (8..88.min(len))
             .step_by(4)
             .flat_map(|at| NUMBERS.map(|it| (at, it)))
         {
             let mut forged = image.clone();
             forged[start + at..][..4].copy_from_slice(&number.to_le_bytes());
-            // A batch's checksum covers the bytes after it.
-            let from = if len == 512 { start } else { start + 8 };
-            forged[start + sum_at..][..4].fill(0);
-            let sum = crc32c::crc32c(&forged[from..start + len]);
-            forged[start + sum_at..][..4].copy_from_slice(&sum.to_le_bytes());
-            let (most, what) = (2 * forged.len(), format!("{number} at byte {}", start + at));
-            let opened = bounded(forged, most, &what, |storage| {
-                Log::open(&*storage, &options).map(|log| log.records().count())
-            });
-            match opened {
-                Ok(_) => accepted += 1,
-                Err(_) => refused += 1,
+            match opens(forged, part, &format!("{number} at byte {}", start + at)) {
+                true => accepted += 1,
+                false => refused += 1,
             }
         }
     }
     assert!(accepted > 100 && refused > 100, "{accepted} {refused}");
+}
+
+/// Up to three numbers at a time, in a superblock or the header of a batch.
+#[test]
+fn random_forged_numbers_of_a_compact_log_are_harmless() {
+    let (image, parts) = compact_sample();
+    let (mut accepted, mut refused) = (0, 0);
+    let mut random = fastrand::Rng::with_seed(19);
+    for _ in 0..scaled(2 * FORGED) {
+        let what = format!("seed {}", random.get_seed());
+        // Half of them in the superblocks.
+        let part @ (start, len, _) = match random.bool() {
+            true => parts[random.usize(..2)],
+            false => parts[random.usize(2..parts.len())],
+        };
+        let mut forged = image.clone();
+        for _ in 0..random.usize(1..=3) {
+            let at = start + random.usize(2..88.min(len) / 4) * 4;
+            let sound = u32::from_le_bytes(forged[at..at + 4].try_into().unwrap());
+            let forging = number(&mut random, sound);
+            forged[at..at + 4].copy_from_slice(&forging.to_le_bytes());
+        }
+        match opens(forged, part, &what) {
+            true => accepted += 1,
+            false => refused += 1,
+        }
+    }
+    let least = FORGED / 20;
+    assert!(accepted > least && refused > least, "{accepted} {refused}");
 }

@@ -138,6 +138,7 @@ pub unsafe trait Pmem: Send + Sync {
     /// # Safety
     /// Meanwhile no other thread writes these bytes, and no
     /// [`write_streaming`](Pmem::write_streaming) to them awaits its fence.
+    #[track_caller]
     unsafe fn read(&self, at: u64, into: &mut [u8]);
 
     /// Copies `data` to `at`, through the cache. The bytes are visible to every thread that
@@ -146,6 +147,7 @@ pub unsafe trait Pmem: Send + Sync {
     /// # Safety
     /// Meanwhile no other thread reads or writes these bytes, and no
     /// [`write_streaming`](Pmem::write_streaming) to them awaits its fence.
+    #[track_caller]
     unsafe fn write(&self, at: u64, data: &[u8]) -> Written;
 
     /// Copies `data` to `at` past the cache (non-temporal stores), so that it needs a fence but no
@@ -160,6 +162,7 @@ pub unsafe trait Pmem: Send + Sync {
     /// # Safety
     /// As for [`write`](Pmem::write). Furthermore, no thread, including this one, accesses these
     /// bytes before this thread has fenced the returned token.
+    #[track_caller]
     unsafe fn write_streaming(&self, at: u64, data: &[u8]) -> Flushed;
 
     /// Starts the write-back of every 64-byte line that `written` covers.
@@ -168,6 +171,7 @@ pub unsafe trait Pmem: Send + Sync {
     ///
     /// # Panics
     /// If another region made `written`.
+    #[track_caller]
     fn flush(&self, written: Written) -> Flushed;
 
     /// Waits until the bytes that `flushed` covers have reached the medium. Only this thread's
@@ -175,11 +179,13 @@ pub unsafe trait Pmem: Send + Sync {
     ///
     /// `flushed` stands for flushes of this region. The implementation says whether one fence
     /// serves several regions.
+    #[track_caller]
     fn fence(&self, flushed: Flushed) -> Durable;
 
     /// Stores 8 bytes (little-endian) at `at`, atomically with respect to threads (Release) and to
     /// crashes. Stores that make earlier writes reachable go through here; `after` proves that
     /// those writes are durable.
+    #[track_caller]
     fn publish(&self, at: u64, value: u64, after: Durable) -> Written;
 
     /// Loads 8 bytes (little-endian) at `at` that [`publish`](Pmem::publish) stored. Ordering:
@@ -187,10 +193,12 @@ pub unsafe trait Pmem: Send + Sync {
     ///
     /// The value is visible but may not be durable yet: the thread that published it may not have
     /// reached its fence.
+    #[track_caller]
     fn load(&self, at: u64) -> u64;
 
     /// Does [`flush`](Pmem::flush) and [`fence`](Pmem::fence), for bytes that share the fence with
     /// no others.
+    #[track_caller]
     fn persist(&self, written: Written) -> Durable {
         self.fence(self.flush(written))
     }

@@ -70,7 +70,7 @@ use std::ops::Range;
 use std::panic::Location;
 use std::sync::{Arc, Mutex};
 
-use spanlock_sync::{is_flush_left_out, thread};
+use spanlock_sync::{is_drain_left_out, is_flush_left_out, thread};
 
 use self::cache::{Act, Cache, Difference, Unit, Words};
 use self::marks::Marks;
@@ -491,7 +491,6 @@ unsafe impl Pmem for Simulated {
         self.read_bytes(at, into);
     }
 
-    #[track_caller]
     unsafe fn write(&self, at: u64, data: &[u8]) -> Written {
         let line = |at| Unit::Line((at / LINE_BYTES) as u32);
         self.store(at, data, Location::caller(), line);
@@ -499,7 +498,6 @@ unsafe impl Pmem for Simulated {
         unsafe { Written::new(self.id, at..at + data.len() as u64) }
     }
 
-    #[track_caller]
     unsafe fn write_streaming(&self, at: u64, data: &[u8]) -> Flushed {
         self.store(at, data, Location::caller(), |at| {
             Unit::Word((at / 8) as u32)
@@ -508,7 +506,6 @@ unsafe impl Pmem for Simulated {
         unsafe { Flushed::new() }
     }
 
-    #[track_caller]
     fn flush(&self, written: Written) -> Flushed {
         let range = written.into_range(self.id);
         if !is_flush_left_out() {
@@ -519,9 +516,8 @@ unsafe impl Pmem for Simulated {
         unsafe { Flushed::new() }
     }
 
-    #[track_caller]
     fn fence(&self, _: Flushed) -> Durable {
-        if !is_flush_left_out() {
+        if !is_drain_left_out() {
             self.begin_step();
             self.act(Location::caller(), Act::Fence);
         }
@@ -529,7 +525,6 @@ unsafe impl Pmem for Simulated {
         unsafe { Durable::new() }
     }
 
-    #[track_caller]
     fn publish(&self, at: u64, value: u64, _: Durable) -> Written {
         assert!(at.is_multiple_of(8), "{at} is not a multiple of 8");
         let line = |at| Unit::Line((at / LINE_BYTES) as u32);
@@ -548,7 +543,6 @@ unsafe impl Pmem for Simulated {
         state.visible[(at / 8) as usize]
     }
 
-    #[track_caller]
     fn persist(&self, written: Written) -> Durable {
         self.fence(self.flush(written))
     }

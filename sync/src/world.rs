@@ -36,7 +36,7 @@ pub(crate) mod public {
     pub use alloc::sync::Arc;
 
     #[doc(hidden)]
-    pub use super::bug::is_flush_left_out;
+    pub use super::bug::{is_drain_left_out, is_flush_left_out};
     #[cfg(feature = "std")]
     pub use super::mutex::Condvar;
     pub use super::mutex::{BlockingMutex, Mutex, MutexGuard};

@@ -1,24 +1,19 @@
 //! Runs random operations on a lock, and shrinks histories that fail.
 
 use std::cell::{Cell, RefCell};
-use std::env;
-use std::str::FromStr;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::op::{self, Op};
+use crate::rounds::{factor, number};
 use crate::sequential::{self, Order};
 use crate::{Driven, threads};
 
 /// The default number of operations for each lock and kind of history, small enough for `cargo
 /// test`. `.ci/full` runs a million.
 const OPERATIONS: u64 = 100_000;
-
-/// The environment variable that multiplies the number of operations. Slow sanitizers set a
-/// fraction.
-pub const ROUNDS: &str = "SPANLOCK_ROUNDS";
 
 /// The maximum length of a single-threaded history.
 const STEPS: usize = 256;
@@ -40,16 +35,7 @@ pub fn seed() -> u64 {
 }
 
 fn operations() -> u64 {
-    (OPERATIONS as f64 * number(ROUNDS, 1.0)) as u64
-}
-
-fn number<N: FromStr>(variable: &str, otherwise: N) -> N {
-    let given = env::var(variable).ok();
-    given.map_or(otherwise, |given| {
-        given
-            .parse()
-            .unwrap_or_else(|_| panic!("{variable}={given} is not a number"))
-    })
+    (OPERATIONS as f64 * factor()) as u64
 }
 
 /// Returns a runner that draws the same histories for the same seed. The runner shrinks a failing

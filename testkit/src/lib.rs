@@ -7,6 +7,7 @@ pub mod histories;
 pub mod models;
 pub mod op;
 pub mod owner;
+pub mod rounds;
 pub mod sequential;
 #[cfg(target_os = "linux")]
 pub mod system;

@@ -29,6 +29,7 @@ use spanlock_benches::locks;
 use spanlock_file_core::{FileCore, FormatOptions};
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RwCounter;
+use spanlock_testkit::rounds::scaled;
 
 /// The minimum number of imports to kill. Like all these numbers, it is per lock, and
 /// `SPANLOCK_ROUNDS` multiplies it.
@@ -126,13 +127,6 @@ impl Scene {
         let lines = whole.filter_map(|line| line.strip_suffix('\n'));
         lines.map(|line| line.parse().unwrap()).collect()
     }
-}
-
-/// Multiplies a number by `SPANLOCK_ROUNDS`, which `.ci/full` sets.
-fn scaled(number: usize) -> usize {
-    let given = std::env::var("SPANLOCK_ROUNDS").ok();
-    let factor = given.map_or(1.0, |it| it.parse().expect("SPANLOCK_ROUNDS is a number"));
-    (number as f64 * factor).ceil() as usize
 }
 
 /// The counts for one lock.

@@ -3,10 +3,12 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::ops::Range;
 
 use crc32c::crc32c;
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RwCounter;
+use spanlock_testkit::rounds::scaled;
 
 use super::*;
 use crate::layout::{HEAD_SEQUENCE, SUPER_BYTES};
@@ -235,59 +237,33 @@ fn sample(data_checksums: bool) -> (tempfile::TempDir, MappedFile) {
     (folder, region)
 }
 
-/// Puts each interesting number into the four bytes at `at`, repairs the checksum, and opens.
-fn forge(region: &MappedFile, at: u64, within: (u64, usize), repair: &dyn Fn(&mut [u8])) -> u32 {
-    let (start, len) = within;
-    let sound = load(region, start, len);
-    let pages = (region.len() / PAGE_BYTES) as u32;
-    let numbers = [
-        0,
-        1,
-        2,
-        pages - 1,
-        pages,
-        0xFFFF,
-        1 << 16,
-        1 << 31,
-        u32::MAX - 1,
-        u32::MAX,
-    ];
-    let mut refused = 0;
-    for number in numbers {
-        let mut forged = sound.clone();
-        forged[(at - start) as usize..][..4].copy_from_slice(&number.to_le_bytes());
-        repair(&mut forged);
-        store(region, start, &forged);
-        refused += u32::from(open(region, &format!("{number} at byte {at}")).is_err());
-        store(region, start, &sound);
-    }
-    refused
+/// A piece of metadata with a checksum.
+struct Place {
+    start: u64,
+    len: usize,
+    /// The offsets of the numbers in it.
+    numbers: Range<usize>,
+    seal: Box<dyn Fn(&mut [u8])>,
 }
 
-#[test]
-fn every_forged_number_is_harmless() {
-    let mut refused = 0;
-    for data_checksums in [false, true] {
-        let (_folder, region) = sample(data_checksums);
-        let geometry = geometry(&region);
-        // Opening repairs the second superblock from the first.
-        for at in (0..SUPER_BYTES as u64 - 4).step_by(4) {
-            refused += forge(&region, at, (0, SUPER_BYTES), &|bytes| seal(bytes, 0));
-            store(&region, 0, &geometry.encode());
-            store(&region, geometry.replica_at(), &geometry.encode());
+impl Place {
+    /// Changes the bytes, repairs the checksum, opens the volume, and undoes the changes. Returns
+    /// whether the volume was refused.
+    fn forge(&self, region: &MappedFile, what: &str, change: impl FnOnce(&mut [u8])) -> bool {
+        let sound = load(region, self.start, self.len);
+        let mut forged = sound.clone();
+        change(&mut forged);
+        (self.seal)(&mut forged);
+        store(region, self.start, &forged);
+        let what = format!("{what} in the {} bytes at {}", self.len, self.start);
+        let is_refused = open(region, &what).is_err();
+        store(region, self.start, &sound);
+        if self.start == 0 {
+            // Opening repairs the second superblock from the first.
+            store(region, geometry(region).replica_at(), &sound);
         }
-        for number in 0..4 {
-            let start = geometry.inode_at(number);
-            for at in (start..start + INODE_USED_BYTES as u64 - 4).step_by(4) {
-                let within = (start, INODE_USED_BYTES);
-                refused += forge(&region, at, within, &|bytes| seal(bytes, 8));
-            }
-        }
-        for log in log_pages(&region, &geometry) {
-            refused += forge_log(&region, &log);
-        }
+        is_refused
     }
-    assert!(refused > 1000, "{refused}");
 }
 
 /// Puts the checksum of the bytes from `from` on behind them.
@@ -297,48 +273,145 @@ fn seal(bytes: &mut [u8], from: usize) {
     bytes[end..].copy_from_slice(&sum.to_le_bytes());
 }
 
-fn forge_log(region: &MappedFile, log: &LogPage) -> u32 {
-    let start = page_at(log.page);
-    let tail_at = start + TAIL_AT as u64;
-    let mut refused = 0;
-    for at in (tail_at..start + PAGE_BYTES - 4).step_by(4) {
-        let within = (tail_at, PAGE - TAIL_AT);
-        refused += forge(region, at, within, &|bytes| seal(bytes, 8));
+/// Returns the superblock, the first inodes, and the log pages' tails.
+fn places(region: &MappedFile) -> Vec<Place> {
+    let geometry = geometry(region);
+    let sealed_from = |start: u64, len: usize, from: usize| Place {
+        start,
+        len,
+        numbers: from..len - 4,
+        seal: Box::new(move |bytes| seal(bytes, from)),
+    };
+    let mut places = vec![sealed_from(0, SUPER_BYTES, 0)];
+    let inodes = (0..4).map(|number| geometry.inode_at(number));
+    places.extend(inodes.map(|start| sealed_from(start, INODE_USED_BYTES, 8)));
+    let tails = log_pages(region, &geometry).into_iter();
+    let tails = tails.map(|log| page_at(log.page) + TAIL_AT as u64);
+    places.extend(tails.map(|start| sealed_from(start, PAGE - TAIL_AT, 8)));
+    places
+}
+
+/// Returns a function that marks the first `count` slots of its bytes as a group.
+fn marks(log: &LogPage, slot: u32, count: u32) -> impl Fn(&mut [u8]) + 'static {
+    let (seed, index) = (log.chain.seed(), log.sequence * PAGE_SLOTS + slot);
+    move |bytes| {
+        let group = &mut bytes[..count as usize * SLOT_BYTES];
+        group[..WORD_BYTES].fill(0);
+        let mark = mark_of(seed, index, group);
+        group[..WORD_BYTES].copy_from_slice(&mark.to_le_bytes());
     }
-    let image = load(region, start, TAIL_AT);
+}
+
+/// Calls `each` with each group of a log page: its first slot, and how many it has.
+fn groups(region: &MappedFile, log: &LogPage, mut each: impl FnMut(u32, u32)) {
+    let image = load(region, page_at(log.page), TAIL_AT);
     for slot in 0..PAGE_SLOTS {
         let mark = get_u64(&image, slot as usize * SLOT_BYTES);
-        let Some(slots) = slots_of_mark(mark) else {
-            continue;
-        };
-        let lead = start + u64::from(slot) * SLOT_BYTES as u64;
-        let sealed = |count: u32| {
-            let index = log.sequence * PAGE_SLOTS + slot;
-            let seed = log.chain.seed();
-            move |bytes: &mut [u8]| {
-                let group = &mut bytes[..count as usize * SLOT_BYTES];
-                group[..WORD_BYTES].fill(0);
-                let mark = mark_of(seed, index, group);
-                group[..WORD_BYTES].copy_from_slice(&mark.to_le_bytes());
-            }
-        };
-        // The numbers of a record are in its first slot. A group may end in the next page.
-        if slot + slots <= PAGE_SLOTS && slot % 5 == 0 {
-            let within = (lead, slots as usize * SLOT_BYTES);
-            for at in (lead + WORD_BYTES as u64..lead + SLOT_BYTES as u64).step_by(4) {
-                refused += forge(region, at, within, &sealed(slots));
-            }
-        }
-        let rest = PAGE_SLOTS - slot;
-        for count in [1, 2, 3, rest].into_iter().filter(|count| *count <= rest) {
-            let len = rest as usize * SLOT_BYTES;
-            let sound = load(region, lead, len);
-            let mut forged = sound.clone();
-            sealed(count)(&mut forged);
-            store(region, lead, &forged);
-            refused += u32::from(open(region, &format!("{count} slots at {lead}")).is_err());
-            store(region, lead, &sound);
+        if let Some(slots) = slots_of_mark(mark) {
+            each(slot, slots);
         }
     }
-    refused
+}
+
+/// Returns the groups that end in their page.
+fn records(region: &MappedFile) -> Vec<Place> {
+    let mut places = Vec::new();
+    for log in log_pages(region, &geometry(region)) {
+        groups(region, &log, |slot, slots| {
+            if slot + slots <= PAGE_SLOTS {
+                places.push(Place {
+                    start: page_at(log.page) + u64::from(slot) * SLOT_BYTES as u64,
+                    len: slots as usize * SLOT_BYTES,
+                    // The numbers of a record are in its first slot.
+                    numbers: WORD_BYTES..SLOT_BYTES,
+                    seal: Box::new(marks(&log, slot, slots)),
+                });
+            }
+        });
+    }
+    places
+}
+
+/// Returns numbers at which code often errs.
+fn numbers(region: &MappedFile) -> [u32; 10] {
+    let pages = (region.len() / PAGE_BYTES) as u32;
+    let large = [0xFFFF, 1 << 16, 1 << 31, u32::MAX - 1, u32::MAX];
+    let [a, b, c, d, e] = large;
+    [0, 1, 2, pages - 1, pages, a, b, c, d, e]
+}
+
+#[test]
+fn every_forged_number_is_harmless() {
+    let mut refused = 0;
+    for data_checksums in [false, true] {
+        let (_folder, region) = sample(data_checksums);
+        let records = records(&region).into_iter().step_by(3);
+        for place in places(&region).into_iter().chain(records) {
+            for at in place.numbers.clone().step_by(4) {
+                for number in numbers(&region) {
+                    let what = format!("{number} at byte {at}");
+                    let forged = place.forge(&region, &what, |bytes| {
+                        bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+                    });
+                    refused += u32::from(forged);
+                }
+            }
+        }
+    }
+    assert!(refused > 1000, "{refused}");
+}
+
+#[test]
+fn groups_of_every_length_are_harmless() {
+    let mut refused = 0;
+    let (_folder, region) = sample(false);
+    for log in log_pages(&region, &geometry(&region)) {
+        groups(&region, &log, |slot, _| {
+            let rest = PAGE_SLOTS - slot;
+            for count in [1, 2, 3, rest].into_iter().filter(|count| *count <= rest) {
+                let place = Place {
+                    start: page_at(log.page) + u64::from(slot) * SLOT_BYTES as u64,
+                    len: rest as usize * SLOT_BYTES,
+                    numbers: 0..0,
+                    seal: Box::new(marks(&log, slot, count)),
+                };
+                refused += u32::from(place.forge(&region, &format!("{count} slots"), |_| ()));
+            }
+        });
+    }
+    assert!(refused > 50, "{refused}");
+}
+
+/// How many volumes are forged at random.
+const FORGED: usize = 5_000;
+
+/// Up to three numbers at a time, in one piece of metadata: random ones, or near the sound one.
+#[test]
+fn random_forged_numbers_are_harmless() {
+    let mut refused = 0;
+    let mut random = fastrand::Rng::with_seed(17);
+    for data_checksums in [false, true] {
+        let (_folder, region) = sample(data_checksums);
+        let mut places = places(&region);
+        places.extend(records(&region));
+        let numbers = numbers(&region);
+        for _ in 0..scaled(FORGED) {
+            let place = &places[random.usize(..places.len())];
+            let state = random.get_seed();
+            let forged = place.forge(&region, &format!("the numbers of seed {state}"), |bytes| {
+                for _ in 0..random.usize(1..=3) {
+                    let at = random.usize(place.numbers.start / 4..place.numbers.end / 4) * 4;
+                    let sound = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+                    let number = match random.u8(..3) {
+                        0 => random.u32(..),
+                        1 => sound.wrapping_add(random.u32(..16)).wrapping_sub(8),
+                        _ => numbers[random.usize(..numbers.len())],
+                    };
+                    bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+                }
+            });
+            refused += usize::from(forged);
+        }
+    }
+    assert!(refused > FORGED / 10, "{refused}");
 }

@@ -8,6 +8,7 @@ use std::thread;
 
 use crate::common::{MakeLock, Mem, PAGE, Rng, Volume, content, lock_kinds, open, segments};
 use spanlock_file_core::{Error, FileCore, FormatOptions};
+use spanlock_testkit::rounds::scaled;
 
 type Model = BTreeMap<String, Vec<u8>>;
 
@@ -119,6 +120,14 @@ fn rounds(volume: Volume, kind: [u64; 2], rounds: u64, [warm, steps]: [u64; 2]) 
 fn every_operation_is_all_or_nothing() {
     let volume = crate::common::format(48, &FormatOptions::new().inodes(32).data_checksums(true));
     let (images, _) = rounds(volume, [4, 12], 8, [20, 30]);
+    assert!(images > 1000, "{images}");
+}
+
+/// 20,000 operations, with crash images during one in a hundred; `SPANLOCK_ROUNDS` multiplies them.
+#[test]
+fn random_operations_are_all_or_nothing() {
+    let volume = crate::common::format(48, &FormatOptions::new().inodes(32).data_checksums(true));
+    let (images, _) = rounds(volume, [4, 12], scaled(40) as u64, [495, 5]);
     assert!(images > 1000, "{images}");
 }
 

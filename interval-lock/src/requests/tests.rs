@@ -8,6 +8,7 @@ use std::task::{Wake, Waker};
 use proptest::prelude::*;
 use proptest::sample::Index as Pick;
 use spanlock_range_lock::{Access, Span};
+use spanlock_testkit::rounds::scaled;
 
 use super::{Index, Requests, Stage, Stake, Wakes};
 
@@ -272,15 +273,8 @@ impl World {
     }
 }
 
-/// Returns the number of cases; `.ci/full` multiplies it by `SPANLOCK_ROUNDS`.
-fn cases() -> u32 {
-    let given = std::env::var("SPANLOCK_ROUNDS").ok();
-    let factor = given.map_or(1.0, |it| it.parse().expect("SPANLOCK_ROUNDS is a number"));
-    (64.0_f64 * factor).ceil() as u32
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: scaled(64) as u32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn counts_match_their_definition(steps in prop::collection::vec(step(), 200)) {

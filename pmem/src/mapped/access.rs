@@ -27,7 +27,6 @@ unsafe impl Pmem for MappedFile {
     }
 
     #[inline]
-    #[track_caller]
     unsafe fn read(&self, at: u64, into: &mut [u8]) {
         let from = self.bytes(at, into.len());
         // SAFETY: `from` is valid for that many bytes (PM-I6). By the caller's promise no other
@@ -36,7 +35,6 @@ unsafe impl Pmem for MappedFile {
     }
 
     #[inline]
-    #[track_caller]
     unsafe fn write(&self, at: u64, data: &[u8]) -> Written {
         let to = self.bytes(at, data.len());
         // SAFETY: as in `read`, with no other thread reading or writing; then PM-I1, by `bytes` and
@@ -48,7 +46,6 @@ unsafe impl Pmem for MappedFile {
     }
 
     #[inline]
-    #[track_caller]
     unsafe fn write_streaming(&self, at: u64, data: &[u8]) -> Flushed {
         let to = self.bytes(at, data.len());
         match self.write_back {
@@ -75,7 +72,6 @@ unsafe impl Pmem for MappedFile {
     /// If writing back fails or has failed before: see
     /// [`MappedFile`](MappedFile#when-writing-back-fails).
     #[inline]
-    #[track_caller]
     fn flush(&self, written: Written) -> Flushed {
         match self.try_flush(written) {
             Ok(flushed) => flushed,
@@ -93,7 +89,6 @@ unsafe impl Pmem for MappedFile {
     }
 
     #[inline]
-    #[track_caller]
     fn publish(&self, at: u64, value: u64, _after: Durable) -> Written {
         let word = self.word(at);
         // Release [A→B], in the callee: a thread that loads the value sees everything written
@@ -107,7 +102,6 @@ unsafe impl Pmem for MappedFile {
     }
 
     #[inline]
-    #[track_caller]
     fn load(&self, at: u64) -> u64 {
         let word = self.word(at);
         // Acquire [B→A], in the callee: pairs with the Release of `publish` (A).

@@ -54,7 +54,7 @@ pub(crate) use faults::{fault, injected_wakeup};
 pub(crate) use refused::is_barrier_refused;
 pub use refused::refuse_barriers;
 pub use sites::{Mutation, Op, Site, Weakening, sites, weakened};
-pub(crate) use sites::{drop_flush, drop_wake, fence_ordering, ordering};
+pub(crate) use sites::{drop_drain, drop_flush, drop_wake, fence_ordering, ordering};
 
 /// How atomic loads are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -42,7 +42,7 @@ pub(crate) mod public {
     #[cfg(spanlock_shuttle)]
     pub use shuttle::sync::Arc;
 
-    pub use super::bug::is_flush_left_out;
+    pub use super::bug::{is_drain_left_out, is_flush_left_out};
     pub use super::mutex::{BlockingMutex, Condvar, Mutex, MutexGuard};
     pub use super::{check, footprint};
 }

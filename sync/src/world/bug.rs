@@ -32,6 +32,13 @@ pub const fn is_flush_left_out() -> bool {
     false
 }
 
+/// Returns whether a model leaves out the fence here that waits for flushes of persistent memory.
+/// As shipped, always false.
+#[inline(always)]
+pub const fn is_drain_left_out() -> bool {
+    false
+}
+
 /// Returns whether a model leaves out the wake that the caller is about to issue. As shipped,
 /// always false.
 #[inline(always)]

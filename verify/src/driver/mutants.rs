@@ -1,5 +1,5 @@
-//! `cargo verify mutants`: weakens each ordering, and omits each fence, wake and flush, one at a
-//! time and at run time. For each such change (a mutant), some program must fail.
+//! `cargo verify mutants`: weakens each ordering, and omits each fence, wake, flush and drain (a
+//! fence of persistent memory), one at a time and at run time. For each such change (a mutant), some program must fail.
 //!
 //! The programs that reach the changed site run, cheapest first, until one fails. All of them run
 //! with few preemptions at first. Then rows of up to 20,000 executions run with their own bounds.
@@ -54,7 +54,7 @@ pub(super) fn candidates<'a>(
     Ok((candidates, Vec::new()))
 }
 
-/// A site of the facade: an atomic operation, a fence, a wake or a flush.
+/// A site of the facade: an atomic operation, a fence, a wake, a flush or a drain.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Site {
     pub(super) file: String,
@@ -62,7 +62,7 @@ pub(super) struct Site {
     /// `file:line:column:operation`
     place: String,
     operation: String,
-    /// The ordering in the source; empty for a wake or a flush.
+    /// The ordering in the source; empty for the others.
     ordering: String,
 }
 
@@ -82,15 +82,15 @@ impl Site {
         })
     }
 
-    /// Whether the site is a flush, which only programs with crashes or devices judge.
+    /// Whether the site makes something durable, which only programs with crashes or devices judge.
     pub(super) fn is_flush(&self) -> bool {
-        self.operation == "flush"
+        matches!(&*self.operation, "flush" | "drain")
     }
 
     /// Returns the orderings that are one step weaker, and `drop` where the site can be omitted.
     fn mutations(&self) -> &'static [&'static str] {
         match (&*self.operation, &*self.ordering) {
-            ("wake" | "flush", _) => &["drop"],
+            ("wake" | "flush" | "drain", _) => &["drop"],
             ("fence", "SeqCst") => &["drop", "AcqRel"],
             ("fence", "AcqRel") => &["drop", "Acquire", "Release"],
             ("fence", _) => &["drop"],

@@ -25,6 +25,8 @@ pub enum Op {
     Wake,
     /// A flush of a medium.
     Flush,
+    /// A fence that waits for flushes of persistent memory.
+    Drain,
 }
 
 /// A place in the source that calls the facade, and that an execution has reached.
@@ -38,7 +40,7 @@ pub struct Site {
     pub column: u32,
     /// The operation that it calls.
     pub op: Op,
-    /// The name of the operation's ordering; empty for a wake or a flush.
+    /// The name of the operation's ordering; empty for a wake, a flush or a drain.
     pub ordering: &'static str,
 }
 
@@ -47,7 +49,7 @@ pub struct Site {
 pub enum Mutation {
     /// Uses this ordering instead of the one in the source.
     Order(Ordering),
-    /// Leaves the fence, the wake or the flush out.
+    /// Leaves the operation out.
     Drop,
 }
 
@@ -80,9 +82,10 @@ impl FromStr for Weakening {
             "fence" => Op::Fence,
             "wake" => Op::Wake,
             "flush" => Op::Flush,
+            "drain" => Op::Drain,
             _ => {
                 return Err(wrong(
-                    "the operation must be load, store, rmw, failure, fence, wake or flush",
+                    "the operation must be load, store, rmw, failure, fence, wake, flush or drain",
                 ));
             }
         };
@@ -94,9 +97,13 @@ impl FromStr for Weakening {
             .map_err(|_| wrong("the line is not a number"))?;
         let file = part("no file")?.to_owned();
         let mutation = match (mutation, op) {
-            ("drop", Op::Fence | Op::Wake | Op::Flush) => Mutation::Drop,
-            ("drop", _) => return Err(wrong("only a fence, a wake or a flush can be dropped")),
-            (_, Op::Wake | Op::Flush) => return Err(wrong("a wake or a flush has no ordering")),
+            ("drop", Op::Fence | Op::Wake | Op::Flush | Op::Drain) => Mutation::Drop,
+            ("drop", _) => {
+                return Err(wrong("only a fence, wake, flush or drain can be dropped"));
+            }
+            (_, Op::Wake | Op::Flush | Op::Drain) => {
+                return Err(wrong("a wake, a flush or a drain has no ordering"));
+            }
             ("Relaxed", _) => Mutation::Order(Ordering::Relaxed),
             ("Acquire", _) => Mutation::Order(Ordering::Acquire),
             ("Release", _) => Mutation::Order(Ordering::Release),
@@ -204,4 +211,9 @@ pub(crate) fn drop_wake(at: &'static Location<'static>) -> bool {
 /// Returns whether the flush at this site is left out.
 pub(crate) fn drop_flush(at: &'static Location<'static>) -> bool {
     visit(at, Op::Flush, "") == Some(Mutation::Drop)
+}
+
+/// Returns whether the drain at this site is left out.
+pub(crate) fn drop_drain(at: &'static Location<'static>) -> bool {
+    visit(at, Op::Drain, "") == Some(Mutation::Drop)
 }
