@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use spanlock_file_core::{Error, File, FileCore, FormatOptions};
 use spanlock_pmem::simulated::Simulated;
 use spanlock_srl::SrlArray;
-use spanlock_verify::{self as verify, Injection, Program, Scene, Suite, note};
+use spanlock_verify::{self as verify, Injection, Mode, Program, Scene, Suite, note};
 
-use crate::store::{FILE, PAGE, Volume, content, full, lock};
+use crate::store::{FILE, PAGE, Volume, content, full_but_for, lock};
 
 pub(crate) fn suite() -> Suite {
     Suite::new("file-core-memory")
@@ -30,11 +30,17 @@ pub(crate) fn suite() -> Suite {
             &[0, 64],
             [128, 144],
         ))
-        .no_pair("read", "read", "two reads change nothing that they share")
+        .no_pair("read", "read", UNCHANGED)
+        .no_pair("read", "check", UNCHANGED)
+        .no_pair("check", "check", UNCHANGED)
         .program(reader("read-root", &[16], [0, 64]))
         .program(reader("read-child", &[0, 240], [128, 144]))
+        .program(check("check-root", &[16], 64))
+        .program(check("check-child", &[0, 240], 144))
         .program(compaction())
 }
+
+const UNCHANGED: &str = "neither changes anything";
 
 /// The models of the locks run all faults in every run.
 const FAULTS: Injection = Injection::Rare;
@@ -55,6 +61,7 @@ impl Open {
     fn with(pages: &[u64]) -> Open {
         let region = Simulated::new(&[0; 24 * PAGE as usize]);
         let options = FormatOptions::new().inodes(8).max_file_size(256 * PAGE);
+        let options = options.data_checksums(true);
         let volume = FileCore::format(region, &options, wide).expect("there is room");
         let file = volume.create(FILE).expect("there is room");
         let open = Open { volume, file };
@@ -117,13 +124,32 @@ fn reader(name: &str, before: &'static [u64], [hole, written]: [u64; 2]) -> Scen
         .at_end(move |open| open.assert_wrote(&[before, &[written]].concat()))
 }
 
-/// Two threads write to a file whose log has no room: one compacts it.
+/// A thread checks the volume, while another adds nodes of the index.
+fn check(name: &str, before: &'static [u64], written: u64) -> Scene<Open> {
+    let claim = "a check finds nodes of the index whole, which another thread adds";
+    let why = "the check clones an `Arc`, a step of loom's that the reduction does not know";
+    Program::new(name, claim)
+        .bounded_in(Mode::Weak, 2, why)
+        .bounded_in(Mode::RmwLoad, 2, why)
+        .injection(FAULTS)
+        .scene(|| Open::with(before))
+        .thread(["write"], move |open| open.write(written))
+        .thread(["check"], |open| {
+            let report = open.volume.check().expect("the lock is large enough");
+            assert_eq!(report.damaged, []);
+        })
+        .at_end(move |open| open.assert_wrote(&[before, &[written]].concat()))
+}
+
+/// Two threads write to a file whose log has room for one of them: the other compacts it.
 fn compaction() -> Scene<Open> {
     static MEDIUM: OnceLock<Vec<u8>> = OnceLock::new();
     let medium = || {
         let made = Arc::new(Mutex::new(Vec::new()));
         let into = made.clone();
-        verify::apart(Box::new(move || *into.lock().expect("no panic") = full()));
+        verify::apart(Box::new(move || {
+            *into.lock().expect("no panic") = full_but_for(1)
+        }));
         made.lock().expect("no panic").clone()
     };
     let claim = "a compaction keeps what operations have changed that ended before it";

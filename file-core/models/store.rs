@@ -253,13 +253,18 @@ pub(crate) fn roomy() -> Vec<u8> {
 /// A volume with free space, in which the next group of the file's log and of the directory's log
 /// each needs another page.
 pub(crate) fn at_page_end() -> Vec<u8> {
-    filled(32).pmem().bytes()
+    filled(32, 0).pmem().bytes()
 }
 
 /// A volume as [`at_page_end`], without free pages but its reserve. The next group of a log needs a
 /// compaction.
 pub(crate) fn full() -> Vec<u8> {
-    let volume = filled(24);
+    full_but_for(0)
+}
+
+/// A volume as [`full`], in which the file's log has room for so many groups.
+pub(crate) fn full_but_for(groups: u32) -> Vec<u8> {
+    let volume = filled(24, groups);
     let hog = volume.open_file(HOG).expect("it is there");
     // Few words of a page differ from zero, so that a crash may leave few images.
     let mut page = [0; PAGE as usize];
@@ -267,20 +272,24 @@ pub(crate) fn full() -> Vec<u8> {
     while hog.append(&page).is_ok() {}
     let file = volume.open_file(FILE).expect("it is there");
     let (again, _) = FileCore::open(Simulated::new(&volume.pmem().bytes()), lock).expect("sound");
-    file.write_at(b"more", 0).expect("the reserve is for this");
+    for _ in 0..=groups {
+        file.write_at(b"more", 0).expect("the reserve is for this");
+    }
     assert_eq!(volume.stats().compactions, 1, "the log is not full");
     again.pmem().bytes()
 }
 
-/// Returns a volume whose logs are at the end of their pages.
-fn filled(pages: u64) -> Volume {
+/// Returns a volume whose logs are at the end of their pages. The file's log has room for so many
+/// groups.
+fn filled(pages: u64, groups: u32) -> Volume {
     let volume = format(pages);
     volume.create(HOG).expect("there is room");
     let overwrite = |volume: &Volume| {
         let file = volume.open_file(FILE).expect("it is there");
         file.write_at(b"content.", 0).expect("there is room");
     };
-    while !needs_a_page(&volume, overwrite) {
+    let overwrite_often = |volume: &Volume| (0..=groups).for_each(|_| overwrite(volume));
+    while !needs_a_page(&volume, overwrite_often) {
         overwrite(&volume);
     }
     // The directory's log drops what is dead, so it is filled with files that stay: first with long

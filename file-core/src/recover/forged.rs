@@ -237,13 +237,16 @@ fn sample(data_checksums: bool) -> (tempfile::TempDir, MappedFile) {
     (folder, region)
 }
 
+/// Repairs the checksum of these bytes.
+type Seal = dyn Fn(&mut [u8]);
+
 /// A piece of metadata with a checksum.
 struct Place {
     start: u64,
     len: usize,
     /// The offsets of the numbers in it.
     numbers: Range<usize>,
-    seal: Box<dyn Fn(&mut [u8])>,
+    seal: Box<Seal>,
 }
 
 impl Place {

@@ -110,8 +110,11 @@ fn rounds(volume: Volume, kind: [u64; 2], rounds: u64, [warm, steps]: [u64; 2]) 
         assert_eq!(read_all(&volume), allowed.lock().unwrap().before);
         compactions += volume.stats().compactions;
         let mut allowed = allowed.lock().unwrap();
-        let (last, found) = allowed.last.take().expect("at least one operation ran");
-        (image, allowed.before) = (last, found);
+        match allowed.last.take() {
+            Some((last, found)) => (image, allowed.before) = (last, found),
+            // No operation stored anything: there was no space.
+            None => image = volume.pmem().words(),
+        }
     }
     (allowed.lock().unwrap().images, compactions)
 }
