@@ -1,6 +1,7 @@
 //! The file core under a checker: crashes of every pair of operations in two threads and of
 //! sequences of operations, with every image that a crash may leave; and races in memory.
 
+mod format;
 mod memory;
 mod store;
 
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
             .program(at_page_end.three().whole_in_full_run())
             .programs(at_page_end.sequences(2)),
         suite_of_full.programs(full.sequences(2)),
+        format::suite(),
         memory::suite(),
     ])
 }

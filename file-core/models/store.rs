@@ -78,7 +78,7 @@ pub(crate) const FILE: &str = "a";
 const HOG: &str = "hog";
 
 /// The names of the files, and what they contain.
-type Content = BTreeMap<String, Vec<u8>>;
+pub(crate) type Content = BTreeMap<String, Vec<u8>>;
 
 /// The file core, as a store that crashes.
 pub(crate) struct Files;

@@ -120,7 +120,7 @@ pub(crate) fn extend<P: Pmem>(
     let durable = if injected_bug!(
         "link-before-page",
         "a log page is linked before it is durable",
-        killed_by = "patch-patch, create-create"
+        killed_by = "file-core-page-end/patch-patch, file-core-page-end/create-create"
     ) {
         drop(stored);
         Durable::at_rest()
@@ -157,8 +157,8 @@ pub(crate) fn store_chain<P: Pmem>(
         let mut image = [0; PAGE];
         if injected_bug!(
             "stale-marks",
-            "a recycled page keeps the slots of its earlier use",
-            killed_by = "patch-second, sequences-of-2"
+            "a recycled page keeps the slots of its earlier use, and marks are not bound to their place",
+            killed_by = "file-core-full/patch-patch, file-core-full/sequences-of-2, file-core/sequences-of-3"
         ) {
             // SAFETY: M2.
             unsafe { medium.pmem.read(page_at(page), &mut image) };

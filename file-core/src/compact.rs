@@ -166,7 +166,7 @@ fn switch<P: Pmem>(
     let durable = if injected_bug!(
         "head-before-chain",
         "a compaction moves the head before the new chain is durable",
-        killed_by = "patch-patch, second-append"
+        killed_by = "file-core-full/patch-patch, file-core-full/second-append"
     ) {
         drop(stored);
         Durable::at_rest()

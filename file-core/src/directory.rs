@@ -186,7 +186,7 @@ impl<L> Directory<L> {
         let stored = if injected_bug!(
             "inode-after-name",
             "a file is named before its inode is durable",
-            killed_by = "create-create, sequences-of-1"
+            killed_by = "file-core/create-create, file-core/sequences-of-1"
         ) {
             Flushed::nothing()
         } else {
@@ -198,7 +198,7 @@ impl<L> Directory<L> {
         if injected_bug!(
             "inode-after-name",
             "a file is named before its inode is durable",
-            killed_by = "create-create, sequences-of-1"
+            killed_by = "file-core/create-create, file-core/sequences-of-1"
         ) {
             let _ = medium.pmem.fence(medium.store_inode(&inode_line));
         }

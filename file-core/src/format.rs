@@ -94,6 +94,7 @@ pub(crate) fn write<P: Pmem>(pmem: &P, geometry: &Geometry) {
 }
 
 /// Stores bytes and makes them durable.
+#[track_caller]
 fn store<P: Pmem>(pmem: &P, at: u64, bytes: &[u8]) {
     // SAFETY: M8.
     let written = unsafe { pmem.write(at, bytes) };

@@ -29,6 +29,7 @@
 //! generation can be repeated (see `directory.rs`).
 
 use crc32c::{crc32c, crc32c_append};
+use spanlock_sync::injected_bug;
 
 /// Bytes in a page, the unit of allocation, of data, and of the log.
 pub(crate) const PAGE_BYTES: u64 = 4096;
@@ -404,6 +405,13 @@ impl Chain {
 pub(crate) fn mark_of(seed: u32, index: u32, slots: &[u8]) -> u64 {
     let count = (slots.len() / SLOT_BYTES) as u32;
     debug_assert!(count >= 1 && count as usize <= MAX_GROUP_SLOTS);
+    let is_unbound = injected_bug!(
+        "stale-marks",
+        "a recycled page keeps the slots of its earlier use, and marks are not bound to their place",
+        killed_by =
+            "file-core-full/patch-patch, file-core-full/sequences-of-2, file-core/sequences-of-3"
+    );
+    let (seed, index) = if is_unbound { (0, 0) } else { (seed, index) };
     let place = (index as u64 | (count as u64) << 32).to_le_bytes();
     let crc = crc32c_append(crc32c_append(seed, &place), slots);
     crc as u64 | (count as u64) << 32 | MARK_TAG << 48

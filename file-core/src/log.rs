@@ -331,7 +331,7 @@ impl Reservation<'_> {
         if injected_bug!(
             "mark-before-data",
             "a group is committed before its data and slots are durable",
-            killed_by = "patch-patch, append-create"
+            killed_by = "file-core/patch-patch, file-core/append-create"
         ) {
             medium.publish(mark_at, mark, Durable::at_rest());
             drop(flushed);

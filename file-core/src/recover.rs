@@ -219,7 +219,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
                 if injected_bug!(
                     "ends-at-gap",
                     "recovery takes the first slot without a mark for the end of the log",
-                    killed_by = "patch-second, patch-append"
+                    killed_by = "file-core/patch-second, file-core/patch-append"
                 ) {
                     break;
                 }
@@ -248,7 +248,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
             if injected_bug!(
                 "reuses-last-slot",
                 "recovery continues the log at the last committed group",
-                killed_by = "patch-patch, sequences-of-1"
+                killed_by = "file-core/patch-patch, file-core/sequences-of-1"
             ) {
                 next = index - count;
             }

@@ -299,6 +299,19 @@ impl Simulated {
         is_watched.then_some(&self.marks)
     }
 
+    /// Whether a model leaves out the flush that the caller's caller wants. Only flushes whose
+    /// images are judged count.
+    #[track_caller]
+    fn lacks_flush(&self) -> bool {
+        self.marks().is_some() && is_flush_left_out()
+    }
+
+    /// Whether a model leaves out the fence that the caller's caller wants.
+    #[track_caller]
+    fn lacks_fence(&self) -> bool {
+        self.marks().is_some() && is_drain_left_out()
+    }
+
     /// Begins a step of the calling thread.
     fn begin_step(&self) {
         if let Some(marks) = self.marks() {
@@ -437,7 +450,7 @@ impl Simulated {
     /// Makes every write durable that returned before.
     #[track_caller]
     pub fn flush_sectors(&self) {
-        if is_flush_left_out() {
+        if self.lacks_flush() {
             return;
         }
         self.begin_step();
@@ -457,7 +470,7 @@ impl Simulated {
         self.flush_range(at..at + data.len() as u64, SECTOR_BYTES, |at| {
             Unit::Sector(at as u32)
         });
-        if is_flush_left_out() {
+        if self.lacks_flush() {
             return;
         }
         self.begin_step();
@@ -508,7 +521,7 @@ unsafe impl Pmem for Simulated {
 
     fn flush(&self, written: Written) -> Flushed {
         let range = written.into_range(self.id);
-        if !is_flush_left_out() {
+        if !self.lacks_flush() {
             self.flush_range(range, LINE_BYTES, |at| Unit::Line(at as u32));
         }
         // SAFETY: the write-back was started above, or a model leaves it out to see that it
@@ -517,7 +530,7 @@ unsafe impl Pmem for Simulated {
     }
 
     fn fence(&self, _: Flushed) -> Durable {
-        if !is_drain_left_out() {
+        if !self.lacks_fence() {
             self.begin_step();
             self.act(Location::caller(), Act::Fence);
         }

@@ -1,5 +1,6 @@
 //! A transaction: several threads write it, one thread seals it, and all see it acknowledged.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use spanlock_journal_commit::jbd2::raw::medium::Medium;
@@ -118,7 +119,7 @@ struct Scene {
 fn scene(buffers: u32, is_sealed_apart: bool) -> Scene {
     let [sealed, done] = [(); 2].map(|()| Arc::new(Signal::new()));
     Scene {
-        submission: Submission::new(buffers, is_sealed_apart, sealed.clone()),
+        submission: Submission::new(buffers, 1, is_sealed_apart, sealed.clone()),
         medium: Medium::new("died", vec![sealed, done.clone()]),
         done,
         acknowledged: AtomicBool::new(false),
@@ -169,11 +170,13 @@ impl Store<'_> {
 }
 
 impl Steps<&'static str> for Store<'_> {
-    fn write(&self, buffer: u32) -> Result<(), &'static str> {
+    fn write(&self, run: Range<u32>) -> Result<(), &'static str> {
         self.fails(Fails::Write)?;
         let buffers = &self.0.buffers;
-        assert_eq!(buffers.get(buffer as usize), 1, "prepared, not yet written");
-        buffers.add(buffer as usize, 1);
+        for buffer in run.map(|it| it as usize) {
+            assert_eq!(buffers.get(buffer), 1, "prepared, not yet written");
+            buffers.add(buffer, 1);
+        }
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Tickets: which thread writes which prepared buffer.
+//! Tickets: which thread writes which prepared buffers.
 
 use std::sync::Arc;
 
@@ -15,7 +15,10 @@ pub(crate) fn suite() -> Suite {
         .operations(["publish", "admit", "claim", "complete"])
         .no_pair("publish", "publish", ONE_COMMITS)
         .program(program("hand-over", HANDED_OVER, [main, helper], || {
-            hand_over::<2>(&[prepare, help]);
+            hand_over::<2>(1, &[prepare, help]);
+        }))
+        .program(program("runs", HANDED_OVER, [main, helper], || {
+            hand_over::<3>(2, &[prepare, help]);
         }))
         .program(program(
             "surplus",
@@ -25,15 +28,15 @@ pub(crate) fn suite() -> Suite {
         ))
         .program(
             program("hand-over-3", HANDED_OVER, [main, helper, helper], || {
-                hand_over::<1>(&[prepare, help, help]);
+                hand_over::<1>(1, &[prepare, help, help]);
             })
             .whole_in_full_run(),
         )
         .program(crowd("crowd-4", HANDED_OVER, 4, || {
-            hand_over::<2>(&[prepare, help, help, help]);
+            hand_over::<2>(1, &[prepare, help, help, help]);
         }))
         .program(crowd("crowd-8", HANDED_OVER, 8, || {
-            hand_over::<4>(&[prepare, help, help, help, help, help, help, help]);
+            hand_over::<4>(1, &[prepare, help, help, help, help, help, help, help]);
         }))
 }
 
@@ -47,9 +50,9 @@ struct Scene<const N: usize> {
     buffers: Cells<N>,
 }
 
-fn hand_over<const N: usize>(works: &[fn(usize, &Scene<N>) -> bool]) {
+fn hand_over<const N: usize>(run: u32, works: &[fn(usize, &Scene<N>) -> bool]) {
     let scene = Arc::new(Scene {
-        tickets: Tickets::new(N as u32),
+        tickets: Tickets::new(N as u32, run),
         buffers: Cells::new(),
     });
     let lasts = at_once(&scene, works);
@@ -77,13 +80,15 @@ fn help<const N: usize>(me: usize, scene: &Scene<N>) -> bool {
 /// Writes buffers until none is left. Returns whether this thread completed the last buffer.
 fn write<const N: usize>(me: usize, scene: &Scene<N>) -> bool {
     let mut last = false;
-    while let Some(buffer) = scene.tickets.claim() {
+    while let Some(run) = scene.tickets.claim() {
         perform("claim");
-        let found = scene.buffers.get(buffer as usize);
-        assert_eq!(found, 1, "prepared, not yet written");
-        scene.buffers.add(buffer as usize, 1);
-        note_as(me, format!("{buffer}"));
-        last |= scene.tickets.complete();
+        for buffer in run.clone() {
+            let found = scene.buffers.get(buffer as usize);
+            assert_eq!(found, 1, "prepared, not yet written");
+            scene.buffers.add(buffer as usize, 1);
+            note_as(me, format!("{buffer}"));
+        }
+        last |= scene.tickets.complete(&run);
         perform("complete");
     }
     if last {
@@ -94,7 +99,7 @@ fn write<const N: usize>(me: usize, scene: &Scene<N>) -> bool {
 }
 
 fn surplus() {
-    let tickets = Arc::new(Tickets::new(1));
+    let tickets = Arc::new(Tickets::new(1, 1));
     let admit = |me: usize, tickets: &Tickets| {
         let admitted = tickets.admit();
         perform("admit");

@@ -13,6 +13,8 @@
 #[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
 mod tests;
 
+use std::io;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -29,6 +31,16 @@ use super::inner::Inner;
 use super::options::{CommitWay, Delay};
 use super::raw::submission::Steps;
 use super::transaction::{Committed, Transaction};
+
+/// How many bytes a thread of a cooperative commit writes together, at least. A device takes a
+/// write of this length in little more time than a short one.
+const RUN_BYTES: usize = 64 << 10;
+
+/// Returns how many buffers of a transaction a thread of a cooperative commit writes together.
+fn run_of(buffers: u32, block_bytes: usize) -> u32 {
+    let least = (RUN_BYTES / block_bytes).max(1) as u32;
+    buffers.div_ceil((buffers / least).max(1))
+}
 
 /// A locked transaction, with its place in the log.
 struct Locked {
@@ -85,15 +97,20 @@ impl Inner {
         } else {
             Flushes::Two
         };
+        let helpers = self.options.way == CommitWay::Cooperative;
+        let run = match helpers {
+            true => run_of(locked.whole.log_blocks, self.format.block_bytes),
+            false => 1,
+        };
         let committing = Arc::new(Committing::new(
             locked.whole.clone(),
             flushes,
+            run,
             self.sealed.clone(),
         ));
         if self.options.way == CommitWay::Coalesced {
             return self.commit_coalesced(&committing, &locked);
         }
-        let helpers = self.options.way == CommitWay::Cooperative;
         if helpers {
             *self.helpable.lock() = Some(committing.clone());
         }
@@ -108,7 +125,7 @@ impl Inner {
             if helpers && published == 1 {
                 // One buffer is ready and the others follow soon. Wake as many helpers as are
                 // useful beside this thread.
-                let useful = (committing.submission.total() as usize - 1).min(thread::cores() - 1);
+                let useful = (committing.submission.runs() as usize - 1).min(thread::cores() - 1);
                 // equivalent(drop): helpers are not needed (C4).
                 self.done.wake_some(useful);
             }
@@ -276,6 +293,25 @@ impl Inner {
         committing.submission.complete_alone(&self.medium, &steps)
     }
 
+    /// Writes blocks of the log. Each stretch of blocks that are adjacent in the storage takes one
+    /// write.
+    fn write_together(&self, mut run: &[Buffer]) -> io::Result<()> {
+        while let Some((first, content)) = run.first() {
+            let (at, adjacent) = self.blocks.find(*first)?;
+            let follows = |(along, (block, _)): (u64, &Buffer)| u64::from(block - first) == along;
+            let count = (0..adjacent).zip(run).take_while(|it| follows(*it)).count();
+            let (together, rest) = run.split_at(count);
+            run = rest;
+            if count == 1 {
+                self.blocks.storage.write_at(content, at)?;
+                continue;
+            }
+            let parts: Vec<&[u8]> = together.iter().map(|(_, content)| &content[..]).collect();
+            self.blocks.storage.write_at(&parts.concat(), at)?;
+        }
+        Ok(())
+    }
+
     /// Writes blocks of the log that are adjacent in the storage.
     fn write_log(&self, block: u32, content: &[u8]) -> Result<(), Failure> {
         self.on_medium("writing the log", || {
@@ -329,14 +365,16 @@ struct CommitSteps<'a> {
 }
 
 impl Steps<Failure> for CommitSteps<'_> {
-    fn write(&self, buffer: u32) -> Result<(), Failure> {
-        let buffer = self.committing.buffers[buffer as usize].lock().take();
-        let (block, content) =
-            buffer.expect("claimed once, after it was put in place (J-T1, J-T2)");
-        let blocks = &self.inner.blocks;
-        let found = blocks.find(block);
-        let written = found.and_then(|(at, _)| blocks.storage.write_at(&content, at));
-        failed("writing the log", written)
+    fn write(&self, buffers: Range<u32>) -> Result<(), Failure> {
+        let run = &self.committing.buffers[buffers.start as usize..buffers.end as usize];
+        let take = |buffer: &Mutex<Option<Buffer>>| {
+            let buffer = buffer.lock().take();
+            buffer.expect("claimed once, after it was put in place (J-T1, J-T2)")
+        };
+        let mut run: Vec<Buffer> = run.iter().map(take).collect();
+        // The last descriptor comes after the blocks that it describes.
+        run.sort_unstable_by_key(|(block, _)| *block);
+        failed("writing the log", self.inner.write_together(&run))
     }
 
     fn flush(&self) -> Result<(), Failure> {

@@ -41,13 +41,18 @@ pub(crate) struct Committing {
 
 impl Committing {
     /// Prepares the commit of a transaction with that many flushes. The journal's thread waits for
-    /// the end at the signal `sealed`.
-    pub(crate) fn new(whole: Arc<Committed>, flushes: Flushes, sealed: Arc<Signal>) -> Self {
+    /// the end at the signal `sealed`. A thread writes `run` buffers together.
+    pub(crate) fn new(
+        whole: Arc<Committed>,
+        flushes: Flushes,
+        run: u32,
+        sealed: Arc<Signal>,
+    ) -> Self {
         let is_sealed_apart = flushes == Flushes::Two;
         let total = whole.log_blocks - u32::from(is_sealed_apart);
         Committing {
             tid: whole.tid,
-            submission: Submission::new(total, is_sealed_apart, sealed),
+            submission: Submission::new(total, run, is_sealed_apart, sealed),
             buffers: (0..total).map(|_| Mutex::new(None)).collect(),
             commit_block: Mutex::new(None),
             whole,

@@ -34,6 +34,7 @@
 //!
 //! An implementation of [`Steps`] performs the writes and flushes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use spanlock_sync::hint::Backoff;
@@ -47,8 +48,8 @@ use super::tickets::Tickets;
 /// The operations of a submission on the medium, and the acknowledgement. Each method except the
 /// last is one operation of the [`Medium`].
 pub trait Steps<F> {
-    /// Writes a published buffer.
-    fn write(&self, buffer: u32) -> Result<(), F>;
+    /// Writes published buffers.
+    fn write(&self, buffers: Range<u32>) -> Result<(), F>;
     /// Makes everything written so far durable.
     fn flush(&self) -> Result<(), F>;
     /// Writes the commit block, durably. Called only if the block is written apart. If the owner
@@ -69,12 +70,12 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// Creates a submission of `total` buffers. They include the commit block unless
-    /// `is_sealed_apart`. The journal's thread waits for the end at the signal `sealed`. A failure
-    /// of the medium must wake this signal too.
-    pub fn new(total: u32, is_sealed_apart: bool, sealed: Arc<Signal>) -> Self {
+    /// Creates a submission of `total` buffers, which are written in [runs](super::tickets) of
+    /// `run` buffers. They include the commit block unless `is_sealed_apart`. The journal's thread
+    /// waits for the end at the signal `sealed`. A failure of the medium must wake this signal too.
+    pub fn new(total: u32, run: u32, is_sealed_apart: bool, sealed: Arc<Signal>) -> Self {
         Submission {
-            tickets: Tickets::new(total),
+            tickets: Tickets::new(total, run),
             right: CommitRight::new(sealed),
             total,
             is_sealed_apart,
@@ -84,6 +85,11 @@ impl Submission {
     /// Returns the number of buffers.
     pub fn total(&self) -> u32 {
         self.total
+    }
+
+    /// Returns how many threads can write at the same time.
+    pub fn runs(&self) -> u32 {
+        self.tickets.runs()
     }
 
     /// Returns whether the commit block is written apart.
@@ -167,10 +173,10 @@ impl Submission {
         steps: &impl Steps<F>,
     ) -> Result<u64, F> {
         let mut count = 0;
-        while let Some(buffer) = self.tickets.claim() {
-            medium.perform(|| steps.write(buffer))?;
-            count += 1;
-            if self.tickets.complete() {
+        while let Some(run) = self.tickets.claim() {
+            medium.perform(|| steps.write(run.clone()))?;
+            count += u64::from(run.end - run.start);
+            if self.tickets.complete(&run) {
                 self.right.open();
             }
         }

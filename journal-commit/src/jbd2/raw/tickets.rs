@@ -1,4 +1,4 @@
-//! Tickets: which thread writes which prepared buffer of a transaction, and which thread completes
+//! Tickets: which thread writes which prepared buffers of a transaction, and which thread completes
 //! the last buffer.
 //!
 //! # The problem
@@ -9,9 +9,14 @@
 //!
 //! # Differences from the thesis
 //! In the thesis a ticket *is* a buffer, so if a thread dies with a ticket, its buffer is never
-//! written. Here a ticket only admits a thread, and any admitted thread claims any buffer that is
+//! written. Here a ticket only admits a thread, and any admitted thread claims any buffers that are
 //! ready. The journal's thread claims buffers too, so it depends on no helper. A slow helper delays
-//! only the one buffer that it has claimed.
+//! only the buffers that it has claimed.
+//!
+//! In the thesis each write is one buffer. Here a thread claims a *run* of neighbouring buffers,
+//! and writes them together, because a device takes a single long write much faster than as many
+//! short ones. All runs but the last have the same length. A run is claimed once all of its buffers
+//! are ready.
 //!
 //! # State
 //!
@@ -23,8 +28,8 @@
 //! | `done` | buffers written | the thread that wrote one |
 //!
 //! # Invariants
-//! - **J-T1** Each buffer is claimed once: a compare-exchange raises `next` by one, below `ready`.
-//! - **J-T2** A thread that claims a buffer sees it prepared.
+//! - **J-T1** Each buffer is claimed once: a compare-exchange raises `next` by a run, up to `ready`.
+//! - **J-T2** A thread that claims buffers sees them prepared.
 //! - **J-T3** Exactly one thread completes the last buffer. It sees everything that the other
 //!   threads did to complete their buffers.
 //! - **J-T4** If a claimed buffer is never completed because its writer failed or died, `done`
@@ -39,6 +44,8 @@
 //! | B | the load of `ready` in `claim` | Acquire | A | `journal-tickets/hand-over` |
 //! | C | `complete` | AcqRel | C of the other threads | `journal-tickets/hand-over` |
 
+use core::ops::Range;
+
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
 use spanlock_sync::injected_bug;
 
@@ -46,6 +53,8 @@ use spanlock_sync::injected_bug;
 #[derive(Debug)]
 pub struct Tickets {
     total: u32,
+    /// The most buffers of a run; at least 1.
+    run: u32,
     threads: AtomicU32,
     ready: AtomicU32,
     next: AtomicU32,
@@ -53,10 +62,11 @@ pub struct Tickets {
 }
 
 impl Tickets {
-    /// Creates tickets for `total` buffers.
-    pub fn new(total: u32) -> Self {
+    /// Creates tickets for `total` buffers, in runs of `run` buffers. A `run` of 0 counts as 1.
+    pub fn new(total: u32, run: u32) -> Self {
         Tickets {
             total,
+            run: run.max(1),
             threads: AtomicU32::new(0),
             ready: AtomicU32::new(0),
             next: AtomicU32::new(0),
@@ -64,12 +74,18 @@ impl Tickets {
         }
     }
 
-    /// Takes a ticket. Returns false if all tickets, one for each buffer, are taken; the caller is
+    /// Returns the number of runs.
+    pub fn runs(&self) -> u32 {
+        self.total.div_ceil(self.run)
+    }
+
+    /// Takes a ticket. Returns false if all tickets, one for each run, are taken; the caller is
     /// then not needed.
     pub fn admit(&self) -> bool {
+        let runs = self.runs();
         // Relaxed, both: only the number matters. The load comes first, so that the counter cannot
         // overflow.
-        self.threads.load(Relaxed) < self.total && self.threads.fetch_add(1, Relaxed) < self.total
+        self.threads.load(Relaxed) < runs && self.threads.fetch_add(1, Relaxed) < runs
     }
 
     /// Publishes the next buffer. The caller has put the buffer in place. Only the journal's thread
@@ -79,13 +95,14 @@ impl Tickets {
         self.ready.fetch_add(1, Release);
     }
 
-    /// Claims the next buffer, if it is ready.
-    pub fn claim(&self) -> Option<u32> {
+    /// Claims the next run, if all of its buffers are ready. Returns their numbers.
+    pub fn claim(&self) -> Option<Range<u32>> {
         // Relaxed: the compare-exchange checks the value.
         let mut next = self.next.load(Relaxed);
         loop {
+            let end = self.total.min(next.saturating_add(self.run));
             // Acquire [B→A]: J-T2.
-            if next >= self.ready.load(Acquire) {
+            if next == end || self.ready.load(Acquire) < end {
                 return None;
             }
             if injected_bug!(
@@ -94,12 +111,12 @@ impl Tickets {
                 killed_by = "hand-over, hand-over-3"
             ) {
                 // Relaxed: this is the injected bug, and its ordering does not matter.
-                self.next.store(next + 1, Relaxed);
-                return Some(next);
+                self.next.store(end, Relaxed);
+                return Some(next..end);
             }
             // Relaxed, both: J-T1 concerns this word only.
-            match (self.next).compare_exchange_weak(next, next + 1, Relaxed, Relaxed) {
-                Ok(_) => return Some(next),
+            match (self.next).compare_exchange_weak(next, end, Relaxed, Relaxed) {
+                Ok(_) => return Some(next..end),
                 Err(now) => next = now,
             }
         }
@@ -111,10 +128,11 @@ impl Tickets {
         self.next.load(Relaxed) < self.total
     }
 
-    /// Marks a claimed buffer as written. Returns true if it was the last buffer.
-    pub fn complete(&self) -> bool {
+    /// Marks claimed buffers as written. Returns true if no other buffer is left to write.
+    pub fn complete(&self, run: &Range<u32>) -> bool {
+        let count = run.end - run.start;
         // AcqRel [C→C]: J-T3, by the release sequence of all completions.
-        self.done.fetch_add(1, AcqRel) + 1 == self.total
+        self.done.fetch_add(count, AcqRel) + count == self.total
     }
 }
 
@@ -124,8 +142,8 @@ mod tests {
 
     #[test]
     fn each_buffer_has_one_writer_and_one_is_last() {
-        for _ in 0..100 {
-            let tickets = Tickets::new(64);
+        for run in (1..=7).cycle().take(98) {
+            let tickets = Tickets::new(64, run);
             let (tickets, lasts) = (&tickets, &AtomicU32::new(0));
             let written: Vec<AtomicU32> = (0..64).map(|_| AtomicU32::new(0)).collect();
             let written = &written;
@@ -134,12 +152,14 @@ mod tests {
                     scope.spawn(move || {
                         assert!(tickets.admit());
                         while tickets.is_open() {
-                            let Some(buffer) = tickets.claim() else {
+                            let Some(run) = tickets.claim() else {
                                 continue;
                             };
                             // Relaxed, both: the counts are read after the threads have ended.
-                            written[buffer as usize].fetch_add(1, Relaxed);
-                            lasts.fetch_add(u32::from(tickets.complete()), Relaxed);
+                            for buffer in run.clone() {
+                                written[buffer as usize].fetch_add(1, Relaxed);
+                            }
+                            lasts.fetch_add(u32::from(tickets.complete(&run)), Relaxed);
                         }
                     });
                 }
@@ -153,11 +173,26 @@ mod tests {
 
     #[test]
     fn surplus_threads_are_sent_away() {
-        let tickets = Tickets::new(2);
-        assert_eq!(
-            [(); 4].map(|()| tickets.admit()),
-            [true, true, false, false]
-        );
-        assert!(!Tickets::new(0).admit());
+        for tickets in [Tickets::new(2, 1), Tickets::new(5, 3)] {
+            assert_eq!(
+                [(); 4].map(|()| tickets.admit()),
+                [true, true, false, false]
+            );
+        }
+        assert!(!Tickets::new(0, 1).admit());
+    }
+
+    #[test]
+    fn runs_are_claimed_whole() {
+        let tickets = Tickets::new(5, 2);
+        tickets.publish();
+        assert_eq!(tickets.claim(), None);
+        tickets.publish();
+        assert_eq!(tickets.claim(), Some(0..2));
+        (0..3).for_each(|_| tickets.publish());
+        assert_eq!(tickets.claim(), Some(2..4));
+        assert_eq!(tickets.claim(), Some(4..5));
+        assert_eq!(tickets.claim(), None);
+        assert!(!tickets.is_open());
     }
 }
