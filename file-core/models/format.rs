@@ -37,6 +37,11 @@ fn format(region: &Arc<Simulated>) -> Volume {
     FileCore::format(region.clone(), &options, lock).expect("there is room")
 }
 
+/// Whether the error says that both superblocks are damaged.
+fn is_superblocks(error: &Error) -> bool {
+    matches!(error, Error::Corrupt { place, .. } if place.at == 0)
+}
+
 /// Volumes that are formatted.
 struct Formats;
 
@@ -54,7 +59,8 @@ impl Subject for Formats {
     fn recover(&self, region: &Arc<Simulated>) -> Result<Found, String> {
         let volume = match FileCore::open(region.clone(), lock) {
             Ok((volume, _)) => Some(volume),
-            Err(Error::NotAVolume { .. } | Error::Corrupt { .. }) => None,
+            Err(Error::NotAVolume { .. }) => None,
+            Err(error) if is_superblocks(&error) => None,
             Err(error) => return Err(error.to_string()),
         };
         let region = region.clone();

@@ -11,17 +11,17 @@ use std::sync::Arc;
 use spanlock_testkit::crashes::{MakeMedium, sequences, threads};
 use spanlock_verify::{Mode, Program, Suite};
 
-use store::{Files, KINDS, Kind, at_page_end, full, number, roomy};
+use store::{Files, KINDS, Kind, LONG, SHORT, at_page_end, full, number, roomy};
 
 fn main() -> ExitCode {
-    let volume = |name: &'static str, make: fn() -> Vec<u8>| On {
+    let volume = |name, make: fn() -> Vec<u8>, created| On {
         name,
         medium: Arc::new(make),
-        files: Arc::new(Files),
+        files: Arc::new(Files { created }),
     };
-    let roomy = volume("file-core", roomy);
-    let at_page_end = volume("file-core-page-end", at_page_end);
-    let full = volume("file-core-full", full);
+    let roomy = volume("file-core", roomy, LONG);
+    let at_page_end = volume("file-core-page-end", at_page_end, SHORT);
+    let full = volume("file-core-full", full, SHORT);
 
     let both_compact = "both compact their logs, and the order of their steps in the allocator makes \
                         the search longer than four minutes; the other volumes have this pair";

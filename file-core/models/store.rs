@@ -81,7 +81,15 @@ const HOG: &str = "hog";
 pub(crate) type Content = BTreeMap<String, Vec<u8>>;
 
 /// The file core, as a store that crashes.
-pub(crate) struct Files;
+pub(crate) struct Files {
+    /// The name of the file that is created.
+    pub(crate) created: &'static str,
+}
+
+/// A name of one slot of the directory's log.
+pub(crate) const SHORT: &str = "b";
+/// A name of two slots.
+pub(crate) const LONG: &str = "b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-";
 
 pub(crate) fn lock(capacity: u64) -> SrlArray {
     SrlArray::with_segment_size(capacity, PAGE).expect("memory, and a power of two")
@@ -161,7 +169,7 @@ impl Subject for Files {
             _ if is_refused => return Some(state),
             Kind::Create => {
                 let new = state
-                    .insert("b".to_owned(), shortened(Vec::new()))
+                    .insert(self.created.to_owned(), shortened(Vec::new()))
                     .is_none();
                 let expected = ["there is one", "done"][usize::from(new)];
                 return result.is_none_or(|it| it == expected).then_some(state);
@@ -221,7 +229,7 @@ impl Crashable for Files {
                 Ok(at) => return format!("at {at}"),
                 Err(error) => Err(error),
             },
-            Kind::Create => volume.create("b").map(drop),
+            Kind::Create => volume.create(self.created).map(drop),
             Kind::Remove => volume.remove(FILE),
         };
         match done {
@@ -306,7 +314,7 @@ fn filled(pages: u64, groups: u32) -> Volume {
         }
     }
     assert!(needs_a_page(&volume, |it| drop(
-        it.create("b").expect("there is room")
+        it.create(SHORT).expect("there is room")
     )));
     volume
 }

@@ -158,7 +158,7 @@ pub(crate) fn store_chain<P: Pmem>(
         if injected_bug!(
             "stale-marks",
             "a recycled page keeps the slots of its earlier use, and marks are not bound to their place",
-            killed_by = "file-core-full/patch-patch, file-core-full/sequences-of-2, file-core/sequences-of-3"
+            killed_by = "file-core-full/patch-patch, file-core-full/sequences-of-2"
         ) {
             // SAFETY: M2.
             unsafe { medium.pmem.read(page_at(page), &mut image) };

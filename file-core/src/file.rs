@@ -210,7 +210,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         let frees_early = injected_bug!(
             "freed-before-commit",
             "an overwrite frees the old pages before the new ones are committed",
-            killed_by = "file-core/patch-second, file-core/patch-append, file-core/second-second"
+            killed_by = "file-core-full/patch-second, file-core-full/patch-append, file-core-full/second-second"
         );
         if frees_early {
             let mut old = FreedRun::default();

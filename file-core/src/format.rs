@@ -1,6 +1,6 @@
 //! Formatting a volume, and reading and repairing its superblocks.
 
-use spanlock_pmem::Pmem;
+use spanlock_pmem::{Flushed, Pmem};
 
 use crate::error::Error;
 use crate::layout::{
@@ -69,36 +69,43 @@ pub(crate) fn plan(len: u64, options: &FormatOptions) -> Result<Geometry, Error>
 pub(crate) fn write<P: Pmem>(pmem: &P, geometry: &Geometry) {
     let replica_at = geometry.replica_at();
     // First invalidate the previous volume: erase both superblocks before anything they describe.
-    store(pmem, 0, &[0; SUPER_BYTES]);
-    store(pmem, replica_at, &[0; SUPER_BYTES]);
+    let primary = store(pmem, 0, &[0; SUPER_BYTES]);
+    let replica = store(pmem, replica_at, &[0; SUPER_BYTES]);
+    pmem.fence(primary.and(replica));
 
     let table_at = geometry.inode_at(0);
     let table_end = geometry.inode_at(geometry.inodes);
-    let mut at = table_at;
+    let (mut at, mut table) = (table_at, Flushed::nothing());
     while at < table_end {
         let n = (table_end - at).min(ZEROES.len() as u64) as usize;
         // SAFETY: M8, and the bytes are fenced before the root's inode is stored.
-        let flushed = unsafe { pmem.write_streaming(at, &ZEROES[..n]) };
-        pmem.fence(flushed);
+        table = table.and(unsafe { pmem.write_streaming(at, &ZEROES[..n]) });
         at += n as u64;
     }
+    // equivalent(drop): the models do not know that stores may pass earlier streaming stores to the
+    // same bytes. The next fence makes the table durable.
+    pmem.fence(table);
     let root = RawInode {
         number: ROOT,
         generation: ROOT_GENERATION,
         head: 0,
     };
-    store(pmem, geometry.inode_at(ROOT), &root.encode());
+    let root = store(pmem, geometry.inode_at(ROOT), &root.encode());
+    pmem.fence(root);
 
-    store(pmem, replica_at, &geometry.encode());
-    store(pmem, 0, &geometry.encode());
+    // equivalent(drop): one superblock is enough to open the volume.
+    let replica = store(pmem, replica_at, &geometry.encode());
+    // equivalent(drop): as above.
+    let primary = store(pmem, 0, &geometry.encode());
+    pmem.fence(primary.and(replica));
 }
 
-/// Stores bytes and makes them durable.
+/// Stores bytes, and starts to write them back.
 #[track_caller]
-fn store<P: Pmem>(pmem: &P, at: u64, bytes: &[u8]) {
+fn store<P: Pmem>(pmem: &P, at: u64, bytes: &[u8]) -> Flushed {
     // SAFETY: M8.
     let written = unsafe { pmem.write(at, bytes) };
-    pmem.persist(written);
+    pmem.flush(written)
 }
 
 /// Reads the superblocks. If one of them is damaged, rewrites it from the other. Returns the
@@ -136,7 +143,10 @@ pub(crate) fn read<P: Pmem>(pmem: &P) -> Result<(Geometry, bool), Error> {
         _ => return Err(Error::corrupt_superblock(BOTH_UNREADABLE, 0)),
     };
     if let Some(at) = repair_at {
-        store(pmem, at, &geometry.encode());
+        // equivalent(drop): if a crash undoes the repair, the next recovery repeats it.
+        let repaired = store(pmem, at, &geometry.encode());
+        // equivalent(drop): as above.
+        pmem.fence(repaired);
     }
     Ok((geometry, repair_at.is_some()))
 }

@@ -408,8 +408,7 @@ pub(crate) fn mark_of(seed: u32, index: u32, slots: &[u8]) -> u64 {
     let is_unbound = injected_bug!(
         "stale-marks",
         "a recycled page keeps the slots of its earlier use, and marks are not bound to their place",
-        killed_by =
-            "file-core-full/patch-patch, file-core-full/sequences-of-2, file-core/sequences-of-3"
+        killed_by = "file-core-full/patch-patch, file-core-full/sequences-of-2"
     );
     let (seed, index) = if is_unbound { (0, 0) } else { (seed, index) };
     let place = (index as u64 | (count as u64) << 32).to_le_bytes();

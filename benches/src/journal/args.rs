@@ -7,15 +7,19 @@ use clap::Args;
 use super::Plan;
 use super::contestants::{self, CONTESTANTS};
 use super::devices::DEVICES;
-use super::rows::COMMIT;
+use super::rows::{BLOCKS, COMMIT};
 use super::thesis::{FIO, IOR};
 use crate::args::{names, seconds, selected, threads};
 
 /// All workloads, each with a description.
-pub const WORKLOADS: [(&str, &str); 3] = [
+pub const WORKLOADS: [(&str, &str); 4] = [
     (
         COMMIT,
         "each thread commits 256 bytes (one block in a block journal), waits until they are durable, and thinks",
+    ),
+    (
+        BLOCKS,
+        "each thread commits 1, 16 or 64 blocks, and waits until they are durable",
     ),
     (
         FIO,
@@ -30,8 +34,8 @@ pub const WORKLOADS: [(&str, &str); 3] = [
 /// The arguments of `compare journal`.
 #[derive(Args, Clone, Debug)]
 pub struct JournalArgs {
-    /// Workloads to run, separated by commas [default: all]; fio and ior need at least two threads,
-    /// ignore think times, and run only on block journals
+    /// Workloads to run, separated by commas [default: all]; blocks, fio and ior ignore think times
+    /// and run only on block journals; fio and ior need at least two threads
     #[arg(long, value_delimiter = ',', value_parser = names(WORKLOADS.to_vec()), value_name = "WORKLOAD,…")]
     pub workload: Vec<String>,
 
@@ -40,7 +44,7 @@ pub struct JournalArgs {
     #[arg(long, value_delimiter = ',', value_parser = names(all_contestants()), value_name = "NAME,…")]
     pub contestant: Vec<String>,
 
-    /// Devices, separated by commas [default: both]
+    /// Devices, separated by commas [default: all]
     #[arg(long, value_delimiter = ',', value_parser = names(DEVICES.to_vec()), value_name = "DEVICE,…")]
     pub device: Vec<String>,
 
@@ -57,7 +61,7 @@ pub struct JournalArgs {
     #[arg(long, default_value = "0.7", value_parser = seconds, value_name = "S")]
     pub seconds: f64,
 
-    /// Folder for the files of the disk device, which are removed at the end [default: the folder
+    /// Folder for the files of the disk's devices, which are removed at the end [default: the folder
     /// for temporary files]
     #[arg(long, value_name = "FOLDER")]
     pub dir: Option<PathBuf>,
@@ -93,7 +97,7 @@ impl JournalArgs {
         if self.plan().steps() > 0 {
             return None;
         }
-        let told = "nothing to run: fio and ior need block journals and two or more threads; change --workload, --contestant or --threads";
+        let told = "nothing to run: blocks, fio, ior and the device disk-direct need block journals, and fio and ior two or more threads; change --workload, --contestant, --device or --threads";
         Some(told.to_owned())
     }
 

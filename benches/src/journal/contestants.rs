@@ -16,6 +16,7 @@ use super::calls::{self, Watch};
 use super::devices::Device;
 use super::meter::{Meter, Metered};
 use super::peers::{PEERS, Peer};
+use super::rows::COUNTS;
 
 /// Bytes in a record.
 pub const RECORD: usize = 256;
@@ -23,6 +24,8 @@ pub const RECORD: usize = 256;
 pub const BLOCK: u32 = 4096;
 /// Bytes in one of our logs.
 pub const LOG: u64 = 16 << 20;
+/// The most blocks that a commit changes.
+const MOST: u64 = COUNTS[COUNTS.len() - 1];
 /// JBD2's longest delay.
 const PIGGYBACK: Delay = Delay::Piggyback(Duration::from_millis(15));
 
@@ -124,7 +127,7 @@ impl Contestant {
         let mut watch = None;
         let commits: Box<dyn Commits> = match self.way {
             Way::Blocks(..) => {
-                let blocks = (threads as u64).max(16);
+                let blocks = threads as u64 * MOST;
                 let journal = self.journal(device, &folder, &meter, blocks)?;
                 Box::new(Blocks {
                     journal,
@@ -189,11 +192,12 @@ pub struct Made {
 
 /// A contestant as its threads use it.
 pub trait Commits: Send + Sync {
-    /// Makes one change durable, on behalf of thread number `thread`.
+    /// Makes one change durable, on behalf of thread number `thread`. In a block journal, the change
+    /// has this many blocks, at most 64; other contestants ignore the number.
     ///
     /// # Errors
     /// The contestant's error.
-    fn commit(&self, thread: usize) -> Result<()>;
+    fn commit(&self, thread: usize, blocks: u64) -> Result<()>;
 
     /// Frees space between rounds.
     ///
@@ -210,7 +214,7 @@ pub trait Commits: Send + Sync {
     fn end(self: Box<Self>, device: &Device) -> Result<()>;
 }
 
-/// A journal with a block for each thread. The block holds the number of the thread's commits.
+/// A journal with blocks for each thread. Each block holds the number of commits that changed it.
 struct Blocks {
     journal: Journal,
     blocks: u64,
@@ -218,12 +222,14 @@ struct Blocks {
 }
 
 impl Commits for Blocks {
-    fn commit(&self, thread: usize) -> Result<()> {
-        let mut handle = self.journal.begin(1)?;
-        count(&mut handle, thread as u64)?;
+    fn commit(&self, thread: usize, blocks: u64) -> Result<()> {
+        let mut handle = self.journal.begin(blocks as u32)?;
+        for block in 0..blocks {
+            count(&mut handle, thread as u64 * MOST + block)?;
+        }
         handle.stop_durable()?;
         // Relaxed: read after the threads are joined.
-        self.acknowledged.fetch_add(1, Ordering::Relaxed);
+        self.acknowledged.fetch_add(blocks, Ordering::Relaxed);
         Ok(())
     }
 
@@ -264,7 +270,7 @@ impl Records {
 }
 
 impl Commits for Records {
-    fn commit(&self, _: usize) -> Result<()> {
+    fn commit(&self, _: usize, _: u64) -> Result<()> {
         let record = [7; RECORD];
         while let Err(error) = self.log.append_durable(&record) {
             ensure!(matches!(error, compact::Error::Full { .. }), error);
@@ -307,7 +313,7 @@ fn check(found: u64, acknowledged: u64) -> Result<()> {
 struct Foreign(Box<dyn Peer>);
 
 impl Commits for Foreign {
-    fn commit(&self, _: usize) -> Result<()> {
+    fn commit(&self, _: usize, _: u64) -> Result<()> {
         self.0.append_durable(&[7; RECORD])
     }
 

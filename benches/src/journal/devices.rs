@@ -19,8 +19,11 @@ pub const MODELLED: &str = "modelled-1ms";
 /// The device whose flushes reach a disk.
 pub const DISK: &str = "disk";
 
+/// The same disk, without the page cache.
+pub const DIRECT: &str = "disk-direct";
+
 /// All devices, each with a description.
-pub const DEVICES: [(&str, &str); 2] = [
+pub const DEVICES: [(&str, &str); 3] = [
     (
         MODELLED,
         "files in memory; every flush or durable write sleeps for 1 ms, and several may overlap",
@@ -28,6 +31,10 @@ pub const DEVICES: [(&str, &str); 2] = [
     (
         DISK,
         "files on a disk, written through the page cache; a flush is fdatasync",
+    ),
+    (
+        DIRECT,
+        "files on a disk, written past the page cache (O_DIRECT), so that each write is a request to the disk; a flush is fdatasync; block journals only",
     ),
 ];
 
@@ -71,7 +78,7 @@ impl Device {
             place.display(),
             volume::file_system(&place)
         );
-        if name == DISK && volume::file_system(&place) == "tmpfs" {
+        if name != MODELLED && volume::file_system(&place) == "tmpfs" {
             told.push_str(", which is memory and not a disk: choose a folder on a disk with --dir");
         }
         Ok(Device {
@@ -101,9 +108,14 @@ impl Device {
     /// Creates a zeroed file of `len` bytes.
     ///
     /// # Errors
-    /// There is not enough room, or the operating system's error.
+    /// There is not enough room, or the operating system's error: for [`DIRECT`], also that the
+    /// file system does not allow it.
     pub fn file(&self, path: &Path, len: u64, meter: &Arc<Meter>) -> Result<Metered> {
-        self.file_as(path, len, FileMode::Buffered, meter)
+        let mode = match self.name {
+            DIRECT => FileMode::Direct,
+            _ => FileMode::Buffered,
+        };
+        self.file_as(path, len, mode, meter)
     }
 
     /// Creates a zeroed file like [`file`](Self::file), bypassing the page cache if the device is a

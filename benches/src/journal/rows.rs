@@ -7,11 +7,15 @@ use crate::measure::Latencies;
 
 /// The closed loop of small commits.
 pub const COMMIT: &str = "commit";
+/// The closed loop of commits of several blocks, without think time.
+pub const BLOCKS: &str = "blocks";
+/// How many blocks a commit of [`BLOCKS`] changes.
+pub const COUNTS: [u64; 3] = [1, 16, 64];
 
 /// The result of a contestant under one load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// [`COMMIT`], or a [pattern of the thesis](super::thesis).
+    /// [`COMMIT`], [`BLOCKS`], or a [pattern of the thesis](super::thesis).
     pub workload: &'static str,
     /// The contestant's name.
     pub contestant: &'static str,
@@ -23,6 +27,8 @@ pub struct Row {
     pub threads: usize,
     /// The think time between two commits of a thread, in flushes. `None` if the workload has none.
     pub think: Option<f64>,
+    /// How many blocks a block journal changes in a commit. `None` for a pattern of the thesis.
+    pub blocks: Option<u64>,
     /// Durable commits per second of all threads together.
     pub commits_per_s: f64,
     /// Commits per flush. All flushes and durable writes that the contestant makes during the
@@ -60,6 +66,8 @@ pub struct Transfers {
 /// The identity of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
+    /// [`COMMIT`] or [`BLOCKS`].
+    pub workload: &'static str,
     /// The contestant's name.
     pub contestant: &'static str,
     /// The device's name.
@@ -68,6 +76,8 @@ pub struct Place {
     pub threads: usize,
     /// The think time in flushes.
     pub think: f64,
+    /// How many blocks a commit changes.
+    pub blocks: u64,
 }
 
 /// A target of a row.
@@ -110,7 +120,7 @@ impl Row {
         workload: &'static str,
         (contestant, version): (&'static str, Option<String>),
         device: &'static str,
-        (threads, think): (usize, Option<f64>),
+        (threads, think, blocks): (usize, Option<f64>, Option<u64>),
         figures: &Figures,
     ) -> Self {
         Row {
@@ -120,6 +130,7 @@ impl Row {
             device,
             threads,
             think,
+            blocks,
             commits_per_s: figures.per_second(),
             commits_per_flush: figures.per_flush(),
             p50_us: micros(&figures.latencies, 0.5),
@@ -131,14 +142,16 @@ impl Row {
         }
     }
 
-    /// Returns the row's identity, if it belongs to the closed loop.
+    /// Returns the row's identity, if it belongs to a closed loop.
     pub fn place(&self) -> Option<Place> {
-        let think = self.think.filter(|_| self.workload == COMMIT)?;
+        let (think, blocks) = self.think.zip(self.blocks)?;
         Some(Place {
+            workload: self.workload,
             contestant: self.contestant,
             device: self.device,
             threads: self.threads,
             think,
+            blocks,
         })
     }
 

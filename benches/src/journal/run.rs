@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 
 use super::contestants::{Contestant, Made};
-use super::devices::Device;
+use super::devices::{DIRECT, Device};
 use super::load::{self, Figures, Load};
-use super::rows::{COMMIT, Row, Target};
+use super::rows::{BLOCKS, COMMIT, COUNTS, Row, Target};
 use super::targets;
 use super::thesis::{self, Pattern, Servers, Transactions};
 use crate::load::{LoadWatch, Others};
@@ -81,15 +81,34 @@ impl Plan {
             .filter(|it| it.has_blocks())
     }
 
+    /// Returns the closed loops of a workload: the think time and the number of blocks of each.
+    fn loops(&self, workload: &str) -> Vec<(f64, u64)> {
+        match workload {
+            _ if !self.workloads.contains(&workload) => Vec::new(),
+            BLOCKS => COUNTS.map(|blocks| (0.0, blocks)).to_vec(),
+            _ => self.think.iter().map(|&think| (think, 1)).collect(),
+        }
+    }
+
+    /// Returns the contestants of a closed loop on a device.
+    fn contestants_of(&self, workload: &str, device: &str) -> Vec<&'static Contestant> {
+        let all = self.contestants.iter().copied();
+        let only_blocks = workload == BLOCKS || device == DIRECT;
+        all.filter(|it| !only_blocks || it.has_blocks()).collect()
+    }
+
     /// Returns the number of contestant rounds in the whole run.
     pub(super) fn steps(&self) -> u64 {
-        let grid = if self.workloads.contains(&COMMIT) {
-            self.contestants.len() * self.threads.len() * self.think.len()
-        } else {
-            0
+        let grid = |device: &str| -> usize {
+            let of_workload = |workload| {
+                let contestants = self.contestants_of(workload, device).len();
+                contestants * self.threads.len() * self.loops(workload).len()
+            };
+            [COMMIT, BLOCKS].map(of_workload).iter().sum()
         };
         let patterns = self.journals().count() * self.patterns().len();
-        (self.devices.len() * (grid + patterns)) as u64 * u64::from(self.rounds())
+        let of_devices = self.devices.iter().map(|device| grid(device) + patterns);
+        of_devices.sum::<usize>() as u64 * u64::from(self.rounds())
     }
 }
 
@@ -106,8 +125,8 @@ pub fn run(plan: &Plan, bar: &ProgressBar, tell: impl Fn(&str)) -> Result<Outcom
         let device = Device::open(name, plan.dir.as_deref())?;
         tell(&device.told);
         devices.push(device.told.clone());
-        if plan.workloads.contains(&COMMIT) {
-            grid(plan, &device, bar, &mut rows)?;
+        for workload in [COMMIT, BLOCKS] {
+            grid(plan, workload, &device, bar, &mut rows)?;
         }
         patterns(plan, &device, bar, &mut rows)?;
     }
@@ -125,19 +144,34 @@ pub fn run(plan: &Plan, bar: &ProgressBar, tell: impl Fn(&str)) -> Result<Outcom
     })
 }
 
-/// Measures small commits under every number of threads and every think time.
-fn grid(plan: &Plan, device: &Device, bar: &ProgressBar, rows: &mut Vec<Row>) -> Result<()> {
+/// Measures a closed loop under every number of threads, and every think time or number of blocks.
+fn grid(
+    plan: &Plan,
+    workload: &'static str,
+    device: &Device,
+    bar: &ProgressBar,
+    rows: &mut Vec<Row>,
+) -> Result<()> {
+    let loops = plan.loops(workload);
+    let contestants = plan.contestants_of(workload, device.name);
+    if loops.is_empty() || contestants.is_empty() {
+        return Ok(());
+    }
     bar.set_message(format!("{}: creating files", device.name));
     let threads = plan.threads.iter().copied().max().unwrap_or(1);
     let mut made = Vec::new();
-    for contestant in &plan.contestants {
+    for contestant in contestants {
         let one = contestant.make(device, threads);
-        made.push((*contestant, one.with_context(|| contestant.name)?));
+        made.push((contestant, one.with_context(|| contestant.name)?));
     }
     for &threads in &plan.threads {
-        for &think in &plan.think {
+        for &(think, blocks) in &loops {
             let flush = device.flush_takes()?;
-            bar.set_message(format!("{}: {threads} threads, think {think}", device.name));
+            let told = match workload {
+                BLOCKS => format!("{blocks} blocks"),
+                _ => format!("think {think}"),
+            };
+            bar.set_message(format!("{}: {threads} threads, {told}", device.name));
             let load = Load {
                 threads,
                 think: flush.mul_f64(think),
@@ -145,13 +179,13 @@ fn grid(plan: &Plan, device: &Device, bar: &ProgressBar, rows: &mut Vec<Row>) ->
             };
             let all = in_turn(plan, bar, made.len(), |place, figures: &mut Figures| {
                 let (contestant, made) = &made[place];
-                one_round(made, load, figures)
+                one_round(made, load, blocks, figures)
                     .with_context(|| format!("{} on {}", contestant.name, device.name))
             })?;
             for ((contestant, _), figures) in made.iter().zip(&all) {
                 let who = (contestant.name, contestant.of_others());
-                let load = (threads, Some(think));
-                rows.push(Row::new(COMMIT, who, device.name, load, figures));
+                let load = (threads, Some(think), Some(blocks));
+                rows.push(Row::new(workload, who, device.name, load, figures));
             }
         }
     }
@@ -162,9 +196,9 @@ fn grid(plan: &Plan, device: &Device, bar: &ProgressBar, rows: &mut Vec<Row>) ->
     Ok(())
 }
 
-fn one_round(made: &Made, load: Load, figures: &mut Figures) -> Result<()> {
+fn one_round(made: &Made, load: Load, blocks: u64, figures: &mut Figures) -> Result<()> {
     made.commits.tidy()?;
-    let commit = |thread| made.commits.commit(thread);
+    let commit = |thread| made.commits.commit(thread, blocks);
     load::round(load, commit, &[&made.meter], || {}, figures)
 }
 

@@ -1,19 +1,26 @@
 //! The targets of the journal and the log, and whether a run meets them, computed from its rows.
 
+use super::devices::DIRECT;
 use super::peers::PEERS;
-use super::rows::{Bound, Place, Row, Target, find};
+use super::rows::{BLOCKS, Bound, COMMIT, Place, Row, Target, find};
 
-/// The lowest acceptable throughput of the rendezvous, relative to plain group commit.
-const AT_LEAST_OF_PLAIN: f64 = 0.98;
+/// Contestants that should be about as fast as another, or faster, in every cell of a workload:
+/// the workload, the two contestants, and the lowest acceptable ratio.
+pub(crate) const EVERYWHERE: [(&str, &str, &str, f64); 2] = [
+    (COMMIT, "compact-rendezvous", "compact", 0.98),
+    (BLOCKS, "cooperative", "coalesced", 0.9),
+];
 
 /// Returns all targets on these devices.
 pub(super) fn targets(rows: &[Row], devices: &[&'static str]) -> Vec<Target> {
     let of_device = |&device: &&'static str| {
         let place = |contestant, threads| Place {
+            workload: COMMIT,
             contestant,
             device,
             threads,
             think: 0.0,
+            blocks: 1,
         };
         let mut all = vec![
             faster(rows, place("cooperative-on-the-fly", 8), &["serial"], 1.3),
@@ -25,6 +32,10 @@ pub(super) fn targets(rows: &[Row], devices: &[&'static str]) -> Vec<Target> {
                 1.8,
             ),
         ];
+        if device == DIRECT {
+            all.extend(everywhere(rows, device));
+            return all;
+        }
         for threads in [8, 16] {
             let of = place("compact-rendezvous", threads);
             all.push(faster(rows, of, &PEERS.map(|it| it.name), 1.5));
@@ -47,16 +58,19 @@ pub(super) fn targets(rows: &[Row], devices: &[&'static str]) -> Vec<Target> {
     devices.iter().flat_map(of_device).collect()
 }
 
-/// Returns the targets that compare the rendezvous with plain group commit in each cell of the
-/// grid.
+/// Returns the targets of each cell of the grid.
 fn everywhere(rows: &[Row], device: &'static str) -> Vec<Target> {
-    let places = rows.iter().filter_map(Row::place);
-    let places = places.filter(|it| it.contestant == "compact-rendezvous" && it.device == device);
-    let each = places.map(|of| Target {
-        everywhere: true,
-        ..faster(rows, of, &["compact"], AT_LEAST_OF_PLAIN)
-    });
-    each.collect()
+    let of_one = |(workload, contestant, other, asked)| {
+        let places = rows.iter().filter_map(Row::place);
+        let is_one = move |it: &Place| {
+            (it.workload, it.contestant, it.device) == (workload, contestant, device)
+        };
+        places.filter(is_one).map(move |of| Target {
+            everywhere: true,
+            ..faster(rows, of, &[other], asked)
+        })
+    };
+    EVERYWHERE.into_iter().flat_map(of_one).collect()
 }
 
 /// Returns a target for the row's commits per second, relative to the best of `others` under the
@@ -128,7 +142,9 @@ impl Coalesced {
     /// there are none.
     pub fn on(rows: &[Row], device: &'static str) -> Option<Self> {
         let places = rows.iter().filter_map(Row::place);
-        let of_device = places.filter(|it| it.contestant == "coalesced" && it.device == device);
+        let is_one =
+            |it: &Place| (it.workload, it.contestant, it.device) == (COMMIT, "coalesced", device);
+        let of_device = places.filter(is_one);
         let ratios: Vec<f64> = of_device
             .filter_map(|of| faster(rows, of, &["cooperative"], 1.0).measured)
             .filter(|&it| it > 0.0)
@@ -151,11 +167,10 @@ impl Coalesced {
 #[cfg(test)]
 mod tests {
     use super::super::load::Figures;
-    use super::super::rows::COMMIT;
     use super::*;
 
     fn row(contestant: &'static str, threads: usize, per_second: f64) -> Row {
-        let load = (threads, Some(0.0));
+        let load = (threads, Some(0.0), Some(1));
         Row {
             commits_per_s: per_second,
             commits_per_flush: Some(7.5),

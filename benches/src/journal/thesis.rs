@@ -206,7 +206,7 @@ impl Servers {
         stats: &Transactions,
     ) -> Row {
         let who = (self.contestant.name, None);
-        let load = (pattern.clients, None);
+        let load = (pattern.clients, None, None);
         let mut row = Row::new(pattern.workload, who, device, load, figures);
         let all = stats.draining + stats.committing;
         row.transfers = Some(Transfers {

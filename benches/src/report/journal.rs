@@ -8,14 +8,16 @@ use super::html::{END, begun, escaped, html_table};
 use super::plots;
 use super::text::{LOSS_MARK, drawn, grouped};
 use crate::journal::Outcome;
-use crate::journal::rows::{Bound, COMMIT, Place, Row, Target, find};
-use crate::journal::targets::Coalesced;
+use crate::journal::devices::DIRECT;
+use crate::journal::rows::{BLOCKS, Bound, COMMIT, COUNTS, Place, Row, Target, find};
+use crate::journal::targets::{Coalesced, EVERYWHERE};
 use crate::journal::thesis::{Comparison, Measure, comparisons};
 
-const COLUMNS: [&str; 10] = [
+const COLUMNS: [&str; 11] = [
     "device",
     "threads",
     "think",
+    "blocks",
     "contestant",
     "commits/s",
     "commits/flush",
@@ -50,38 +52,74 @@ pub fn told(outcome: &Outcome) -> String {
 const THESIS: &str = "Numbers of the thesis next to this run: ratios to its existing system (our serial), and the start-up delay in percent of a transaction's time. \
      The thesis flushed to an Optane disk behind a network";
 
-/// Returns, for each device, a title, column names and lines. There is a line for each think time
-/// and contestant, and a column for each number of threads.
-fn grids(outcome: &Outcome) -> Vec<(String, Vec<String>, Vec<Vec<String>>)> {
+/// A table: its title, column names and lines.
+type Grid = (String, Vec<String>, Vec<Vec<String>>);
+
+/// Returns tables for each device: of small commits, with a line for each think time and
+/// contestant, and of larger ones, with a line for each number of blocks and contestant. There is a
+/// column for each number of threads.
+fn grids(outcome: &Outcome) -> Vec<Grid> {
     let plan = &outcome.plan;
-    let mut columns = vec!["think".to_owned(), "contestant".to_owned()];
+    let mut all = Vec::new();
+    for &device in &plan.devices {
+        let thinks = plan
+            .think
+            .iter()
+            .map(|&think| (think.to_string(), think, 1));
+        all.extend(grid(
+            outcome,
+            (COMMIT, device),
+            "think",
+            &Vec::from_iter(thinks),
+        ));
+        let counts = COUNTS
+            .iter()
+            .map(|&blocks| (blocks.to_string(), 0.0, blocks));
+        all.extend(grid(
+            outcome,
+            (BLOCKS, device),
+            "blocks",
+            &Vec::from_iter(counts),
+        ));
+    }
+    all
+}
+
+/// Returns the table of a workload on a device, if it was measured. Each of `loops` has a name, a
+/// think time, and a number of blocks.
+fn grid(
+    outcome: &Outcome,
+    (workload, device): (&'static str, &'static str),
+    first: &str,
+    loops: &[(String, f64, u64)],
+) -> Option<Grid> {
+    let plan = &outcome.plan;
+    let mut columns = vec![first.to_owned(), "contestant".to_owned()];
     columns.extend(plan.threads.iter().map(|&it| super::thread_count(it)));
-    let line = |device, think: f64, contestant| {
-        let cell = |&threads: &usize| {
-            let place = Place {
-                contestant,
-                device,
-                threads,
-                think,
-            };
-            find(&outcome.rows, place).map_or_else(String::new, short)
-        };
-        let mut line = vec![think.to_string(), contestant.to_owned()];
-        line.extend(plan.threads.iter().map(cell));
-        line
-    };
-    let is_measured = outcome.rows.iter().any(|row| row.workload == COMMIT);
-    let devices = plan.devices.iter().filter(|_| is_measured);
-    let grid = |&device: &&'static str| {
-        let title = format!("{device}: commits per second | commits per flush | p50 in flushes");
-        let mut lines = Vec::new();
-        for &think in &plan.think {
-            let contestants = plan.contestants.iter();
-            lines.extend(contestants.map(|it| line(device, think, it.name)));
+    let mut lines = Vec::new();
+    for (name, think, blocks) in loops {
+        for contestant in &plan.contestants {
+            let found = plan.threads.iter().map(|&threads| {
+                let place = Place {
+                    workload,
+                    contestant: contestant.name,
+                    device,
+                    threads,
+                    think: *think,
+                    blocks: *blocks,
+                };
+                find(&outcome.rows, place).map(short)
+            });
+            let found: Option<Vec<_>> = found.collect();
+            lines.extend(found.map(|cells| {
+                let mut line = vec![name.clone(), contestant.name.to_owned()];
+                line.extend(cells);
+                line
+            }));
         }
-        (title, columns.clone(), lines)
-    };
-    devices.map(grid).collect()
+    }
+    let title = format!("{device}: commits per second | commits per flush | p50 in flushes");
+    (!lines.is_empty()).then_some((title, columns, lines))
 }
 
 /// Formats a row in a few characters.
@@ -103,11 +141,12 @@ fn millis(micros: Option<f64>) -> String {
     micros.map_or_else(|| "–".to_owned(), |it| format!("{:.3} ms", it / 1e3))
 }
 
-fn cells(row: &Row) -> [String; 10] {
+fn cells(row: &Row) -> [String; 11] {
     [
         row.device.to_owned(),
         row.threads.to_string(),
         row.think.unwrap_or_default().to_string(),
+        row.blocks.unwrap_or_default().to_string(),
         row.contestant.to_owned(),
         grouped(row.commits_per_s.round() as u64),
         number(row.commits_per_flush, 2),
@@ -124,16 +163,17 @@ fn told_targets(outcome: &Outcome) -> Vec<(String, [String; 5])> {
     let single = outcome.targets.iter().filter(|it| !it.everywhere);
     let mut all: Vec<_> = single.map(target_cells).collect();
     for &device in &outcome.plan.devices {
-        let each: Vec<_> = of_every_cell(outcome, device).collect();
-        let worst = each
-            .iter()
-            .filter_map(|it| Some((it.measured?, it)))
-            .min_by(|a, b| a.0.total_cmp(&b.0));
-        if let Some((_, worst)) = worst {
-            let (class, mut cells) = target_cells(worst);
-            cells[1] = format!("{}, every cell", worst.of.contestant);
-            cells[3].push_str(" at worst");
-            all.push((class, cells));
+        for (_, contestant, ..) in EVERYWHERE {
+            let each = of_every_cell(outcome, device, contestant);
+            let worst = each
+                .filter_map(|it| Some((it.measured?, it)))
+                .min_by(|a, b| a.0.total_cmp(&b.0));
+            if let Some((_, worst)) = worst {
+                let (class, mut cells) = target_cells(worst);
+                cells[1] = format!("{contestant}, every cell");
+                cells[3].push_str(" at worst");
+                all.push((class, cells));
+            }
         }
     }
     all
@@ -142,9 +182,11 @@ fn told_targets(outcome: &Outcome) -> Vec<(String, [String; 5])> {
 fn of_every_cell<'a>(
     outcome: &'a Outcome,
     device: &'static str,
+    contestant: &'static str,
 ) -> impl Iterator<Item = &'a Target> {
     let all = outcome.targets.iter();
-    all.filter(move |it| it.everywhere && it.of.device == device)
+    let of = move |it: &&Target| (it.of.device, it.of.contestant) == (device, contestant);
+    all.filter(move |it| it.everywhere && of(it))
 }
 
 fn target_cells(target: &Target) -> (String, [String; 5]) {
@@ -180,7 +222,7 @@ fn sentences(outcome: &Outcome) -> Vec<String> {
 }
 
 fn losses(outcome: &Outcome, device: &'static str) -> Option<String> {
-    let each: Vec<_> = of_every_cell(outcome, device)
+    let each: Vec<_> = of_every_cell(outcome, device, "compact-rendezvous")
         .filter(|it| it.met.is_some())
         .collect();
     let lost: Vec<_> = each
@@ -264,10 +306,10 @@ pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
     contestants(&mut page, outcome)?;
     all_plots(&mut page, outcome)?;
     thesis(&mut page, outcome)?;
-    let rows = outcome.rows.iter().filter(|row| row.workload == COMMIT);
+    let rows = outcome.rows.iter().filter(|row| row.place().is_some());
     let mut last = None;
     let rows = rows.map(|row| {
-        let cell = (row.device, row.threads, row.think);
+        let cell = (row.device, row.threads, row.think, row.blocks);
         let first = last.replace(cell).is_some_and(|it| it != cell);
         (if first { "first" } else { "" }.to_owned(), cells(row))
     });
@@ -280,7 +322,7 @@ pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
 fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
     writeln!(
         page,
-        "<p>Each thread commits 256 bytes (in a block journal, a changed block), waits until they are durable, thinks, and repeats. The contestants take \
+        "<p>Each thread commits 256 bytes (in a block journal, a changed block; where the table says so, 16 or 64 blocks), waits until they are durable, thinks, and repeats. The contestants take \
          turns in rounds; each row is measured for {} s in total. Flushes include the contestant's durable writes. Think times are in units of the flush duration just before \
          the cell was measured; medians are in units of the row's own flushes. Latencies cover all commits.</p>",
         outcome.plan.seconds
@@ -312,10 +354,12 @@ fn all_plots(page: &mut String, outcome: &Outcome) -> Result<()> {
     for &device in &plan.devices {
         let of_cell = |contestant, threads, think| {
             let place = Place {
+                workload: COMMIT,
                 contestant,
                 device,
                 threads,
                 think,
+                blocks: 1,
             };
             find(rows, place)
         };
@@ -358,7 +402,7 @@ fn all_plots(page: &mut String, outcome: &Outcome) -> Result<()> {
         };
         let lines: Vec<_> = plan.think.iter().map(gain).collect();
         let is_there = |name| plan.contestants.iter().any(|it| it.name == name);
-        if is_there("compact-rendezvous") && is_there("compact") {
+        if is_there("compact-rendezvous") && is_there("compact") && device != DIRECT {
             let caption = "rendezvous / plain, by threads; one line per think time";
             page.push_str(&plots::ratio_lines(caption, &lines)?);
         }
