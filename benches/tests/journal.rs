@@ -12,6 +12,7 @@ use spanlock_benches::journal::contestants::CONTESTANTS;
 
 const SHORT: [&str; 2] = ["--seconds", "0.01"];
 const DEVICES: [&str; 2] = ["modelled-1ms", "disk"];
+const ON_BOTH: [&str; 2] = ["--device", "modelled-1ms,disk"];
 
 /// Runs it with its disk in the scene's folder. Returns its output and its rows.
 fn measured(scene: &Scene, args: &[&str]) -> (String, Vec<Value>) {
@@ -48,6 +49,7 @@ fn names() -> Vec<&'static str> {
 fn every_contestant_has_a_row_in_every_cell() {
     let scene = Scene::new(0);
     let args = ["--workload", "commit", "--threads", "2,1", "--think", "0,1"];
+    let args = [&args[..], &ON_BOTH].concat();
     let (told, rows) = measured(&scene, &[&args[..], &SHORT].concat());
     let mut wanted = Vec::new();
     for device in DEVICES {
@@ -214,6 +216,44 @@ fn commits_and_flushes_match_the_contestant() {
     }
 }
 
+/// Other contestants than block journals have no such rows.
+#[test]
+fn larger_commits_are_measured_on_every_device() {
+    let scene = Scene::new(0);
+    let few = "coalesced,cooperative,compact";
+    let args = [
+        "--workload",
+        "blocks",
+        "--threads",
+        "2",
+        "--contestant",
+        few,
+    ];
+    let (told, rows) = measured(&scene, &[&args[..], &SHORT].concat());
+    // Not every file system can bypass the page cache.
+    let devices = if told.contains("skipped") { 2 } else { 3 };
+    assert_eq!(rows.len(), devices * 3 * 2, "{told}");
+    for (nth, row) in rows.iter().enumerate() {
+        assert_eq!(
+            (&row["workload"], &row["think"]),
+            (&"blocks".into(), &0.0.into())
+        );
+        assert_eq!(row["blocks"], [1, 16, 64][nth / 2 % 3], "{row}");
+        let is_judged = row["contestant"] == "cooperative";
+        assert_eq!(
+            row["targets"].as_array().unwrap().len(),
+            usize::from(is_judged)
+        );
+    }
+    if rows.iter().all(did_something) {
+        assert!(told.contains("cooperative, every cell"), "{told}");
+    }
+    assert!(
+        told.contains("blocks") && told.contains("commits/s, times coalesced ≥ 0.9"),
+        "{told}"
+    );
+}
+
 #[test]
 fn the_patterns_are_shown_with_the_numbers_of_the_thesis() {
     let scene = Scene::new(0);
@@ -225,7 +265,7 @@ fn the_patterns_are_shown_with_the_numbers_of_the_thesis() {
         "--contestant",
         "serial,cooperative-on-the-fly,compact",
     ];
-    let (told, rows) = measured(&scene, &[&args[..], &SHORT].concat());
+    let (told, rows) = measured(&scene, &[&args[..], &ON_BOTH, &SHORT].concat());
     // Five sizes of fio and one of ior, with two journals, on two devices.
     assert_eq!(rows.len(), 2 * (5 + 1) * 2);
     for row in &rows {
@@ -270,7 +310,7 @@ fn invalid_arguments_are_errors() {
         (&["--seconds", "0"], "0.01 to 3600"),
         (&["--device", "tape"], "modelled-1ms, disk"),
         (&["--contestant", "rocksdb"], "okaywal"),
-        (&["--workload", "tpcc"], "commit, fio, ior"),
+        (&["--workload", "tpcc"], "commit, blocks, fio, ior"),
         (
             &["--workload", "fio", "--threads", "1"],
             "two or more threads",

@@ -89,6 +89,19 @@ impl Device {
         })
     }
 
+    /// Checks that the device can be used here.
+    ///
+    /// # Errors
+    /// It is [`DIRECT`], and the file system does not allow that.
+    pub fn check(&self) -> Result<()> {
+        if self.name == DIRECT {
+            let path = self.folder.path().join("checked");
+            self.file(&path, 4096, &self.meter())?;
+            fs::remove_file(path)?;
+        }
+        Ok(())
+    }
+
     /// Returns a meter for the flushes of one contestant.
     pub fn meter(&self) -> Arc<Meter> {
         Meter::new(self.modelled)

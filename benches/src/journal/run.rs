@@ -99,16 +99,20 @@ impl Plan {
 
     /// Returns the number of contestant rounds in the whole run.
     pub(super) fn steps(&self) -> u64 {
-        let grid = |device: &str| -> usize {
-            let of_workload = |workload| {
-                let contestants = self.contestants_of(workload, device).len();
-                contestants * self.threads.len() * self.loops(workload).len()
-            };
-            [COMMIT, BLOCKS].map(of_workload).iter().sum()
+        self.devices
+            .iter()
+            .map(|device| self.steps_on(device))
+            .sum()
+    }
+
+    fn steps_on(&self, device: &str) -> u64 {
+        let of_workload = |workload| {
+            let contestants = self.contestants_of(workload, device).len();
+            contestants * self.threads.len() * self.loops(workload).len()
         };
+        let grid: usize = [COMMIT, BLOCKS].map(of_workload).iter().sum();
         let patterns = self.journals().count() * self.patterns().len();
-        let of_devices = self.devices.iter().map(|device| grid(device) + patterns);
-        of_devices.sum::<usize>() as u64 * u64::from(self.rounds())
+        (grid + patterns) as u64 * u64::from(self.rounds())
     }
 }
 
@@ -122,9 +126,17 @@ pub fn run(plan: &Plan, bar: &ProgressBar, tell: impl Fn(&str)) -> Result<Outcom
     bar.set_length(plan.steps());
     let (mut rows, mut devices) = (Vec::new(), Vec::new());
     for &name in &plan.devices {
-        let device = Device::open(name, plan.dir.as_deref())?;
+        let mut device = Device::open(name, plan.dir.as_deref())?;
+        let unusable = device.check();
+        if let Err(why) = &unusable {
+            device.told += &format!("; skipped: {why:#}");
+        }
         tell(&device.told);
         devices.push(device.told.clone());
+        if unusable.is_err() {
+            bar.inc(plan.steps_on(name));
+            continue;
+        }
         for workload in [COMMIT, BLOCKS] {
             grid(plan, workload, &device, bar, &mut rows)?;
         }

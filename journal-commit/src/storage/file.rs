@@ -145,6 +145,12 @@ impl FileStorage {
         })
     }
 
+    /// Returns the file, for direct writes of aligned memory.
+    #[cfg(feature = "io-uring")]
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Runs one write-back at a time, unless an earlier one has failed.
     fn alone(&self, write_back: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut failure = self.failure.lock();
@@ -182,13 +188,7 @@ impl FileStorage {
             return write(data);
         }
         if !is_aligned(data.len(), offset) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!(
-                    "a direct write of {} bytes at {offset}: both must be multiples of {SECTOR}",
-                    data.len()
-                ),
-            ));
+            return Err(unaligned(data.len(), offset));
         }
         if data.as_ptr().addr().is_multiple_of(ALIGN) {
             return write(data);
@@ -258,26 +258,33 @@ impl Drop for FileStorage {
 }
 
 /// Memory for direct transfers.
-struct Aligned {
+pub(super) struct Aligned {
     memory: Vec<u8>,
     start: usize,
     len: usize,
 }
 
 impl Aligned {
-    fn new(len: usize) -> Self {
+    pub(super) fn new(len: usize) -> Self {
         let memory = vec![0; len + ALIGN];
         let start = memory.as_ptr().addr().next_multiple_of(ALIGN) - memory.as_ptr().addr();
         Aligned { memory, start, len }
     }
 
-    fn bytes(&mut self) -> &mut [u8] {
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
         &mut self.memory[self.start..self.start + self.len]
     }
 }
 
-fn is_aligned(len: usize, offset: u64) -> bool {
+pub(super) fn is_aligned(len: usize, offset: u64) -> bool {
     len.is_multiple_of(SECTOR) && offset.is_multiple_of(SECTOR as u64)
+}
+
+pub(super) fn unaligned(len: usize, offset: u64) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("a direct write of {len} bytes at {offset}: both must be multiples of {SECTOR}"),
+    )
 }
 
 fn options(mode: FileMode, more: OFlags) -> OpenOptions {
