@@ -41,8 +41,10 @@ fn did_something(row: &Value) -> bool {
     some
 }
 
+/// Returns the contestants that are measured on both devices.
 fn names() -> Vec<&'static str> {
-    CONTESTANTS.iter().map(|it| it.name).collect()
+    let all = CONTESTANTS.iter().filter(|it| it.is_on("disk"));
+    all.map(|it| it.name).collect()
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! Crashes of a log after every event on its device, with writes lost, reordered and torn. Each
 //! test recovers every crash image and compares it with the acknowledged records.
 
+mod rounds;
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use rounds::scaled;
 use spanlock_journal_commit::compact::{GroupCommit, Log, Lsn, Options};
 use spanlock_journal_commit::testing::{History, Loss, Recorded};
-use spanlock_testkit::rounds::scaled;
 
 /// The state expected after a crash.
 #[derive(Clone, Debug)]

@@ -2,15 +2,17 @@
 //! acknowledged changes are there, and the changes of each handle are all there or none of them is.
 //! Some tests also crash the recovery.
 
+mod rounds;
+
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use rounds::scaled;
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::jbd2::{
     CommitWay, Extent, Flushes, FormatOptions, Handle, Journal, Options, Place, format, recover,
 };
 use spanlock_journal_commit::testing::{Fault, FaultAt, FaultKind, History, Loss, Recorded};
-use spanlock_testkit::rounds::factor;
 
 const BLOCK: usize = 1024;
 const LOG_BLOCKS: u64 = 48;
@@ -146,7 +148,7 @@ fn all_images(flushes: Flushes, way: CommitWay) {
 
 /// Returns how many cuts come to one whose recovery crashes too: 20, divided by `SPANLOCK_ROUNDS`.
 fn crash_again_every() -> usize {
-    ((20.0 / factor()) as usize).max(1)
+    (20 / scaled(1)).max(1)
 }
 
 /// Crashes a recovery, and then repeats it.

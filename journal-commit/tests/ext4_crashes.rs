@@ -3,17 +3,18 @@
 //! blocks and hold all acknowledged changes.
 
 mod ext4;
+mod rounds;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ext4::Image;
+use rounds::scaled;
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::jbd2::{
     CommitWay, Flushes, FormatOptions, Journal, Options, Place, Recovery, Tid, format, recover,
 };
 use spanlock_journal_commit::testing::{History, Loss, Recorded};
-use spanlock_testkit::rounds::scaled;
 
 /// The changes of a handle: its transaction, its blocks, and the byte with which it filled them, or
 /// `None` if it revoked them.

@@ -1,17 +1,19 @@
 //! Journals and logs with forged counts and lengths under correct checksums. Recovery must neither
 //! panic, nor take more memory than the medium has bytes, nor read it again and again.
 
+mod rounds;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
+use rounds::scaled;
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::compact::{self, Log};
 use spanlock_journal_commit::jbd2::{self, Flushes, FormatOptions, Journal, Place};
 use spanlock_journal_commit::testing::Recorded;
-use spanlock_testkit::rounds::scaled;
 
 /// The system's allocator, which counts the bytes that each thread has in use.
 struct Counting;

@@ -458,3 +458,30 @@ fn files_and_persistent_memory_hold_journals() {
     };
     used(region("pm-log"), region("pm-home"));
 }
+
+#[test]
+fn neighbouring_blocks_share_a_write() {
+    for (way, blocks, most) in [
+        (CommitWay::Serial, 20, 22),
+        (CommitWay::Coalesced, 20, 2),
+        // All blocks and the descriptor are one run. The commit block is written apart.
+        (CommitWay::Cooperative, 20, 2),
+        (CommitWay::Coalesced, 200, 2),
+        // Three runs. A descriptor may be in another run than the blocks around it.
+        (CommitWay::Cooperative, 200, 3 + 2 * 3 + 1),
+    ] {
+        let devices = Devices::new(1024, Flushes::Two);
+        let journal = devices.open(options().way(way));
+        let mut handle = journal.begin(blocks).unwrap();
+        for number in 0..u64::from(blocks) {
+            let mut block = handle.get_write(number).unwrap();
+            block.fill(7);
+            block.dirty().unwrap();
+        }
+        let before = devices.log.writes();
+        handle.stop_durable().unwrap();
+        let writes = devices.log.writes() - before;
+        assert!(writes <= most, "{way:?}, {blocks} blocks: {writes} writes");
+        assert!(way != CommitWay::Serial || writes == most, "{writes}");
+    }
+}

@@ -97,7 +97,7 @@ impl JournalArgs {
         if self.plan().steps() > 0 {
             return None;
         }
-        let told = "nothing to run: blocks, fio, ior and the device disk-direct need block journals, and fio and ior two or more threads; change --workload, --contestant, --device or --threads";
+        let told = "nothing to run: blocks, fio, ior and the device disk-direct need block journals, fio and ior also two or more threads, and serial-queued the device disk-direct and io_uring; change --workload, --contestant, --device or --threads";
         Some(told.to_owned())
     }
 

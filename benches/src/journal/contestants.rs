@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::compact::{self, GroupCommit, Log, Lsn};
 use spanlock_journal_commit::jbd2::{
     self, CommitWay, Delay, Flushes, FormatOptions, Journal, Options,
 };
+use spanlock_journal_commit::storage::QueuedStorage;
 
 use super::calls::{self, Watch};
-use super::devices::Device;
+use super::devices::{DIRECT, Device};
 use super::meter::{Meter, Metered};
 use super::peers::{PEERS, Peer};
 use super::rows::COUNTS;
@@ -24,6 +26,8 @@ pub const RECORD: usize = 256;
 pub const BLOCK: u32 = 4096;
 /// Bytes in one of our logs.
 pub const LOG: u64 = 16 << 20;
+/// The contestant that submits its writes without waiting for each.
+pub const SERIAL_QUEUED: &str = "serial-queued";
 /// The most blocks that a commit changes.
 const MOST: u64 = COUNTS[COUNTS.len() - 1];
 /// JBD2's longest delay.
@@ -42,6 +46,8 @@ pub struct Contestant {
 #[derive(Clone, Copy)]
 enum Way {
     Blocks(CommitWay, Delay, Flushes),
+    /// As `serial`, on a file whose writes are queued.
+    Queued,
     Compact(GroupCommit),
     Peer(usize),
 }
@@ -50,13 +56,18 @@ const fn contestant(name: &'static str, about: &'static str, way: Way) -> Contes
     Contestant { name, about, way }
 }
 
-/// All contestants, in the order in which they are reported. Each of the first six differs in one
+/// All contestants, in the order in which they are reported. Each of the first seven differs in one
 /// setting from the contestant named in its description.
-pub const CONTESTANTS: [Contestant; 11] = [
+pub const CONTESTANTS: [Contestant; 12] = [
     contestant(
         "serial",
         "block journal: one thread prepares everything, then writes block by block; piggyback delay, two flushes, as in Linux",
         Way::Blocks(CommitWay::Serial, PIGGYBACK, Flushes::Two),
+    ),
+    contestant(
+        SERIAL_QUEUED,
+        "serial, but each block is submitted without waiting for it (io_uring), as in Linux; on disk-direct only, because the other devices never wait",
+        Way::Queued,
     ),
     contestant(
         "coalesced",
@@ -106,7 +117,15 @@ pub fn find(name: &str) -> Option<&'static Contestant> {
 impl Contestant {
     /// Returns whether it is a block journal.
     pub fn has_blocks(&self) -> bool {
-        matches!(self.way, Way::Blocks(..))
+        matches!(self.way, Way::Blocks(..) | Way::Queued)
+    }
+
+    /// Returns whether it is measured on the device of this name.
+    pub fn is_on(&self, device: &str) -> bool {
+        match self.way {
+            Way::Queued => device == DIRECT && QueuedStorage::is_available(),
+            _ => device != DIRECT || self.has_blocks(),
+        }
     }
 
     /// Returns the crate's name and version if the contestant is another project's log.
@@ -126,7 +145,7 @@ impl Contestant {
         let meter = device.meter();
         let mut watch = None;
         let commits: Box<dyn Commits> = match self.way {
-            Way::Blocks(..) => {
+            Way::Blocks(..) | Way::Queued => {
                 let blocks = threads as u64 * MOST;
                 let journal = self.journal(device, &folder, &meter, blocks)?;
                 Box::new(Blocks {
@@ -169,11 +188,20 @@ impl Contestant {
         meter: &Arc<Meter>,
         blocks: u64,
     ) -> Result<Journal> {
-        let Way::Blocks(way, delay, flushes) = self.way else {
-            bail!("{} is not a block journal", self.name);
+        let (way, delay, flushes) = match self.way {
+            Way::Blocks(way, delay, flushes) => (way, delay, flushes),
+            Way::Queued => (CommitWay::Serial, PIGGYBACK, Flushes::Two),
+            _ => bail!("{} is not a block journal", self.name),
         };
-        let log = Arc::new(device.file(&folder.join("log"), LOG, meter)?);
-        let home = device.file(&folder.join("home"), blocks * u64::from(BLOCK), meter)?;
+        let file = |name, len| -> Result<Arc<dyn Storage>> {
+            let path = folder.join(name);
+            Ok(match self.way {
+                Way::Queued => Arc::new(device.queued_file(&path, len, meter)?),
+                _ => Arc::new(device.file(&path, len, meter)?),
+            })
+        };
+        let log = file("log", LOG)?;
+        let home = file("home", blocks * u64::from(BLOCK))?;
         jbd2::format(log.clone(), &FormatOptions::new(BLOCK).flushes(flushes))?;
         let options = Options::new(BLOCK).way(way).delay(delay);
         Ok(Journal::open(log, home, options)?)

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use spanlock_journal_commit::storage::{FileMode, FileStorage};
+use spanlock_journal_commit::storage::{FileMode, FileStorage, QueuedStorage};
 use tempfile::TempDir;
 
-use super::meter::{Meter, Metered};
+use super::meter::{Meter, Metered, MeteredQueue};
 use crate::measure::median;
 use crate::volume;
 
@@ -143,6 +143,16 @@ impl Device {
             return Ok(file);
         }
         self.file_as(path, len, FileMode::Buffered, meter)
+    }
+
+    /// Creates a zeroed file like [`file`](Self::file), whose writes are queued in the kernel.
+    ///
+    /// # Errors
+    /// Same as [`file`](Self::file), or there is no io_uring.
+    pub fn queued_file(&self, path: &Path, len: u64, meter: &Arc<Meter>) -> Result<MeteredQueue> {
+        let file = QueuedStorage::create(path, len)
+            .with_context(|| format!("creating {} with {len} bytes", path.display()))?;
+        Ok(MeteredQueue::new(file, meter.clone()))
     }
 
     fn file_as(

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use spanlock_journal_commit::Storage;
-use spanlock_journal_commit::storage::FileStorage;
+use spanlock_journal_commit::storage::{FileStorage, QueuedStorage};
 
 use super::calls::{FlushCall, Hook};
 use super::over::{Below, Over};
@@ -93,5 +93,41 @@ impl Below for Meter {
             file.write_at(data, offset)?;
         }
         self.flush(|| file.write_fua(data, offset))
+    }
+}
+
+/// A file whose writes are queued in the kernel, with metered flushes.
+#[derive(Debug)]
+pub struct MeteredQueue {
+    file: QueuedStorage,
+    meter: Arc<Meter>,
+}
+
+impl MeteredQueue {
+    /// Meters a file.
+    pub fn new(file: QueuedStorage, meter: Arc<Meter>) -> Self {
+        MeteredQueue { file, meter }
+    }
+}
+
+impl Storage for MeteredQueue {
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_at(buf, offset)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_at(data, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.meter.flush(|| self.file.flush())
+    }
+
+    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.meter.flush(|| self.file.write_fua(data, offset))
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 
 use super::contestants::{Contestant, Made};
-use super::devices::{DIRECT, Device};
+use super::devices::Device;
 use super::load::{self, Figures, Load};
 use super::rows::{BLOCKS, COMMIT, COUNTS, Row, Target};
 use super::targets;
@@ -73,12 +73,10 @@ impl Plan {
         thesis::patterns(&self.workloads, &Vec::from_iter(clients))
     }
 
-    /// Returns the contestants that are block journals.
-    fn journals(&self) -> impl Iterator<Item = &'static Contestant> {
-        self.contestants
-            .iter()
-            .copied()
-            .filter(|it| it.has_blocks())
+    /// Returns the block journals on a device.
+    fn journals(&self, device: &str) -> impl Iterator<Item = &'static Contestant> {
+        let all = self.contestants.iter().copied();
+        all.filter(move |it| it.has_blocks() && it.is_on(device))
     }
 
     /// Returns the closed loops of a workload: the think time and the number of blocks of each.
@@ -93,8 +91,9 @@ impl Plan {
     /// Returns the contestants of a closed loop on a device.
     fn contestants_of(&self, workload: &str, device: &str) -> Vec<&'static Contestant> {
         let all = self.contestants.iter().copied();
-        let only_blocks = workload == BLOCKS || device == DIRECT;
-        all.filter(|it| !only_blocks || it.has_blocks()).collect()
+        let all = all.filter(|it| it.is_on(device));
+        all.filter(|it| workload != BLOCKS || it.has_blocks())
+            .collect()
     }
 
     /// Returns the number of contestant rounds in the whole run.
@@ -111,7 +110,7 @@ impl Plan {
             contestants * self.threads.len() * self.loops(workload).len()
         };
         let grid: usize = [COMMIT, BLOCKS].map(of_workload).iter().sum();
-        let patterns = self.journals().count() * self.patterns().len();
+        let patterns = self.journals(device).count() * self.patterns().len();
         (grid + patterns) as u64 * u64::from(self.rounds())
     }
 }
@@ -237,13 +236,13 @@ fn in_turn<T: Default + Clone>(
 fn patterns(plan: &Plan, device: &Device, bar: &ProgressBar, rows: &mut Vec<Row>) -> Result<()> {
     let patterns = plan.patterns();
     let clients = patterns.iter().map(|it| it.clients).max();
-    let Some(clients) = clients.filter(|_| plan.journals().count() > 0) else {
+    let Some(clients) = clients.filter(|_| plan.journals(device.name).count() > 0) else {
         return Ok(());
     };
     bar.set_message(format!("{}: creating files", device.name));
     let data = thesis::data(device, clients)?;
     let servers = plan
-        .journals()
+        .journals(device.name)
         .map(|it| Servers::make(it, device, &data, clients))
         .collect::<Result<Vec<_>>>()?;
     for pattern in patterns {

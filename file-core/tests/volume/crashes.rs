@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::common::{MakeLock, Mem, PAGE, Rng, Volume, content, lock_kinds, open, segments};
+use crate::common::{
+    MakeLock, Mem, PAGE, Rng, Volume, content, lock_kinds, open, scaled, segments,
+};
 use spanlock_file_core::{Error, FileCore, FormatOptions};
-use spanlock_testkit::rounds::scaled;
 
 type Model = BTreeMap<String, Vec<u8>>;
 

@@ -17,8 +17,9 @@ pub enum CommitWay {
     #[default]
     Coalesced,
     /// The journal's thread prepares blocks. This thread and the threads that wait for the commit
-    /// write the prepared blocks in parallel. The thread that completes the last block writes the
-    /// commit block.
+    /// write the prepared blocks in parallel, each a run of neighbouring blocks of at least 64 KiB.
+    /// A smaller transaction is one run. The thread that completes the last block writes the commit
+    /// block.
     Cooperative,
 }
 

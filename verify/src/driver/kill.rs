@@ -206,7 +206,8 @@ impl Changes {
             ("model", |it| table::optional(it.model.as_ref())),
             ("execution", |it| table::optional(it.executions)),
             ("reason or failure", |it| {
-                table::optional(it.reason.as_ref().or(it.failure.as_ref()))
+                let told = it.reason.as_ref().or(it.failure.as_ref());
+                table::optional(told.map(|it| shortened(it)))
             }),
         ];
         table::of(columns, &self.all)
@@ -224,6 +225,15 @@ impl Changes {
     /// Whether there is no problem.
     pub(super) fn are_well(&self) -> bool {
         self.all.iter().all(|it| it.problem().is_none())
+    }
+}
+
+/// Cuts a text that is too long for a table.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 160;
+    match text.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
     }
 }
 
