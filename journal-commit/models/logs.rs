@@ -153,7 +153,7 @@ fn devices() -> [Arc<Recorded>; 2] {
 }
 
 fn open([log, home]: &[Arc<Recorded>; 2], way: CommitWay) -> Journal {
-    let options = Options::new(BLOCK as u32).way(way);
+    let options = Options::new(BLOCK as u32).way(way).run_bytes(1);
     Journal::open(log.clone(), home.clone(), options).expect("just formatted")
 }
 

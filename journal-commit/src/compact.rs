@@ -231,8 +231,9 @@ impl<S: Storage> Log<S> {
         let recovery = scan.report(&superblock, damage.map(accept).transpose()?);
         // The last batch may be in the page cache only (C-R4).
         if let Some(last) = &scan.last {
-            // equivalent(drop): in the models, a crash loses the page cache, so a batch that recovery
-            // finds is durable. The test `a_last_batch_in_the_cache_only_becomes_durable` keeps it.
+            // equivalent(drop): in the models, a crash loses the page cache, so a batch that
+            // recovery finds is durable. The test `a_last_batch_in_the_cache_only_becomes_durable`
+            // keeps it.
             (ring.write(&last.bytes, last.header.position))
                 .and_then(|()| ring.storage.flush())
                 .map_err(Error::io("writing the last batch once more"))?;

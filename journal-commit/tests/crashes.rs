@@ -45,7 +45,10 @@ fn run(flushes: Flushes, way: CommitWay) -> Run {
     let device = Arc::new(Recorded::new((BLOCKS + LOG_BLOCKS) as usize * BLOCK));
     let new = FormatOptions::new(BLOCK as u32).place(place());
     format(device.clone(), &new.flushes(flushes)).unwrap();
-    let options = Options::new(BLOCK as u32).place(place()).way(way);
+    let options = Options::new(BLOCK as u32)
+        .place(place())
+        .way(way)
+        .run_bytes(4 * BLOCK);
     let journal = Journal::open(device.clone(), device.clone(), options).unwrap();
     let first_cut = device.now();
     let acknowledged = std::thread::scope(|scope| {

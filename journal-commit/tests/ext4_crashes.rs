@@ -56,7 +56,10 @@ impl Run {
                 .write_fua(&junk, block * u64::from(block_bytes))
                 .unwrap();
         }
-        let options = Options::new(block_bytes).place(image.place()).way(way);
+        let options = Options::new(block_bytes)
+            .place(image.place())
+            .way(way)
+            .run_bytes(4 * block_bytes as usize);
         let journal = Journal::open(device.clone(), device.clone(), options).unwrap();
         let first_cut = device.now();
 

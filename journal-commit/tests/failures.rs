@@ -41,7 +41,7 @@ fn device(flushes: Flushes) -> Vec<u8> {
 
 fn open(device: &Arc<Recorded>, way: CommitWay) -> Result<Journal, Error> {
     // Use the rendezvous, because its wait could hang too.
-    let options = options().way(way).delay(Delay::Rendezvous);
+    let options = options().way(way).run_bytes(1).delay(Delay::Rendezvous);
     Journal::open(device.clone(), device.clone(), options)
 }
 

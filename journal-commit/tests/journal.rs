@@ -48,7 +48,7 @@ impl Devices {
 }
 
 fn options() -> Options {
-    Options::new(BLOCK as u32)
+    Options::new(BLOCK as u32).run_bytes(BLOCK)
 }
 
 fn every_way(mut test: impl FnMut(Flushes, Options)) {
@@ -471,7 +471,7 @@ fn neighbouring_blocks_share_a_write() {
         (CommitWay::Cooperative, 200, 3 + 2 * 3 + 1),
     ] {
         let devices = Devices::new(1024, Flushes::Two);
-        let journal = devices.open(options().way(way));
+        let journal = devices.open(options().way(way).run_bytes(64 * BLOCK));
         let mut handle = journal.begin(blocks).unwrap();
         for number in 0..u64::from(blocks) {
             let mut block = handle.get_write(number).unwrap();

@@ -126,7 +126,7 @@ fn a_journal_works_on_sectors_of_4096_bytes() {
             let (log, home) = (Sectors::new(64), Sectors::new(64));
             let new = FormatOptions::new(BLOCK as u32).flushes(flushes);
             format(log.clone(), &new).unwrap();
-            let options = Options::new(BLOCK as u32).way(way);
+            let options = Options::new(BLOCK as u32).way(way).run_bytes(1);
             let journal = Journal::open(log.clone(), home.clone(), options).unwrap();
             for number in 0..40 {
                 let mut handle = journal.begin(2).unwrap();

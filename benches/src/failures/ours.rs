@@ -150,7 +150,10 @@ fn place() -> Place {
 
 fn journal(storage: Arc<impl Storage + 'static>) -> Result<Journal> {
     let options = Options::new(BLOCK).place(place());
-    let options = options.way(CommitWay::Cooperative).delay(Delay::Rendezvous);
+    let options = options
+        .way(CommitWay::Cooperative)
+        .run_bytes(1)
+        .delay(Delay::Rendezvous);
     Ok(Journal::open(storage.clone(), storage, options)?)
 }
 

@@ -61,8 +61,8 @@ pub struct JournalArgs {
     #[arg(long, default_value = "0.7", value_parser = seconds, value_name = "S")]
     pub seconds: f64,
 
-    /// Folder for the files of the disk's devices, which are removed at the end [default: the folder
-    /// for temporary files]
+    /// Folder for the files of the disk's devices, which are removed at the end [default: the
+    /// folder for temporary files]
     #[arg(long, value_name = "FOLDER")]
     pub dir: Option<PathBuf>,
 

@@ -220,8 +220,8 @@ pub struct Made {
 
 /// A contestant as its threads use it.
 pub trait Commits: Send + Sync {
-    /// Makes one change durable, on behalf of thread number `thread`. In a block journal, the change
-    /// has this many blocks, at most 64; other contestants ignore the number.
+    /// Makes one change durable, on behalf of thread number `thread`. In a block journal, the
+    /// change has this many blocks, at most 64; other contestants ignore the number.
     ///
     /// # Errors
     /// The contestant's error.

@@ -28,17 +28,14 @@ use super::committing::{Buffer, Committing};
 use super::error::{Failure, failed};
 use super::format::{Checksums, Flushes, MAGIC_AT, put32};
 use super::inner::Inner;
-use super::options::{CommitWay, Delay};
+use super::options::{CommitWay, Delay, Options};
 use super::raw::submission::Steps;
 use super::transaction::{Committed, Transaction};
 
-/// How many bytes a thread of a cooperative commit writes together, at least. A device takes a
-/// write of this length in little more time than a short one.
-const RUN_BYTES: usize = 64 << 10;
-
 /// Returns how many buffers of a transaction a thread of a cooperative commit writes together.
-fn run_of(buffers: u32, block_bytes: usize) -> u32 {
-    let least = (RUN_BYTES / block_bytes).max(1) as u32;
+fn run_of(buffers: u32, options: &Options) -> u32 {
+    let least = (options.run_bytes / options.block_bytes as usize).max(1);
+    let least = u32::try_from(least).unwrap_or(u32::MAX);
     buffers.div_ceil((buffers / least).max(1))
 }
 
@@ -99,7 +96,7 @@ impl Inner {
         };
         let helpers = self.options.way == CommitWay::Cooperative;
         let run = match helpers {
-            true => run_of(locked.whole.log_blocks, self.format.block_bytes),
+            true => run_of(locked.whole.log_blocks, &self.options),
             false => 1,
         };
         let committing = Arc::new(Committing::new(

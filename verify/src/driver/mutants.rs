@@ -1,5 +1,6 @@
 //! `cargo verify mutants`: weakens each ordering, and omits each fence, wake, flush and drain (a
-//! fence of persistent memory), one at a time and at run time. For each such change (a mutant), some program must fail.
+//! fence of persistent memory), one at a time and at run time. For each such change (a mutant),
+//! some program must fail.
 //!
 //! The programs that reach the changed site run, cheapest first, until one fails. All of them run
 //! with few preemptions at first. Then rows of up to 20,000 executions run with their own bounds.

@@ -28,7 +28,8 @@
 //! | `done` | buffers written | the thread that wrote one |
 //!
 //! # Invariants
-//! - **J-T1** Each buffer is claimed once: a compare-exchange raises `next` by a run, up to `ready`.
+//! - **J-T1** Each buffer is claimed once: a compare-exchange raises `next` by a run, up to
+//!   `ready`.
 //! - **J-T2** A thread that claims buffers sees them prepared.
 //! - **J-T3** Exactly one thread completes the last buffer. It sees everything that the other
 //!   threads did to complete their buffers.
