@@ -24,7 +24,11 @@ pub(crate) fn suite() -> Suite {
         &[&[FORMAT]],
         &[Mode::Cut, Mode::Global],
     );
-    Suite::new("file-core-format").program(program)
+    Suite::new("file-core-format").program(program).no_pair(
+        "format",
+        "format",
+        "no other thread uses a region yet",
+    )
 }
 
 /// The whole format.

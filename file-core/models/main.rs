@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     let both_compact = "both compact their logs, and the order of their steps in the allocator makes \
                         the search longer than four minutes; the other volumes have this pair";
     let is_short = |one, other| one == Kind::Create || other != Kind::Create;
-    let writes = KINDS.iter().filter(|kind| !is_short(**kind, Kind::Create));
+    let writes = KINDS.iter().take_while(|kind| **kind != Kind::Create);
     let suite_of_full = writes.fold(full.pairs(&[Mode::Cut], is_short), |suite, kind| {
         suite.no_pair(kind.name(), "create", both_compact)
     });
@@ -34,10 +34,12 @@ fn main() -> ExitCode {
         roomy
             .pairs(&BOTH, |_, _| true)
             .program(roomy.three())
+            .programs(roomy.more_threes())
             .programs(roomy.sequences(3)),
         at_page_end
             .pairs(&BOTH, |_, _| true)
             .program(at_page_end.three().whole_in_full_run())
+            .programs(at_page_end.more_threes())
             .programs(at_page_end.sequences(2)),
         suite_of_full.programs(full.sequences(2)),
         format::suite(),
@@ -85,6 +87,21 @@ impl On {
         };
         let kinds = [Kind::Patch, Kind::Append, Kind::Create];
         short.threads("patch-append-create", &kinds, &[Mode::Cut])
+    }
+
+    /// Returns programs of three threads for the full run, each with more than a hundred thousand
+    /// images.
+    fn more_threes(&self) -> impl Iterator<Item = Program> {
+        let all = [
+            [Kind::Patch, Kind::Second, Kind::Create],
+            [Kind::Second, Kind::Append, Kind::Create],
+            [Kind::Patch, Kind::Extend, Kind::Create],
+        ];
+        all.into_iter().map(|kinds| {
+            let name = kinds.map(Kind::name).join("-");
+            let program = self.threads(&name, &kinds, &[Mode::Cut]);
+            program.whole_in_full_run()
+        })
     }
 
     fn threads(&self, name: &str, kinds: &[Kind], modes: &[Mode]) -> Program {

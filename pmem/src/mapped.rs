@@ -92,6 +92,10 @@ pub const PAGE_BYTES: u64 = 4096;
 /// the file, the next access past its new end raises **SIGBUS**, which ends the process. If another
 /// program writes to it, the bytes appear here.
 ///
+/// # Bad blocks
+/// An access to a block that the medium cannot read raises **SIGBUS**, too. Copy the file with a
+/// tool that skips bad blocks, and open the copy.
+///
 /// # When writing back fails
 /// Flush instructions cannot fail, but a disk can. With [`Options::msync`] a flush can therefore
 /// fail, and the bytes it stood for may be lost for good: Linux marks pages that it failed to write
