@@ -154,6 +154,7 @@ impl World {
         let passed = self.requests.can_pass(span, access);
         let admitted = self.requests.admits(span, access);
         if !admitted {
+            self.requests.reserve(1).expect("memory");
             self.change(|requests, wakes| {
                 assert_eq!(requests.pass(span, access, wakes).is_some(), passed);
             });
