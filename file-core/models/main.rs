@@ -38,7 +38,6 @@ fn main() -> ExitCode {
             .programs(roomy.sequences(3)),
         at_page_end
             .pairs(&BOTH, |_, _| true)
-            .program(at_page_end.three().whole_in_full_run())
             .programs(at_page_end.more_threes())
             .programs(at_page_end.sequences(2)),
         suite_of_full.programs(full.sequences(2)),
@@ -89,13 +88,15 @@ impl On {
         short.threads("patch-append-create", &kinds, &[Mode::Cut])
     }
 
-    /// Returns programs of three threads for the full run, each with more than a hundred thousand
-    /// images.
+    /// Returns programs of three threads for the full run, with a million images together.
     fn more_threes(&self) -> impl Iterator<Item = Program> {
         let all = [
             [Kind::Patch, Kind::Second, Kind::Create],
-            [Kind::Second, Kind::Append, Kind::Create],
             [Kind::Patch, Kind::Extend, Kind::Create],
+            [Kind::Second, Kind::Extend, Kind::Create],
+            [Kind::Patch, Kind::Create, Kind::Append],
+            [Kind::Patch, Kind::Create, Kind::Remove],
+            [Kind::Second, Kind::Append, Kind::Create],
         ];
         all.into_iter().map(|kinds| {
             let name = kinds.map(Kind::name).join("-");
