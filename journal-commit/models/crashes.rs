@@ -3,21 +3,24 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::compact::{Error, GroupCommit, Log, Lsn, Options};
 use spanlock_pmem::Pmem;
 use spanlock_pmem::simulated::{Simulated, Subject};
+use spanlock_sync::thread;
 use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
 use spanlock_verify::{Mode, Suite};
 
-/// Returns the suites: a log with room, one whose next batches cross the end of the ring, and one
-/// that is full.
-pub(crate) fn suites() -> [Suite; 3] {
+/// Returns the suites: a log with room, one whose next batches cross the end of the ring, one that
+/// is full, and one whose disk fails.
+pub(crate) fn suites() -> [Suite; 4] {
     [
         suite("compact-log-room", [3, 0], 5),
         suite("compact-log-wrap", [7, 5], 4),
         suite("compact-log-full", [8, 0], 4),
+        failures(),
     ]
 }
 
@@ -28,11 +31,7 @@ const CLAIM: &str = "after a crash, every record that was acknowledged and not t
 /// Returns the programs on a log to which so many records were appended, and of which so many were
 /// truncated. Sequences have up to `length` operations.
 fn suite(name: &str, [appended, truncated]: [u8; 2], length: u32) -> Suite {
-    let truncated = u64::from(truncated);
-    let medium: MakeMedium = Arc::new(move || log(appended, truncated));
-    let records = Arc::new(Records {
-        first: 1 + truncated,
-    });
+    let (records, medium) = log_of(appended, truncated);
     let mut suite = Suite::new(name).step_bound(4_000);
     for (at, one) in KINDS.iter().enumerate() {
         for other in &KINDS[at..] {
@@ -67,6 +66,40 @@ fn suite(name: &str, [appended, truncated]: [u8; 2], length: u32) -> Suite {
     suite
 }
 
+/// Returns the programs in which a flush of one thread's operation fails. The disk's cache then
+/// takes all writes for durable that came before.
+fn failures() -> Suite {
+    let (records, medium) = log_of(3, 0);
+    let mut suite = Suite::new("compact-log-failure").step_bound(4_000);
+    for failing in FAILING {
+        for other in KINDS.into_iter().chain(FAILING) {
+            let name = format!("{}-{}", other.name(), failing.name());
+            let operations: [&[u32]; 2] = [&[number(other, 0)], &[number(failing, 1)]];
+            let modes = [Mode::Cut, Mode::Global];
+            let program = threads(&name, CLAIM, &records, &medium, &operations, &modes);
+            suite = suite.program(program);
+        }
+    }
+    let all: Vec<u32> = KINDS
+        .into_iter()
+        .chain(FAILING)
+        .map(|kind| number(kind, 0))
+        .collect();
+    for length in 1..=3 {
+        let name = format!("sequences-of-{length}");
+        suite = suite.program(sequences(&name, CLAIM, &records, &medium, &all, length));
+    }
+    suite
+}
+
+/// Returns a log to which so many records were appended, and of which so many were truncated.
+fn log_of(appended: u8, truncated: u8) -> (Arc<Records>, MakeMedium) {
+    let truncated = u64::from(truncated);
+    let medium: MakeMedium = Arc::new(move || log(appended, truncated));
+    let first = 1 + truncated;
+    (Arc::new(Records { first }), medium)
+}
+
 /// The kinds of operations.
 #[derive(Clone, Copy)]
 enum Kind {
@@ -76,7 +109,15 @@ enum Kind {
     Large,
     /// Truncates the first record, or the first two.
     Truncate,
+    /// Commits a record that fits into a block, with the first flush failing.
+    CommitFails,
+    /// Truncates, with the first flush failing.
+    TruncateFails,
 }
+
+const COUNT: u32 = 5;
+
+const FAILING: [Kind; 2] = [Kind::CommitFails, Kind::TruncateFails];
 
 const KINDS: [Kind; 3] = [Kind::Commit, Kind::Large, Kind::Truncate];
 
@@ -86,6 +127,8 @@ impl Kind {
             Kind::Commit => "commit",
             Kind::Large => "large",
             Kind::Truncate => "truncate",
+            Kind::CommitFails => "failing-commit",
+            Kind::TruncateFails => "failing-truncate",
         }
     }
 }
@@ -93,11 +136,14 @@ impl Kind {
 /// Returns the number of an operation. What it writes, or how much it truncates, depends on
 /// `thread`.
 fn number(kind: Kind, thread: u32) -> u32 {
-    kind as u32 + thread * KINDS.len() as u32
+    kind as u32 + thread * COUNT
 }
 
 fn kind(operation: u32) -> Kind {
-    KINDS[operation as usize % KINDS.len()]
+    let [commit, large, truncate] = KINDS;
+    let [commit_fails, truncate_fails] = FAILING;
+    let all = [commit, large, truncate, commit_fails, truncate_fails];
+    all[(operation % COUNT) as usize]
 }
 
 fn record(operation: u32) -> Vec<u8> {
@@ -109,29 +155,59 @@ fn record(operation: u32) -> Vec<u8> {
 }
 
 /// A simulated disk.
-struct Disk(Arc<Simulated>);
+struct Disk {
+    region: Arc<Simulated>,
+    /// The threads whose next flush fails, one bit each.
+    failing: Arc<AtomicU64>,
+}
+
+impl Disk {
+    fn new(region: &Arc<Simulated>) -> Self {
+        Disk {
+            region: region.clone(),
+            failing: Arc::default(),
+        }
+    }
+
+    /// Returns an error if the calling thread's flush fails.
+    #[track_caller]
+    fn may_fail(&self) -> io::Result<()> {
+        let me = 1 << thread::index();
+        // Relaxed: each thread uses its own bit only.
+        if self.failing.fetch_and(!me, Relaxed) & me != 0 {
+            self.region.fail_flush();
+            return Err(io::Error::other("the disk fails"));
+        }
+        Ok(())
+    }
+}
 
 impl Storage for Disk {
     fn len(&self) -> u64 {
-        Pmem::len(&*self.0)
+        Pmem::len(&*self.region)
     }
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.0.read_bytes(offset, buf);
+        self.region.read_bytes(offset, buf);
         Ok(())
     }
     #[track_caller]
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_sectors(offset, data);
+        self.region.write_sectors(offset, data);
         Ok(())
     }
     #[track_caller]
     fn flush(&self) -> io::Result<()> {
-        self.0.flush_sectors();
+        self.may_fail()?;
+        self.region.flush_sectors();
         Ok(())
     }
     #[track_caller]
     fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_sectors_through(offset, data);
+        if self.failing.load(Relaxed) & 1 << thread::index() != 0 {
+            self.region.write_sectors(offset, data);
+            return self.may_fail();
+        }
+        self.region.write_sectors_through(offset, data);
         Ok(())
     }
 }
@@ -153,6 +229,7 @@ struct Records {
 struct Open {
     log: Log<Disk>,
     region: Arc<Simulated>,
+    failing: Arc<AtomicU64>,
 }
 
 fn options() -> Options {
@@ -168,9 +245,15 @@ impl Subject for Records {
     type State = Content;
 
     fn recover(&self, region: &Arc<Simulated>) -> Result<Open, String> {
-        let log = Log::open(Disk(region.clone()), &options()).map_err(|why| why.to_string())?;
+        let disk = Disk::new(region);
+        let failing = disk.failing.clone();
+        let log = Log::open(disk, &options()).map_err(|why| why.to_string())?;
         let region = region.clone();
-        Ok(Open { log, region })
+        Ok(Open {
+            log,
+            region,
+            failing,
+        })
     }
 
     fn state(&self, Open { log, .. }: &Open) -> Result<Content, String> {
@@ -211,7 +294,7 @@ impl Subject for Records {
             return Some(state);
         }
         let expected = match kind(operation) {
-            Kind::Truncate => {
+            Kind::Truncate | Kind::TruncateFails => {
                 let to = self.end(operation);
                 if to > state.first + state.records.len() as u64 {
                     return result.is_none_or(|it| it == "not yet").then_some(state);
@@ -222,12 +305,16 @@ impl Subject for Records {
                 }
                 "done".to_owned()
             }
-            Kind::Commit | Kind::Large => {
+            Kind::Commit | Kind::Large | Kind::CommitFails => {
                 state.records.push(record(operation));
                 format!("record {}", state.first + state.records.len() as u64 - 1)
             }
         };
         result.is_none_or(|it| it == expected).then_some(state)
+    }
+
+    fn is_unknown(&self, result: &str) -> bool {
+        result == FAILED
     }
 
     fn name(&self, operation: u32) -> String {
@@ -238,34 +325,43 @@ impl Subject for Records {
 impl Records {
     /// Returns the record before which `operation` truncates.
     fn end(&self, operation: u32) -> u64 {
-        self.first + 1 + u64::from(operation) / KINDS.len() as u64
+        self.first + 1 + u64::from(operation / COUNT)
     }
 }
 
 impl Crashable for Records {
-    fn perform(&self, Open { log, .. }: &Open, operation: u32) -> String {
+    fn perform(&self, Open { log, failing, .. }: &Open, operation: u32) -> String {
+        if let Kind::CommitFails | Kind::TruncateFails = kind(operation) {
+            failing.fetch_or(1 << thread::index(), Relaxed);
+        }
         let done = match kind(operation) {
-            Kind::Truncate => log.truncate(Lsn::new(self.end(operation))),
-            Kind::Commit | Kind::Large => match log.append_durable(&record(operation)) {
-                Ok(lsn) => return format!("record {}", lsn.get()),
-                Err(error) => Err(error),
-            },
+            Kind::Truncate | Kind::TruncateFails => log.truncate(Lsn::new(self.end(operation))),
+            Kind::Commit | Kind::Large | Kind::CommitFails => {
+                match log.append_durable(&record(operation)) {
+                    Ok(lsn) => return format!("record {}", lsn.get()),
+                    Err(error) => Err(error),
+                }
+            }
         };
         match done {
             Ok(()) => "done".to_owned(),
             Err(Error::Full { .. }) => "full".to_owned(),
             Err(Error::NotYet { .. }) => "not yet".to_owned(),
+            Err(Error::Poisoned { .. }) => FAILED.to_owned(),
             Err(error) => panic!("{error}"),
         }
     }
 }
+
+/// The result of an operation on a log that has failed.
+const FAILED: &str = "failed";
 
 /// Returns a log with a ring of eight blocks, to which `records` were appended, and of which
 /// `truncated` were truncated.
 fn log(records: u8, truncated: u64) -> Vec<u8> {
     const BYTES: usize = 8192 + 8 * 512;
     let empty = Simulated::new(&[0; BYTES]);
-    Log::create(Disk(empty.clone()), &options()).expect("there is room");
+    Log::create(Disk::new(&empty), &options()).expect("there is room");
     let mut bytes = empty.bytes();
     for at in [0, 4096] {
         // A log's number is random. All runs need the same.
@@ -276,7 +372,7 @@ fn log(records: u8, truncated: u64) -> Vec<u8> {
         superblock[12..16].copy_from_slice(&checksum.to_le_bytes());
     }
     let region = Simulated::new(&bytes);
-    let log = Log::open(Disk(region.clone()), &options()).expect("it is sound");
+    let log = Log::open(Disk::new(&region), &options()).expect("it is sound");
     for record in 0..records {
         log.append_durable(&[record; 20]).expect("there is room");
     }

@@ -9,11 +9,12 @@ mod threads;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let [with_room, at_end, full] = crashes::suites();
+    let [with_room, at_end, full, failing] = crashes::suites();
     spanlock_verify::main([
         with_room,
         at_end,
         full,
+        failing,
         journal::signal::suite(),
         journal::tickets::suite(),
         journal::owner::suite(),

@@ -230,10 +230,13 @@ impl<S: Storage> Log<S> {
         let (scan, damage) = recover::scan(&ring, &superblock)?;
         let recovery = scan.report(&superblock, damage.map(accept).transpose()?);
         // The last batch may be in the page cache only (C-R4).
-        if let Some(last) = &scan.last {
-            // equivalent(drop): in the models, a crash loses the page cache, so a batch that
-            // recovery finds is durable. The test `a_last_batch_in_the_cache_only_becomes_durable`
-            // keeps it.
+        if let Some(last) = &scan.last
+            && !injected_bug!(
+                "last-batch-left",
+                "opening a log does not write the last batch once more",
+                killed_by = "compact-log-room/sequences-of-1, compact-log-wrap/sequences-of-1"
+            )
+        {
             (ring.write(&last.bytes, last.header.position))
                 .and_then(|()| ring.storage.flush())
                 .map_err(Error::io("writing the last batch once more"))?;
@@ -484,7 +487,12 @@ impl<S: Storage> Log<S> {
     /// Writes and flushes a batch: the leader's work.
     fn write(&self, load: &mut Load) -> Result<(), Error> {
         load.seal(self.ring.id, self.epoch, self.ring.block);
-        let one_at_a_time = self.medium.lock();
+        let one_at_a_time = (!injected_bug!(
+            "leader-without-medium",
+            "a leader writes a batch while another thread writes a superblock",
+            killed_by = "compact-log-failure/commit-truncate"
+        ))
+        .then(|| self.medium.lock());
         self.check()?;
         self.poisoning(|| {
             (self.ring.write(&load.bytes, load.position))

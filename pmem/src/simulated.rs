@@ -100,6 +100,7 @@ pub struct Search {
     /// Returns the number of the checker's current step.
     step: fn() -> u32,
     found: Arc<Mutex<Found>>,
+    kills: bool,
     /// The latest run.
     run: Mutex<Option<(Moment, Trace)>>,
 }
@@ -116,14 +117,27 @@ impl Search {
             method,
             step,
             found: Arc::default(),
+            kills: false,
             run: Mutex::default(),
+        }
+    }
+
+    /// Also judges every moment at which the process may be killed while the machine goes on. For
+    /// runs of one thread under [`Method::Global`]: the order of two threads' stores, of which a
+    /// kill keeps a prefix, is not searched.
+    pub fn kills(self) -> Self {
+        Search {
+            kills: true,
+            ..self
         }
     }
 
     /// Returns a new region for one run. It records images from [`Simulated::watch`] on.
     pub fn region(&self) -> Arc<Simulated> {
         let cache = Cache::new(self.initial.clone(), Difference::new());
-        Simulated::make(cache, self.method, self.step, self.found.clone())
+        let region = Simulated::make(cache, self.method, self.step, self.found.clone());
+        lock(&region.state).kills = self.kills;
+        region
     }
 
     /// Ends a run: records the images that a crash now may leave.
@@ -171,6 +185,8 @@ struct State {
     start: Option<Moment>,
     trace: Trace,
     found: Arc<Mutex<Found>>,
+    /// Whether moments at which the process may be killed are recorded.
+    kills: bool,
 }
 
 impl State {
@@ -219,7 +235,7 @@ impl Simulated {
         step: fn() -> u32,
         found: Arc<Mutex<Found>>,
     ) -> Arc<Self> {
-        let visible = cache.visible();
+        let visible = cache.medium();
         let len = visible.len() as u64 * 8;
         let state = State {
             visible,
@@ -232,6 +248,7 @@ impl Simulated {
             start: None,
             trace: Trace::default(),
             found,
+            kills: false,
         };
         Arc::new(Simulated {
             id: RegionId::new(),
@@ -249,11 +266,11 @@ impl Simulated {
         state.start = Some(state.moment.clone());
     }
 
-    /// Stops recording. What was recorded stays.
-    pub(crate) fn unwatch(&self) {
+    /// Stops recording, and returns the cache as it is now. What was recorded stays.
+    fn unwatch(&self) -> Cache {
         let state = &mut *lock(&self.state);
-        state.record(self.method);
         state.start = None;
+        state.moment.cache.clone()
     }
 
     /// Returns the bytes that threads see.
@@ -352,7 +369,16 @@ impl Simulated {
         };
         state.moment.apply(&event, begun);
         if state.start.is_some() {
-            lock(&state.trace).push(event);
+            let may_be_killed =
+                state.kills && matches!(event.what, What::Act(Act::Store(_)) | What::End { .. });
+            let mut trace = lock(&state.trace);
+            trace.push(event);
+            let len = trace.len();
+            drop(trace);
+            if may_be_killed {
+                let see = |word| state.visible[word as usize];
+                lock(&state.found).record_kill(&state.moment, &state.trace, len, see);
+            }
         }
     }
 
@@ -382,10 +408,13 @@ impl Simulated {
             }
             let value = u64::from_le_bytes(bytes);
             state.torn.remove(&(word as u32));
-            if std::mem::replace(&mut state.visible[word as usize], value) == value {
+            let unit = unit(word * 8);
+            let old = std::mem::replace(&mut state.visible[word as usize], value);
+            // The same value again makes a disk's cache write back a sector that it takes for
+            // durable.
+            if old == value && !state.moment.cache.is_clean(unit) {
                 continue;
             }
-            let unit = unit(word * 8);
             let change = (word as u32, value);
             match stores
                 .last_mut()
@@ -457,6 +486,15 @@ impl Simulated {
         // Which writes it covers depends on the order.
         self.touch(&(0..self.len), false);
         self.act(Location::caller(), Act::FlushAll);
+    }
+
+    /// Fails to make writes durable: a later [flush](Self::flush_sectors) does not cover the sectors
+    /// written before, because Linux marks pages clean whose write-back has failed.
+    #[track_caller]
+    pub fn fail_flush(&self) {
+        self.begin_step();
+        self.touch(&(0..self.len), true);
+        self.act(Location::caller(), Act::FailedFlush);
     }
 
     /// Writes durably, as a disk does with forced unit access. Earlier writes to other sectors do

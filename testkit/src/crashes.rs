@@ -35,7 +35,11 @@ impl<S: Crashable> Crashing<S> {
                 _ => Method::Global,
             };
             let medium = made.lock().unwrap_or_else(PoisonError::into_inner);
-            Search::new(&medium, method, verify::step)
+            let search = Search::new(&medium, method, verify::step);
+            match verify::mode() {
+                Some(Mode::Sequence) => search.kills(),
+                _ => search,
+            }
         })
     }
 
@@ -79,6 +83,7 @@ impl<S: Crashable> Crashes for Crashing<S> {
             count: judged.images,
             checksum: judged.checksum,
             during_recovery: judged.during_recovery,
+            kills: judged.kills,
         })
     }
 }

@@ -46,6 +46,9 @@ pub struct Images {
     pub checksum: u64,
     /// The number of further images that a crash during recovery may leave.
     pub during_recovery: u64,
+    /// The number of moments at which the process may be killed while some store is not durable, in
+    /// the mode `sequence`.
+    pub kills: u64,
 }
 
 /// What a program runs.

@@ -43,6 +43,8 @@ pub(super) enum Act {
     Fence,
     /// Makes every store durable, as a disk's flush does.
     FlushAll,
+    /// Fails to make any store durable. The disk's cache then takes them for durable.
+    FailedFlush,
 }
 
 impl Act {
@@ -57,6 +59,15 @@ struct Pending {
     /// How many stores of the unit are durable.
     durable: u32,
     stores: VecDeque<Arc<Words>>,
+    /// Whether a disk's cache takes these stores for durable, because their write-back has failed.
+    /// Only a store to the same sector changes that.
+    is_clean: bool,
+}
+
+impl Pending {
+    fn fail(&mut self) {
+        self.is_clean = !self.stores.is_empty();
+    }
 }
 
 /// The medium and the stores on their way to it.
@@ -123,12 +134,24 @@ impl Cache {
     }
 
     /// Returns the words of the medium.
-    pub(super) fn visible(&self) -> Vec<u64> {
+    pub(super) fn medium(&self) -> Vec<u64> {
         let mut words = self.initial.to_vec();
         for (&word, &value) in &self.medium {
             words[word as usize] = value;
         }
         words
+    }
+
+    /// Returns the words of the medium that differ from the initial content.
+    pub(super) fn difference(&self) -> &Difference {
+        &self.medium
+    }
+
+    /// Returns the words whose stores may not be durable.
+    pub(super) fn pending(&self) -> BTreeSet<u32> {
+        let stores = self.units.values().flat_map(|it| &it.stores);
+        let words = stores.flat_map(|words| words.iter().map(|(word, _)| *word));
+        words.collect()
     }
 
     /// Returns how many stores a unit has had.
@@ -144,6 +167,7 @@ impl Cache {
                 for (unit, words) in stores {
                     let pending = self.units.entry(*unit).or_default();
                     pending.stores.push_back(words.clone());
+                    pending.is_clean = false;
                     if let Unit::Word(_) | Unit::Torn(_) = unit {
                         let all = pending.durable + pending.stores.len() as u32;
                         self.started.entry(thread).or_default().push((*unit, all));
@@ -157,11 +181,38 @@ impl Cache {
                 }
             }
             Act::FlushAll => {
-                for unit in Vec::from_iter(self.units.keys().copied()) {
+                let dirty = self.units.iter().filter(|(_, it)| !it.is_clean);
+                for unit in Vec::from_iter(dirty.map(|(unit, _)| *unit)) {
                     self.make_durable(unit, u32::MAX);
                 }
             }
+            Act::FailedFlush => self.units.values_mut().for_each(Pending::fail),
         }
+    }
+
+    /// Kills the process, and lets another one open the medium.
+    ///
+    /// Persistent memory is as durable as it looks by then ([`Durable::at_rest`]). The worst that
+    /// may have happened to a disk's cache is that every write-back has failed.
+    ///
+    /// [`Durable::at_rest`]: crate::Durable::at_rest
+    pub(super) fn kill(&mut self) {
+        self.started.clear();
+        for unit in Vec::from_iter(self.units.keys().copied()) {
+            match unit {
+                Unit::Line(_) | Unit::Word(_) | Unit::Torn(_) => self.make_durable(unit, u32::MAX),
+                Unit::Sector(_) => self
+                    .units
+                    .get_mut(&unit)
+                    .into_iter()
+                    .for_each(Pending::fail),
+            }
+        }
+    }
+
+    /// Whether a disk's cache takes a store for durable that may not be.
+    pub(super) fn is_clean(&self, unit: Unit) -> bool {
+        self.units.get(&unit).is_some_and(|it| it.is_clean)
     }
 
     fn make_durable(&mut self, unit: Unit, until: u32) {
@@ -261,7 +312,8 @@ impl Cache {
     }
 }
 
-fn set(initial: &[u64], difference: &mut Difference, word: u32, value: u64) {
+/// Sets a word of a difference from `initial`.
+pub(super) fn set(initial: &[u64], difference: &mut Difference, word: u32, value: u64) {
     match initial[word as usize] == value {
         true => difference.remove(&word),
         false => difference.insert(word, value),

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
 
-use super::cache::{Act, Cache, Content, of_torn};
-use super::record::{Event, Found, Image, Progress, Trace, What, lock};
+use super::cache::{Act, Cache, Content, of_torn, set};
+use super::record::{Begun, Event, Found, Kill, Places, Progress, Trace, What, lock};
 use super::{Method, Search, Simulated};
 
 /// A store under test: its recovery, and a model of its operations.
@@ -48,6 +48,11 @@ pub trait Subject: Send + Sync + 'static {
         result: Option<&str>,
     ) -> Option<Self::State>;
 
+    /// Whether an operation that returned this may have happened or not, as if it had not returned.
+    fn is_unknown(&self, _result: &str) -> bool {
+        false
+    }
+
     /// Names an operation.
     fn name(&self, operation: u32) -> String;
 }
@@ -59,6 +64,9 @@ pub struct Judged {
     pub images: u64,
     /// The different images that a crash of a recovery, or of the recovery after that, may leave.
     pub during_recovery: u64,
+    /// The different moments at which the process may be killed while some store is not durable, if
+    /// [they are searched](Search::kills).
+    pub kills: u64,
     /// A checksum of the set of images of the runs.
     pub checksum: u64,
 }
@@ -71,8 +79,25 @@ pub type Apart = fn(Box<dyn FnOnce() + Send>);
 /// recovery from that.
 const CRASHES_DURING_RECOVERY: usize = 2;
 
-/// What recovery makes of an image: the state, and the images that a crash meanwhile may leave.
-type Recovered<S> = Result<(S, Vec<(u128, Content)>), String>;
+/// What recovery makes of an image.
+struct Recovered<S> {
+    state: S,
+    /// The images that a crash meanwhile may leave.
+    during: Vec<(u128, Content)>,
+    /// The images that a crash may leave once recovery has returned.
+    after: Vec<(u128, Content)>,
+}
+
+type Outcome<S> = Result<Recovered<S>, String>;
+
+/// Where recovery begins.
+#[derive(Clone)]
+struct Beginning {
+    cache: Cache,
+    /// The words that threads see, where the medium may have others.
+    seen: Vec<(u32, u64)>,
+    torn: BTreeSet<u32>,
+}
 
 impl Search {
     /// Recovers every image that was recorded, on all cores, and judges it.
@@ -83,46 +108,56 @@ impl Search {
     pub fn judge<S: Subject>(&self, subject: &Arc<S>, apart: Apart) -> Result<Judged, Wrong> {
         let found = lock(&self.found);
         let recover = |content: &Content| self.recover(subject, content, apart);
-        let (start, _) = recover(&Content::default())
-            .map_err(|why| Wrong::new(format!("the initial image: {why}")))?;
+        let start = recover(&Content::default())
+            .map_err(|why| Wrong::new(format!("the initial image: {why}")))?
+            .state;
         let mut images: Vec<_> = found.images.iter().collect();
         images.sort_unstable_by_key(|(digest, _)| **digest);
-        let recovered: Vec<Recovered<S::State>> = images
+        let recovered: Vec<Outcome<S::State>> = images
             .par_iter()
             .map(|(_, image)| recover(&image.content))
             .collect();
 
         let mut states: BTreeMap<u128, S::State> = BTreeMap::new();
         let mut further: BTreeMap<u128, (Content, S::State)> = BTreeMap::new();
-        for ((digest, image), recovered) in images.iter().zip(recovered) {
-            let wrong = |progress: u32, why: &str| {
-                let (trace, len) = &image.found[&progress];
-                let progress = &found.progresses[progress as usize];
-                self.report(&**subject, &image.content, (trace, *len), progress, why)
-            };
-            let any = *image.found.keys().next().expect("found somewhere");
-            let (state, children) = recovered.map_err(|why| wrong(any, &why))?;
-            for &number in image.found.keys() {
+        let unexplained = |state: &S::State, places: &Places| {
+            let mut numbers = places.keys().copied();
+            numbers.find(|&number| {
                 let progress = &found.progresses[number as usize];
-                if !is_explained(&**subject, &start, &state, progress) {
-                    let why = format!(
-                        "recovery finds {state:?}, which no order of the operations explains"
-                    );
-                    return Err(wrong(number, &why));
-                }
+                !is_explained(&**subject, &start, state, progress)
+            })
+        };
+        let wrong = |places: &Places, number: Option<u32>, content: &Content, why: &str| {
+            let number = number.unwrap_or_else(|| *places.keys().next().expect("found somewhere"));
+            let (trace, len) = &places[&number];
+            let progress = &found.progresses[number as usize];
+            self.report(&**subject, content, (trace, *len), progress, why)
+        };
+        for ((digest, image), recovered) in images.iter().zip(recovered) {
+            let wrong = |number, why: &str| wrong(&image.found, number, &image.content, why);
+            let Recovered {
+                state,
+                during,
+                after,
+            } = recovered.map_err(|why| wrong(None, &why))?;
+            if let Some(number) = unexplained(&state, &image.found) {
+                let why =
+                    format!("recovery finds {state:?}, which no order of the operations explains");
+                return Err(wrong(Some(number), &why));
             }
-            for (child, content) in children {
+            for (child, content) in during.into_iter().chain(after) {
                 further
                     .entry(child)
                     .or_insert_with(|| (content, state.clone()));
             }
             states.insert(**digest, state);
         }
+        self.judge_kills(&found, subject, apart, &mut states, unexplained, wrong)?;
 
         let mut during_recovery = 0;
         for _ in 0..CRASHES_DURING_RECOVERY {
             let level: Vec<_> = std::mem::take(&mut further).into_iter().collect();
-            let recovered: Vec<Option<Recovered<S::State>>> = level
+            let recovered: Vec<Option<Outcome<S::State>>> = level
                 .par_iter()
                 .map(|(digest, (image, _))| (!states.contains_key(digest)).then(|| recover(image)))
                 .collect();
@@ -135,8 +170,12 @@ impl Search {
                     }
                 };
                 if let Some(recovered) = recovered {
-                    let (state, children) = recovered.map_err(wrong)?;
-                    for (child, content) in children {
+                    let Recovered {
+                        state,
+                        during,
+                        after,
+                    } = recovered.map_err(wrong)?;
+                    for (child, content) in during.into_iter().chain(after) {
                         further
                             .entry(child)
                             .or_insert_with(|| (content, state.clone()));
@@ -155,8 +194,101 @@ impl Search {
         Ok(Judged {
             images: images.len() as u64,
             during_recovery,
+            kills: found.kills.len() as u64,
             checksum: all as u64,
         })
+    }
+
+    /// Judges the moments at which the process may be killed while the machine goes on. The next
+    /// process sees every store. What it finds must follow from an order of the operations, and must
+    /// still be there after a power failure that follows: recovery makes durable what it relies on.
+    ///
+    /// `states` has the states of the images that are judged already.
+    fn judge_kills<S: Subject>(
+        &self,
+        found: &Found,
+        subject: &Arc<S>,
+        apart: Apart,
+        states: &mut BTreeMap<u128, S::State>,
+        unexplained: impl Fn(&S::State, &Places) -> Option<u32>,
+        wrong: impl Fn(&Places, Option<u32>, &Content, &str) -> Wrong,
+    ) -> Result<(), Wrong> {
+        let mut kills: Vec<_> = found.kills.iter().collect();
+        kills.sort_unstable_by_key(|(digest, _)| **digest);
+        let recovered: Vec<Outcome<S::State>> = kills
+            .par_iter()
+            .map(|(_, kill)| {
+                let beginning = Beginning {
+                    cache: kill.cache.clone(),
+                    seen: kill.seen.clone(),
+                    torn: BTreeSet::new(),
+                };
+                recover_apart(subject, beginning, apart)
+            })
+            .collect();
+        for ((_, kill), recovered) in kills.iter().zip(recovered) {
+            let seen = self.seen(kill);
+            let wrong = |number, content: &Content, why: &str| {
+                let why = format!("after the process was killed: {why}");
+                wrong(&kill.found, number, content, &why)
+            };
+            let Recovered {
+                state,
+                during,
+                after,
+            } = recovered.map_err(|why| wrong(None, &seen, &why))?;
+            if let Some(number) = unexplained(&state, &kill.found) {
+                let why =
+                    format!("recovery finds {state:?}, which no order of the operations explains");
+                return Err(wrong(Some(number), &seen, &why));
+            }
+            let new: BTreeMap<u128, &Content> = during
+                .iter()
+                .chain(&after)
+                .filter(|(digest, _)| !states.contains_key(digest))
+                .map(|(digest, content)| (*digest, content))
+                .collect();
+            let outcomes: Vec<_> = new
+                .into_par_iter()
+                .map(|(digest, content)| (digest, content, self.recover(subject, content, apart)))
+                .collect();
+            for (digest, content, outcome) in outcomes {
+                let why = |why| format!("then power fails: {why}");
+                let outcome = outcome.map_err(|it| wrong(None, content, &why(it)))?;
+                states.insert(digest, outcome.state);
+            }
+            for (digest, content) in &during {
+                let later = &states[digest];
+                if let Some(number) = unexplained(later, &kill.found) {
+                    let why = format!(
+                        "then power fails during recovery, and the next recovery finds {later:?}, \
+                         which no order of the operations explains"
+                    );
+                    return Err(wrong(Some(number), content, &why));
+                }
+            }
+            for (digest, content) in &after {
+                let later = &states[digest];
+                if *later != state {
+                    let why = format!(
+                        "recovery finds {state:?}; then power fails, and the next recovery finds \
+                         {later:?}"
+                    );
+                    return Err(wrong(None, content, &why));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what threads saw when the process was killed.
+    fn seen(&self, kill: &Kill) -> Content {
+        let mut difference = kill.cache.difference().clone();
+        for &(word, value) in &kill.seen {
+            set(&self.initial, &mut difference, word, value);
+        }
+        let torn = BTreeSet::new();
+        Content { difference, torn }
     }
 
     fn recover<S: Subject>(
@@ -164,28 +296,17 @@ impl Search {
         subject: &Arc<S>,
         image: &Content,
         apart: Apart,
-    ) -> Recovered<S::State> {
-        let recovered = Arc::new(Mutex::new(None));
-        let (into, subject) = (recovered.clone(), subject.clone());
-        let cache = Cache::new(self.initial.clone(), image.difference.clone());
-        let torn = image.torn.clone();
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            apart(Box::new(move || {
-                let result = recover_and_use(&*subject, cache, torn);
-                *lock(&into) = Some(result);
-            }));
-        }));
-        let panicked = |panic: Box<dyn Any + Send>| {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or(panic.downcast_ref::<&str>().copied());
-            format!("recovery panics: {}", text.unwrap_or("unknown"))
+    ) -> Outcome<S::State> {
+        let beginning = Beginning {
+            cache: Cache::new(self.initial.clone(), image.difference.clone()),
+            seen: Vec::new(),
+            torn: image.torn.clone(),
         };
-        outcome.map_err(panicked)?;
-        lock(&recovered).take().expect("`apart` calls the function")
+        recover_apart(subject, beginning, apart)
     }
 
     fn bytes(&self, image: &Content) -> Vec<u8> {
-        let words = Cache::new(self.initial.clone(), image.difference.clone()).visible();
+        let words = Cache::new(self.initial.clone(), image.difference.clone()).medium();
         words.into_iter().flat_map(u64::to_le_bytes).collect()
     }
 
@@ -224,6 +345,7 @@ impl Search {
                 What::Act(Act::Flush(units)) => format!("flushes {} units", units.len()),
                 What::Act(Act::Fence) => "fences".to_owned(),
                 What::Act(Act::FlushAll) => "flushes the disk".to_owned(),
+                What::Act(Act::FailedFlush) => "fails to flush the disk".to_owned(),
                 What::Act(Act::Store(stores)) => {
                     for (word, new) in stores.iter().flat_map(|(_, words)| words.iter()) {
                         let there = match image.torn.contains(word) {
@@ -263,17 +385,44 @@ impl Wrong {
     }
 }
 
-fn recover_and_use<S: Subject>(
-    subject: &S,
-    cache: Cache,
-    torn: BTreeSet<u32>,
-) -> Recovered<S::State> {
+fn recover_apart<S: Subject>(
+    subject: &Arc<S>,
+    beginning: Beginning,
+    apart: Apart,
+) -> Outcome<S::State> {
+    let recovered = Arc::new(Mutex::new(None));
+    let (into, subject) = (recovered.clone(), subject.clone());
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        apart(Box::new(move || {
+            let result = recover_and_use(&*subject, beginning);
+            *lock(&into) = Some(result);
+        }));
+    }));
+    let panicked = |panic: Box<dyn Any + Send>| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied());
+        format!("recovery panics: {}", text.unwrap_or("unknown"))
+    };
+    outcome.map_err(panicked)?;
+    lock(&recovered).take().expect("`apart` calls the function")
+}
+
+fn recover_and_use<S: Subject>(subject: &S, beginning: Beginning) -> Outcome<S::State> {
+    let Beginning { cache, seen, torn } = beginning;
     let found = Arc::new(Mutex::new(Found::default()));
     let region = Simulated::make(cache, Method::Global, || 0, found.clone());
-    lock(&region.state).torn.clone_from(&torn);
+    {
+        let mut state = lock(&region.state);
+        state.torn.clone_from(&torn);
+        for (word, value) in seen {
+            state.visible[word as usize] = value;
+        }
+    }
     region.watch();
     let store = subject.recover(&region)?;
-    region.unwatch();
+    let mut after = Vec::new();
+    let end = region.unwatch();
+    end.images(|digest, content| after.push((digest, content())));
     let state = subject.state(&store)?;
     let used = subject.go_on(&store);
     used.map_err(|why| format!("{why}, after recovery found {state:?}"))?;
@@ -283,15 +432,19 @@ fn recover_and_use<S: Subject>(
             "the word at {at:#x} is read, although a crash may have torn it; found {state:?}"
         ));
     }
-    let images = std::mem::take(&mut lock(&found).images).into_iter();
-    let with_torn = |(digest, Image { mut content, .. }): (u128, Image)| {
+    let with_torn = |(digest, mut content): (u128, Content)| {
         let more = torn.difference(&content.torn).copied();
         let digest = more.fold(digest, |all, word| all ^ of_torn(word));
         content.torn.extend(&torn);
         (digest, content)
     };
-    let images = images.map(with_torn);
-    Ok((state, images.collect()))
+    let during = std::mem::take(&mut lock(&found).images).into_iter();
+    let during = during.map(|(digest, image)| with_torn((digest, image.content)));
+    Ok(Recovered {
+        state,
+        during: during.collect(),
+        after: after.into_iter().map(with_torn).collect(),
+    })
 }
 
 /// Whether some order of the operations leads from `start` to `state`.
@@ -301,10 +454,12 @@ fn is_explained<S: Subject>(
     state: &S::State,
     progress: &Progress,
 ) -> bool {
-    let ended = progress
-        .iter()
-        .enumerate()
-        .filter(|(_, it)| it.result.is_some());
+    let result = |it: &Begun| {
+        let result = it.result.clone();
+        result.filter(|result| !subject.is_unknown(result))
+    };
+    let ended = progress.iter().enumerate();
+    let ended = ended.filter(|(_, it)| result(it).is_some());
     let ended = ended.fold(0_u64, |all, (at, _)| all | 1 << at);
     // The states to continue from, each with the operations that it has.
     let mut left = vec![(0_u64, start.clone())];
@@ -313,10 +468,10 @@ fn is_explained<S: Subject>(
             return true;
         }
         for (next, it) in progress.iter().enumerate() {
-            if done & 1 << next != 0 || it.after & !done != 0 {
+            if done & 1 << next != 0 || it.after & ended & !done != 0 {
                 continue;
             }
-            let after = subject.apply(&at, it.operation, it.result.as_deref());
+            let after = subject.apply(&at, it.operation, result(it).as_deref());
             left.extend(after.map(|after| (done | 1 << next, after)));
         }
     }

@@ -79,12 +79,23 @@ impl Moment {
     }
 }
 
+/// For each progress of the operations: where it was found, as a trace and its length.
+pub(super) type Places = BTreeMap<u32, (Trace, usize)>;
+
 /// An image, and what is required of it.
 #[derive(Debug)]
 pub(super) struct Image {
     pub(super) content: Content,
-    /// For each progress of the operations: where it was found, as a trace and its length.
-    pub(super) found: BTreeMap<u32, (Trace, usize)>,
+    pub(super) found: Places,
+}
+
+/// A process killed at some moment, while the machine went on.
+#[derive(Debug)]
+pub(super) struct Kill {
+    pub(super) cache: Cache,
+    /// The words that threads saw, where the medium may have others.
+    pub(super) seen: Vec<(u32, u64)>,
+    pub(super) found: Places,
 }
 
 /// Everything that a search has found.
@@ -95,20 +106,51 @@ pub(super) struct Found {
     numbers: HashMap<Progress, u32>,
     /// The moments whose images are recorded.
     moments: HashSet<u128>,
+    /// The moments at which the process may be killed, where that leaves more than an image: the
+    /// next process sees stores that a power failure may still take away.
+    pub(super) kills: HashMap<u128, Kill>,
 }
 
 impl Found {
-    /// Records the images of a moment, after the first `len` events of `trace`.
-    pub(super) fn record(&mut self, moment: &Moment, trace: &Trace, len: usize) {
+    fn number(&mut self, progress: &Progress) -> u32 {
         let next = self.numbers.len() as u32;
-        let number = match self.numbers.get(&moment.progress) {
+        match self.numbers.get(progress) {
             Some(number) => *number,
             None => {
-                self.numbers.insert(moment.progress.clone(), next);
-                self.progresses.push(moment.progress.clone());
+                self.numbers.insert(progress.clone(), next);
+                self.progresses.push(progress.clone());
                 next
             }
-        };
+        }
+    }
+
+    /// Records that the process may be killed at a moment, after the first `len` events of `trace`.
+    /// `see` returns what threads see of a word.
+    pub(super) fn record_kill(
+        &mut self,
+        moment: &Moment,
+        trace: &Trace,
+        len: usize,
+        see: impl Fn(u32) -> u64,
+    ) {
+        let mut cache = moment.cache.clone();
+        cache.kill();
+        let pending = cache.pending();
+        if pending.is_empty() {
+            return;
+        }
+        let number = self.number(&moment.progress);
+        let kill = self.kills.entry(cache.state()).or_insert_with(|| {
+            let seen = pending.into_iter().map(|word| (word, see(word))).collect();
+            let found = BTreeMap::new();
+            Kill { cache, seen, found }
+        });
+        (kill.found.entry(number)).or_insert_with(|| (trace.clone(), len));
+    }
+
+    /// Records the images of a moment, after the first `len` events of `trace`.
+    pub(super) fn record(&mut self, moment: &Moment, trace: &Trace, len: usize) {
+        let number = self.number(&moment.progress);
         if !self
             .moments
             .insert(moment.cache.state() ^ hash(u64::MAX, number.into()))
