@@ -490,7 +490,7 @@ impl<S: Storage> Log<S> {
         let one_at_a_time = (!injected_bug!(
             "leader-without-medium",
             "a leader writes a batch while another thread writes a superblock",
-            killed_by = "compact-log-failure/commit-truncate"
+            killed_by = "compact-log-failure/commit-failing-truncate"
         ))
         .then(|| self.medium.lock());
         self.check()?;

@@ -54,11 +54,24 @@
 //! no image that the one before them lacks, and no condition. Therefore only a tightening step and
 //! a loosening step of different threads conflict, and steps that touch the same 512 bytes.
 //!
+//! # Killed processes and failed flushes
+//!
+//! With [`Search::kills`], the process may also be killed at any step while the machine goes on.
+//! The next process sees every store. For persistent memory that is one of the images already:
+//! opening a region makes durable what it shows ([`Durable::at_rest`]). For a disk it is not: after
+//! a failed write-back, Linux marks the page clean, so that a later flush does not cover it, and
+//! reads return it all the same. The search assumes the worst, that every write-back before the
+//! kill has failed. A sector becomes durable only if the next process writes and flushes it again.
+//! [`Simulated::fail_flush`] does the same while the process lives on.
+//!
+//! Not simulated: a process that is killed in the middle of one store of several sectors.
+//!
 //! Without a checker, the region serves tests with one thread: every moment of the one order is
 //! recorded.
 
 mod cache;
 mod cuts;
+mod disk;
 mod judge;
 mod marks;
 mod record;
@@ -464,55 +477,6 @@ impl Simulated {
             let address = at + i as u64;
             *byte = state.visible[(address / 8) as usize].to_le_bytes()[(address % 8) as usize];
         }
-    }
-
-    /// Writes to a disk with a volatile cache: a crash keeps any of the sectors, each as a whole.
-    ///
-    /// # Panics
-    /// If the bytes are not all inside the region.
-    #[track_caller]
-    pub fn write_sectors(&self, at: u64, data: &[u8]) {
-        let sector = |at| Unit::Sector((at / SECTOR_BYTES) as u32);
-        self.store(at, data, Location::caller(), sector);
-    }
-
-    /// Makes every write durable that returned before.
-    #[track_caller]
-    pub fn flush_sectors(&self) {
-        if self.lacks_flush() {
-            return;
-        }
-        self.begin_step();
-        // Which writes it covers depends on the order.
-        self.touch(&(0..self.len), false);
-        self.act(Location::caller(), Act::FlushAll);
-    }
-
-    /// Fails to make writes durable: a later [flush](Self::flush_sectors) does not cover the sectors
-    /// written before, because Linux marks pages clean whose write-back has failed.
-    #[track_caller]
-    pub fn fail_flush(&self) {
-        self.begin_step();
-        self.touch(&(0..self.len), true);
-        self.act(Location::caller(), Act::FailedFlush);
-    }
-
-    /// Writes durably, as a disk does with forced unit access. Earlier writes to other sectors do
-    /// not become durable.
-    ///
-    /// # Panics
-    /// If the bytes are not all inside the region.
-    #[track_caller]
-    pub fn write_sectors_through(&self, at: u64, data: &[u8]) {
-        self.write_sectors(at, data);
-        self.flush_range(at..at + data.len() as u64, SECTOR_BYTES, |at| {
-            Unit::Sector(at as u32)
-        });
-        if self.lacks_flush() {
-            return;
-        }
-        self.begin_step();
-        self.act(Location::caller(), Act::Fence);
     }
 
     /// Starts the write-back of a range's units.

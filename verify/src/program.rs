@@ -48,7 +48,7 @@ pub struct Images {
     pub during_recovery: u64,
     /// The number of moments at which the process may be killed while some store is not durable, in
     /// the mode `sequence`.
-    pub kills: u64,
+    pub kills: Option<u64>,
 }
 
 /// What a program runs.

@@ -66,7 +66,7 @@ pub struct Judged {
     pub during_recovery: u64,
     /// The different moments at which the process may be killed while some store is not durable, if
     /// [they are searched](Search::kills).
-    pub kills: u64,
+    pub kills: Option<u64>,
     /// A checksum of the set of images of the runs.
     pub checksum: u64,
 }
@@ -194,14 +194,15 @@ impl Search {
         Ok(Judged {
             images: images.len() as u64,
             during_recovery,
-            kills: found.kills.len() as u64,
+            kills: self.kills.then_some(found.kills.len() as u64),
             checksum: all as u64,
         })
     }
 
     /// Judges the moments at which the process may be killed while the machine goes on. The next
-    /// process sees every store. What it finds must follow from an order of the operations, and must
-    /// still be there after a power failure that follows: recovery makes durable what it relies on.
+    /// process sees every store. What it finds must follow from an order of the operations, and
+    /// must still be there after a power failure that follows: recovery makes durable what it
+    /// relies on.
     ///
     /// `states` has the states of the images that are judged already.
     fn judge_kills<S: Subject>(

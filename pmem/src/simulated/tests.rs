@@ -272,3 +272,89 @@ fn a_store_that_does_not_go_on_working_is_reported() {
         "{text}"
     );
 }
+
+#[test]
+fn a_failed_flush_leaves_sectors_that_no_flush_writes() {
+    let [one, two] = [1, 2].map(|byte| u64::from_le_bytes([byte; 8]));
+    let found = images(&[0, 64], |region| {
+        region.write_sectors(0, &[1; 512]);
+        region.fail_flush();
+        region.write_sectors(512, &[2; 512]);
+        region.flush_sectors();
+    });
+    assert_eq!(found, set([[0, 0], [one, 0], [0, two], [one, two]]));
+    let after = images(&[0], |region| {
+        region.write_sectors(0, &[1; 512]);
+        region.fail_flush();
+        // The same bytes once more.
+        region.write_sectors(0, &[1; 512]);
+        region.flush_sectors();
+        region.perform(0, || "begins after the flush".to_owned());
+        assert_eq!(lock(&region.state).moment.cache.pending().len(), 0);
+    });
+    assert_eq!(after, set([[0], [one]]));
+}
+
+/// A store on a disk, of one sector. An operation writes it and flushes it.
+struct Sector {
+    /// Whether opening writes and flushes what it finds.
+    rewrites: bool,
+}
+
+impl Subject for Sector {
+    type Store = u64;
+    type State = u64;
+
+    fn recover(&self, region: &Arc<Simulated>) -> Result<u64, String> {
+        let mut found = [0; 512];
+        region.read_bytes(0, &mut found);
+        if self.rewrites {
+            region.write_sectors(0, &found);
+        }
+        region.flush_sectors();
+        Ok(u64::from(found[0]))
+    }
+
+    fn state(&self, store: &u64) -> Result<u64, String> {
+        Ok(*store)
+    }
+
+    fn go_on(&self, _: &u64) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn apply(&self, _: &u64, operation: u32, _: Option<&str>) -> Option<u64> {
+        Some(operation.into())
+    }
+
+    fn name(&self, operation: u32) -> String {
+        format!("write {operation}")
+    }
+}
+
+#[test]
+fn what_a_killed_process_left_in_the_page_cache_is_reported_if_recovery_only_flushes_it() {
+    for rewrites in [true, false] {
+        let search = Search::new(&[0; 1024], Method::Global, || 0).kills();
+        let region = search.region();
+        region.watch();
+        region.perform(1, || {
+            region.write_sectors(0, &[1; 512]);
+            region.flush_sectors();
+            "done".to_owned()
+        });
+        search.end(&region);
+        let judged = search.judge(&Arc::new(Sector { rewrites }), |run| run());
+        match judged {
+            Ok(judged) => {
+                assert!(rewrites);
+                assert_eq!((judged.images, judged.kills), (2, Some(1)));
+            }
+            Err(Wrong { text, .. }) => {
+                assert!(!rewrites, "{text}");
+                assert!(text.contains("after the process was killed"), "{text}");
+                assert!(text.contains("then power fails"), "{text}");
+            }
+        }
+    }
+}

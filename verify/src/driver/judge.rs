@@ -145,7 +145,7 @@ fn row(task: &Task, ended: &Ended, built: &Built, run: &Circumstances) -> Row {
         outcomes: found.explained.map_or(outcomes, |(_, histories)| histories),
         images: found.images.map(|it| it.count),
         images_during_recovery: found.images.map(|it| it.during_recovery),
-        kills: found.images.map(|it| it.kills),
+        kills: found.images.and_then(|it| it.kills),
         scenarios: found.explained.map(|(scenarios, _)| scenarios),
         outcome_hash: hash(&found.outcomes),
         agreement: expected.map(|_| match deviation {

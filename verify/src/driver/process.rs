@@ -30,7 +30,7 @@ pub(super) struct Ended {
 #[derive(Debug)]
 pub(super) enum End {
     /// The process finished and printed this finding.
-    Found(Found),
+    Found(Box<Found>),
     /// The process ended with this status and without a finding. Standard error says what failed.
     Failed(ExitStatus),
     /// The row was stopped at its time limit.
@@ -116,7 +116,7 @@ pub(super) fn explore(
         && status.success()
     {
         ended.end = match serde_json::from_str(ended.stdout.trim()) {
-            Ok(found) => End::Found(found),
+            Ok(found) => End::Found(Box::new(found)),
             Err(why) => End::Broken(format!(
                 "{}: the model binary printed no finding ({why}): models must not print to \
                  standard output",
@@ -210,10 +210,10 @@ fn spin(file: &Path, macros: &[&str], trace: bool, limit: Option<Duration>) -> R
         return Ok(ended);
     };
     if let Some(executions) = states(&ended.stdout).filter(|_| status.success()) {
-        ended.end = End::Found(Found {
+        ended.end = End::Found(Box::new(Found {
             executions,
             ..Found::default()
-        });
+        }));
         return Ok(ended);
     }
     // Only an error that Spin counts is a failure. A search that ended early is not.

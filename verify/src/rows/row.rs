@@ -100,8 +100,8 @@ pub struct Row {
     pub images: Option<u64>,
     /// With crashes: the number of further images that a crash during recovery may leave.
     pub images_during_recovery: Option<u64>,
-    /// With crashes, in the mode `sequence`: the number of moments at which the process may be killed
-    /// while some store is not durable.
+    /// With crashes, in the mode `sequence`: the number of moments at which the process may be
+    /// killed while some store is not durable.
     pub kills: Option<u64>,
     /// The number of scenarios, if the row runs generated scenarios.
     pub scenarios: Option<u64>,
