@@ -89,6 +89,13 @@ fn failures() -> Suite {
         let name = format!("sequences-of-{length}");
         suite = suite.program(sequences(&name, CLAIM, &records, &medium, &all, length));
     }
+    let of_other_suites = "pairs of operations whose flushes succeed are in the suites \
+                           `compact-log-room`, `compact-log-wrap` and `compact-log-full`";
+    for (at, one) in KINDS.iter().enumerate() {
+        for other in &KINDS[at..] {
+            suite = suite.no_pair(one.name(), other.name(), of_other_suites);
+        }
+    }
     suite
 }
 
