@@ -52,6 +52,14 @@ pub(crate) struct Extent {
     pub(crate) len: u32,
 }
 
+impl Extent {
+    /// Returns whether the extent stands for pages that a file does not have. No data lies in page
+    /// 0, which is the superblock's.
+    pub(crate) fn is_hole(&self) -> bool {
+        self.start == 0
+    }
+}
+
 /// Extents in order. A single extent needs no heap allocation.
 #[derive(Debug, Default)]
 pub(crate) struct ExtentList {

@@ -16,9 +16,8 @@
 //! - **D1** Whenever the mutex is free, `files` agrees with the committed groups of the directory's
 //!   log. There is one exception. If the region panics while a mark is erased, `files` keeps the
 //!   file, whose group may be gone. That file's log is then poisoned, so no write to it succeeds.
-//! - **D2** Each file's `slot` is the position of its group's mark, as of the log's epoch `epoch`.
-//!   A compaction writes the groups in the order of `files`, which cannot change meanwhile. So the
-//!   new slot numbers follow from the lengths of the names.
+//! - **D2** Each file's `place` is that of its group's mark. A cleaning of the log copies groups in
+//!   the order of `files`, which cannot change meanwhile.
 //! - **D3** As long as a committed group names a number and a generation, that number's inode is
 //!   the one stored with the group, except for its head. The inode was fenced before the mark (M6),
 //!   and the number is reused only after the mark's erasure is durable (M7). The content of all
@@ -37,18 +36,20 @@
 //! # Not supported
 //! Nested directories, links, and renames.
 
+use core::cell::Cell;
 use std::collections::BTreeMap;
 
 use spanlock_pmem::{Flushed, Pmem};
 use spanlock_sync::{Arc, Mutex, MutexGuard, injected_bug};
 
 use crate::alloc::Class;
-use crate::compact::{EmitGroup, Live};
+use crate::clean::{EmitGroup, IsOld, Live, LiveGroup};
 use crate::error::Error;
 use crate::inode::Inode;
 use crate::layout::{MAX_NAME_BYTES, RawInode, SLOT_BYTES};
-use crate::log::Log;
-use crate::medium::Medium;
+use crate::log::{Log, Place};
+use crate::log_page::Gained;
+use crate::medium::{Medium, Space};
 use crate::record::{GroupWriter, add_bytes, put_add, slots_for};
 
 /// The directory of a volume.
@@ -60,44 +61,34 @@ pub(crate) struct Directory<L> {
 /// A file in the directory.
 pub(crate) struct Entry<L> {
     pub(crate) inode: Arc<Inode<L>>,
-    /// The lead slot of its group; see D2.
-    pub(crate) slot: u32,
+    /// The position of its group; see D2.
+    pub(crate) place: Cell<Place>,
 }
 
 /// The state that the mutex guards.
 pub(crate) struct DirectoryState<L> {
-    /// All files; see D1. They are sorted, so a compaction writes them in a fixed order.
+    /// All files; see D1. They are sorted, so a cleaning copies them in a fixed order.
     pub(crate) files: BTreeMap<String, Entry<L>>,
     /// Slots that the groups of `files` occupy.
     live_slots: u64,
-    /// The log's epoch that the slot numbers belong to; see D2.
-    epoch: u64,
+    space: Arc<Space>,
     /// Larger than every generation that recovery could read and every one used since.
     next_generation: u64,
 }
 
 impl<L> DirectoryState<L> {
-    /// Creates a directory with `files`, whose slot numbers belong to the log's `epoch`.
-    pub(crate) fn new(files: BTreeMap<String, Entry<L>>, epoch: u64, last_generation: u64) -> Self {
+    /// Creates a directory with `files`.
+    pub(crate) fn new(
+        files: BTreeMap<String, Entry<L>>,
+        last_generation: u64,
+        space: Arc<Space>,
+    ) -> Self {
         let live_slots = files.keys().map(|name| slots_of(name) as u64).sum();
         DirectoryState {
             files,
             live_slots,
-            epoch,
+            space,
             next_generation: last_generation + 1,
-        }
-    }
-
-    /// Renumbers the slots if the log has been compacted since (D2).
-    fn follow(&mut self, log: &Log) {
-        let epoch = log.epoch();
-        if epoch != self.epoch {
-            let mut slot = 0;
-            for (name, entry) in &mut self.files {
-                entry.slot = slot;
-                slot += slots_of(name);
-            }
-            self.epoch = epoch;
         }
     }
 }
@@ -203,15 +194,14 @@ impl<L> Directory<L> {
             let _ = medium.pmem.fence(medium.store_inode(&inode_line));
         }
 
-        state.follow(&self.log);
         state.next_generation += 1;
         state.live_slots += slots as u64;
         let entry = Entry {
             inode: Arc::clone(&inode),
-            slot: reservation.first_slot(),
+            place: Cell::new(reservation.place()),
         };
         state.files.insert(name.to_owned(), entry);
-        reservation.end();
+        reservation.end(Gained { live: 1, tombs: 0 });
         Ok(inode)
     }
 
@@ -225,7 +215,6 @@ impl<L> Directory<L> {
         medium: &Medium<P>,
         name: &str,
     ) -> Result<Arc<Inode<L>>, Error> {
-        state.follow(&self.log);
         let Some(entry) = state.files.get(name) else {
             return Err(Error::NotFound {
                 name: name.to_owned(),
@@ -234,7 +223,7 @@ impl<L> Directory<L> {
         // If erasing panics, it is unknown whether the file still exists. No write to it may
         // succeed then, so its log is poisoned too.
         let guard = entry.inode.log.poison_on_unwind();
-        let erased = self.log.erase_mark(medium, entry.slot);
+        let erased = self.log.erase_mark(medium, entry.place.get());
         guard.defuse();
         erased?;
 
@@ -244,18 +233,34 @@ impl<L> Directory<L> {
             .expect("found above, under the same lock");
         state.live_slots -= slots_of(name) as u64;
         entry.inode.mark_removed();
+        // P1: the name is gone, durably.
+        medium.space.take_live(entry.place.get().page, 1);
         self.log.trim(medium, state.live_slots, state);
         Ok(entry.inode)
     }
 }
 
 impl<L> Live for DirectoryState<L> {
-    fn each(&self, emit: &mut EmitGroup<'_>) -> u64 {
-        for (name, Entry { inode, .. }) in &self.files {
-            emit(add_bytes(name), &|group| {
-                put_add(group, inode.number, inode.generation, name)
-            });
+    fn each(&self, is_old: &IsOld<'_>, emit: &mut EmitGroup<'_>) -> u64 {
+        for (name, Entry { inode, place }) in &self.files {
+            if is_old(place.get().page) {
+                emit(LiveGroup {
+                    tag: 0,
+                    live: 1,
+                    bytes: add_bytes(name),
+                    put: &|group| put_add(group, inode.number, inode.generation, name),
+                });
+            }
         }
         self.files.len() as u64
+    }
+
+    fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) {
+        // D2: the groups are those that `each` has emitted.
+        let old = (self.files.values()).filter(|it| is_old(it.place.get().page));
+        for (Entry { place, .. }, &(_, new)) in old.zip(groups) {
+            // P1.
+            self.space.take_live(place.replace(new).page, 1);
+        }
     }
 }

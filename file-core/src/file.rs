@@ -19,9 +19,9 @@
 //! another lock. Pages that the file does not have read as zeros.
 //!
 //! # Cost
-//! Overwriting one page streams that page and writes one log slot. It takes two fences, two short
-//! critical sections of the allocator and one of the log. It allocates no heap memory, unless the
-//! allocator's map of free extents needs a node, or the log needs a page.
+//! Overwriting one page streams that page and writes one log slot. It takes two fences and two short
+//! critical sections of the allocator. It allocates no heap memory, unless the allocator's map of
+//! free extents needs a node, or the log needs a page.
 
 use core::fmt;
 
@@ -35,6 +35,7 @@ use crate::index::Mapping;
 use crate::inode::Inode;
 use crate::layout::{MAX_WRITE_BYTES, PAGE, PAGE_BYTES, SLOT_BYTES, page_at};
 use crate::log::Reservation;
+use crate::log_page::Gained;
 use crate::medium::Medium;
 use crate::record::{GroupWriter, WriteHeader, slots_for};
 use crate::volume::Volume;
@@ -57,8 +58,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// Writes all of `data` at byte `offset`, atomically and durably. If `offset` lies past the end
     /// of the file, the gap reads as zeros. An empty write does nothing.
     ///
-    /// Blocks while other threads read or write any of the same 4 KiB pages, and while the file's
-    /// log is compacted.
+    /// Blocks while other threads read or write any of the same 4 KiB pages, while another thread
+    /// adds a page to the file's log, and, on a full volume, while the log is cleaned.
     ///
     /// # Errors
     /// [`Error::FileTooLarge`], [`Error::WriteTooLong`], [`Error::NoSpace`], [`Error::Lock`],
@@ -213,28 +214,33 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             killed_by = "file-core-full/patch-second, file-core-full/patch-append, file-core-full/second-second"
         );
         if frees_early {
-            let mut old = FreedRun::default();
+            let mut old = Replaced::default();
             let mapped = write.file_pages().filter_map(|it| self.inode.index.get(it));
             mapped.for_each(|mapping| old.push(mapping.page, medium));
             old.flush(medium);
         }
         reservation.commit(medium, group, flushed);
 
-        let mut old = FreedRun::default();
+        let log_page = reservation.place().page;
+        let mut old = Replaced::default();
         for ((page, file_page), &checksum) in
             extents.pages().zip(write.file_pages()).zip(&*checksums)
         {
-            if let Some(replaced) = self
-                .inode
-                .index
-                .replace(file_page, Mapping { page, checksum })
-                .filter(|_| !frees_early)
+            let mapping = Mapping { page, checksum };
+            if let Some((mapping, log_page)) =
+                self.inode.index.replace(file_page, mapping, log_page)
             {
-                old.push(replaced.page, medium);
+                if !frees_early {
+                    old.push(mapping.page, medium);
+                }
+                old.push_reference(log_page, medium);
             }
         }
-        self.inode.grow(header.end);
-        reservation.end();
+        self.inode.grow(header.end, log_page);
+        reservation.end(Gained {
+            live: header.pages,
+            tombs: 0,
+        });
         old.flush(medium);
     }
 
@@ -353,6 +359,7 @@ impl<'d> Write<'d> {
             pages: self.pages,
             extents: extents.count(),
             end: self.end(),
+            sets_size: false,
             checksums,
         }
     }
@@ -373,13 +380,18 @@ impl<'d> Write<'d> {
     }
 }
 
-/// Frees the pages that a write has replaced, joining neighbours into runs.
+/// What a write has replaced: pages, which it frees, and references to log pages, which it takes
+/// away. Neighbours are joined into runs.
 #[derive(Default)]
-struct FreedRun(Option<Extent>);
+struct Replaced {
+    run: Option<Extent>,
+    /// A log page, and how many references.
+    references: (u32, u32),
+}
 
-impl FreedRun {
+impl Replaced {
     fn push<P>(&mut self, page: u32, medium: &Medium<P>) {
-        match &mut self.0 {
+        match &mut self.run {
             Some(run) if run.start + run.len == page => run.len += 1,
             run => {
                 // M7: the mark of the write that replaced these pages is durable.
@@ -393,8 +405,25 @@ impl FreedRun {
         }
     }
 
-    fn flush<P>(self, medium: &Medium<P>) {
-        if let Some(run) = self.0 {
+    fn push_reference<P>(&mut self, log_page: u32, medium: &Medium<P>) {
+        if self.references.0 != log_page {
+            self.take_references(medium);
+            self.references.0 = log_page;
+        }
+        self.references.1 += 1;
+    }
+
+    fn take_references<P>(&mut self, medium: &Medium<P>) {
+        let (log_page, count) = core::mem::take(&mut self.references);
+        if count > 0 {
+            // P1: the mark of the write that replaced them is durable.
+            medium.space.take_live(log_page, count);
+        }
+    }
+
+    fn flush<P>(mut self, medium: &Medium<P>) {
+        self.take_references(medium);
+        if let Some(run) = self.run {
             // M7, as in `push`.
             medium.space.alloc.release(run);
         }

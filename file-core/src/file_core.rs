@@ -1,5 +1,6 @@
 //! The public handle to a volume: formatting, opening, file names, and statistics.
 
+use core::cell::Cell;
 use core::convert::Infallible;
 use core::fmt;
 use std::collections::BTreeMap;
@@ -9,14 +10,13 @@ use spanlock_pmem::Pmem;
 use spanlock_range_lock::{RangeLockExt, RawRangeLock};
 use spanlock_sync::Arc;
 
-use crate::alloc::{Allocator, Extent};
+use crate::alloc::Extent;
 use crate::directory::{Directory, DirectoryState, Entry, check_name};
 use crate::error::Error;
 use crate::file::File;
 use crate::format;
-use crate::index::Index;
-use crate::inode::Inode;
-use crate::layout::{Chain, PAGE, PAGE_BYTES, ROOT, ROOT_GENERATION, page_at};
+use crate::inode::{Content, Inode};
+use crate::layout::{LogId, PAGE, PAGE_BYTES, ROOT, ROOT_GENERATION, page_at};
 use crate::log::Log;
 use crate::medium::{Medium, Space};
 use crate::options::{CheckReport, DamagedPage, FormatOptions, RecoveryReport, Stats};
@@ -96,22 +96,18 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     ) -> Result<Self, Error> {
         let geometry = format::plan(pmem.len(), options)?;
         format::write(&pmem, &geometry);
-        let alloc = Allocator::new(geometry.data_start(), geometry.data_pages());
-        alloc.release(Extent {
+        let space = Arc::new(Space::new(&geometry));
+        space.alloc.release(Extent {
             start: geometry.data_start(),
             len: geometry.data_pages(),
         });
-        let chain = Chain {
+        space.add_inodes((ROOT + 1..geometry.inodes).rev());
+        let root = LogId {
             inode: ROOT,
             generation: ROOT_GENERATION,
-            epoch: 0,
         };
-        let directory = Directory::new(
-            Log::new(chain, Vec::new(), 0),
-            DirectoryState::new(BTreeMap::new(), 0, ROOT_GENERATION),
-        );
-        let free_inodes = (ROOT + 1..geometry.inodes).rev().collect();
-        let space = Arc::new(Space::new(alloc, free_inodes));
+        let state = DirectoryState::new(BTreeMap::new(), ROOT_GENERATION, Arc::clone(&space));
+        let directory = Directory::new(Log::empty(root), state);
         let medium = Medium {
             pmem,
             geometry,
@@ -148,14 +144,12 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         let locks = boxed(locks);
         let started = Instant::now();
         let (geometry, repaired) = format::read(&pmem)?;
-        let mut recovery = Recovery::new(&pmem, &geometry);
+        let space = Arc::new(Space::new(&geometry));
+        let mut recovery = Recovery::new(&pmem, &geometry, &space.log_pages);
         recovery.report.superblock_repaired = repaired;
         let (root_log, live) = recovery.directory()?;
-        let alloc = Allocator::new(geometry.data_start(), geometry.data_pages());
-        let free_inodes = (ROOT + 1..geometry.inodes)
-            .rev()
-            .filter(|i| !live.names.contains_key(i));
-        let space = Arc::new(Space::new(alloc, free_inodes.collect()));
+        let numbers = (ROOT + 1..geometry.inodes).rev();
+        space.add_inodes(numbers.filter(|i| !live.names.contains_key(i)));
 
         let mut files = BTreeMap::new();
         for (number, file) in live.names {
@@ -165,8 +159,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             let lock = make_lock(&locks, &geometry, &file.name)?;
             let checksums = geometry.data_checksums;
             let inode = Arc::new(Inode::new(id, lock, content, checksums, Arc::clone(&space)));
-            let slot = file.slot;
-            if files.insert(file.name, Entry { inode, slot }).is_some() {
+            let place = Cell::new(file.place);
+            if files.insert(file.name, Entry { inode, place }).is_some() {
                 let at = geometry.inode_at(number);
                 return Err(Error::corrupt("two files of one name", number, at));
             }
@@ -175,7 +169,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         space.count_log_pages(recovery.report.log_pages);
         let mut report = recovery.report;
         report.files = files.len() as u64;
-        let state = DirectoryState::new(files, root_log.epoch(), live.last_generation);
+        let state = DirectoryState::new(files, live.last_generation, Arc::clone(&space));
         let directory = Directory::new(root_log, state);
         let volume = Self::assemble(
             Medium {
@@ -299,7 +293,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             geometry, space, ..
         } = &self.volume.medium;
         let (pages_free, pages_reserved) = space.alloc.free_pages();
-        let (log_pages, compactions) = space.log_numbers();
+        let (log_pages, compactions, unlinked_pages) = space.log_numbers();
         Stats {
             pages_total: geometry.data_pages() as u64,
             pages_free,
@@ -308,6 +302,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             inodes_free: space.free_inodes(),
             log_pages,
             compactions,
+            unlinked_pages,
         }
     }
 
@@ -350,7 +345,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         let mut pages = Vec::new();
         inode
             .index
-            .for_each(&mut |file_page, _| pages.push(file_page));
+            .for_each(&mut |file_page, _, _| pages.push(file_page));
         let mut content = [0; PAGE];
         for file_page in pages {
             let offset = page_at(file_page);
@@ -392,12 +387,11 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             medium, directory, ..
         } = &*self.volume;
         let inode = directory.add(state, medium, name, |number, generation| {
-            let chain = Chain {
+            let id = LogId {
                 inode: number,
                 generation,
-                epoch: 0,
             };
-            let empty = (Index::new(), 0, Log::new(chain, Vec::new(), 0));
+            let empty = Content::empty(Log::empty(id));
             let (checksums, space) = (medium.geometry.data_checksums, Arc::clone(&medium.space));
             Inode::new((number, generation), lock, empty, checksums, space)
         })?;

@@ -10,10 +10,11 @@
 //!   file of up to 256 KiB has one node.
 //! - Lookups take no lock and write nothing. Inserts never block. Nodes are allocated on first use
 //!   and freed with the tree.
-//! - A value is one word: the data page and the checksum of its content.
+//! - A value is a word, the data page and the checksum of its content, and the log page that has
+//!   the group. The log counts by it what is needed of each of its pages.
 //!
 //! ```text
-//!   root ──► Inner (level 1) ──► Leaf: 64 × │ checksum │ page │
+//!   root ──► Inner (level 1) ──► Leaf: 64 × │ checksum │ page │ log page │
 //!                 │                              63..32   31..0
 //!                 └────────────► Leaf
 //! ```
@@ -22,8 +23,8 @@
 //! - **X1** A node that is reachable from the root stays reachable and allocated until the tree is
 //!   dropped through `&mut`. (The old root becomes child 0 of the new one.)
 //! - **X2** A node's `level` and kind never change. A child's level is one less than its parent's.
-//! - **X3** A value word is written only by a thread that holds its file page exclusively, or by
-//!   recovery.
+//! - **X3** A value is written only by a thread that holds its file page exclusively, or by
+//!   recovery. But a cleaning of the log may change a value's log page at any time.
 //!
 //! # Orderings
 //!
@@ -32,16 +33,23 @@
 //! | A | CAS in [`Index::publish_root`], [`Inner::child_or_insert`], Release | B | a new node |
 //! | B | loads of root and children, and the CAS's failure, Acquire | A | |
 //!
-//! Value words are Relaxed because X3 orders every access. A reader holds the range lock shared, so
-//! the last writer's store happens-before its load. A compaction waits until no writer is in flight
-//! (letters F and G of the log), so all writers' stores happen-before its loads.
+//! | C | [`Index::replace`]: store of the word, Release | D | the log page, which is stored before |
+//! | D | [`Index::for_each`]: load of the word, Acquire | C | |
+//! | L | [`Index::relocate`]: CAS of the log page, Release | M | the new log page's state |
+//! | M | [`Index::replace`]: swap of the log page, Acquire | L | |
+//!
+//! X3 orders every other access to a value. A reader holds the range lock shared, so the last
+//! writer's store happens-before its load. A cleaning looks only at pages whose groups are all in
+//! settled log pages (letters F and G of `log_page.rs`), so their writers' stores happen-before its
+//! loads. It may also see what later writers store. C and D let it recognize that: it never takes a
+//! later writer's page for an earlier one's.
 //!
 //! # Not guaranteed
 //! The value of a page is meaningless to a thread that does not hold that page, except as a hint.
 
 use core::ptr;
 
-use spanlock_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use spanlock_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 const BITS: u32 = 6;
 const FANOUT: usize = 1 << BITS;
@@ -69,8 +77,25 @@ impl Mapping {
     }
 }
 
+/// What the index says of a file page.
+struct Value {
+    /// The mapping; 0 for a hole.
+    word: AtomicU64,
+    /// The log page that has the mapping's group; 0 for a hole.
+    log_page: AtomicU32,
+}
+
+impl Value {
+    fn hole() -> Self {
+        Value {
+            word: AtomicU64::new(0),
+            log_page: AtomicU32::new(0),
+        }
+    }
+}
+
 enum Body {
-    Leaf([AtomicU64; FANOUT]),
+    Leaf([Value; FANOUT]),
     Inner(Inner),
 }
 
@@ -85,7 +110,7 @@ struct Node {
 impl Node {
     fn new(level: u32) -> Box<Node> {
         let body = if level == 0 {
-            Body::Leaf(core::array::from_fn(|_| AtomicU64::new(0)))
+            Body::Leaf(core::array::from_fn(|_| Value::hole()))
         } else {
             Body::Inner(Inner(core::array::from_fn(|_| {
                 AtomicPtr::new(ptr::null_mut())
@@ -152,9 +177,9 @@ impl Index {
         }
     }
 
-    /// Returns the location of file page `page`, or `None` for a hole.
+    /// Returns the value of file page `page`, or `None` if there is no node for it.
     #[inline]
-    pub(crate) fn get(&self, page: u32) -> Option<Mapping> {
+    fn value(&self, page: u32) -> Option<&Value> {
         // Acquire [B←A]: the root's content.
         let root = self.root.load(Ordering::Acquire);
         if root.is_null() {
@@ -167,10 +192,7 @@ impl Index {
         }
         loop {
             match &node.body {
-                // Relaxed: X3, the range lock orders this after the last store.
-                Body::Leaf(values) => {
-                    return Mapping::from_word(values[node.slot(page)].load(Ordering::Relaxed));
-                }
+                Body::Leaf(values) => return Some(&values[node.slot(page)]),
                 Body::Inner(inner) => {
                     // Acquire [B←A]: the child's content.
                     let child = inner.0[node.slot(page)].load(Ordering::Acquire);
@@ -184,22 +206,35 @@ impl Index {
         }
     }
 
-    /// Maps `page` of the file and returns its previous mapping. The caller holds the page
-    /// exclusively (X3).
+    /// Returns the location of file page `page`, or `None` for a hole.
     #[inline]
-    pub(crate) fn replace(&self, page: u32, mapping: Mapping) -> Option<Mapping> {
-        debug_assert_ne!(mapping.page, 0);
+    pub(crate) fn get(&self, page: u32) -> Option<Mapping> {
+        // Relaxed: X3, the range lock orders this after the last store.
+        Mapping::from_word(self.value(page)?.word.load(Ordering::Relaxed))
+    }
+
+    /// Maps `page` of the file by a group in `log_page`, and returns its previous mapping and that
+    /// mapping's log page. The caller holds the page exclusively (X3).
+    #[inline]
+    pub(crate) fn replace(
+        &self,
+        page: u32,
+        mapping: Mapping,
+        log_page: u32,
+    ) -> Option<(Mapping, u32)> {
+        debug_assert!(mapping.page != 0 && log_page != 0);
         let mut node = self.root_covering(page);
         loop {
             match &node.body {
                 Body::Leaf(values) => {
                     let value = &values[node.slot(page)];
-                    // Relaxed, both: X3, no other thread accesses this word meanwhile. The next
-                    // access is ordered after this writer releases the range lock or ends its
-                    // reservation.
-                    let old = value.load(Ordering::Relaxed);
-                    value.store(mapping.to_word(), Ordering::Relaxed);
-                    return Mapping::from_word(old);
+                    // Acquire [M←L]: the state of the page that a cleaning has stored here.
+                    let old_log_page = value.log_page.swap(log_page, Ordering::Acquire);
+                    // Relaxed: X3, only this thread stores the word meanwhile.
+                    let old = value.word.load(Ordering::Relaxed);
+                    // Release [C→D]: the log page.
+                    value.word.store(mapping.to_word(), Ordering::Release);
+                    return Mapping::from_word(old).map(|old| (old, old_log_page));
                 }
                 Body::Inner(inner) => {
                     let child = inner.child_or_insert(node.slot(page), node.level - 1);
@@ -208,6 +243,21 @@ impl Index {
                 }
             }
         }
+    }
+
+    /// Says that the group of `page`'s mapping is now in `new`, if it is in one of the log pages
+    /// `old`. Returns that page.
+    pub(crate) fn relocate(&self, page: u32, old: impl Fn(u32) -> bool, new: u32) -> Option<u32> {
+        let log_page = &self.value(page)?.log_page;
+        // Relaxed: the exchange checks it.
+        let from = log_page.load(Ordering::Relaxed);
+        if !old(from) {
+            return None;
+        }
+        // Release [L→M]: the state of `new`. Relaxed on failure: a writer has replaced the mapping.
+        log_page
+            .compare_exchange(from, new, Ordering::Release, Ordering::Relaxed)
+            .ok()
     }
 
     /// Returns a root that covers `page`, growing the tree if needed.
@@ -253,11 +303,13 @@ impl Index {
         }
     }
 
-    /// Calls `each` for every mapped page, in file order.
+    /// Calls `each` for every mapped page, in file order, with the mapping and the log page of its
+    /// group.
     ///
     /// While other threads change the index, the result is only a hint. It includes every page that
-    /// was mapped before the call, but the mapping may be outdated.
-    pub(crate) fn for_each(&self, each: &mut dyn FnMut(u32, Mapping)) {
+    /// was mapped before the call, but the mapping may be outdated. The log page may be a later one
+    /// than the mapping's, but not an earlier one.
+    pub(crate) fn for_each(&self, each: &mut dyn FnMut(u32, Mapping, u32)) {
         // Acquire [B←A]: the root's content.
         let root = self.root.load(Ordering::Acquire);
         if !root.is_null() {
@@ -267,13 +319,15 @@ impl Index {
     }
 }
 
-fn walk(node: &Node, base: u32, each: &mut dyn FnMut(u32, Mapping)) {
+fn walk(node: &Node, base: u32, each: &mut dyn FnMut(u32, Mapping, u32)) {
     match &node.body {
         Body::Leaf(values) => {
             for (i, value) in values.iter().enumerate() {
-                // Relaxed: X3, see the module's orderings.
-                if let Some(mapping) = Mapping::from_word(value.load(Ordering::Relaxed)) {
-                    each(base + i as u32, mapping);
+                // Acquire [D←C]: the log page.
+                if let Some(mapping) = Mapping::from_word(value.word.load(Ordering::Acquire)) {
+                    // Relaxed: read after the word.
+                    let log_page = value.log_page.load(Ordering::Relaxed);
+                    each(base + i as u32, mapping, log_page);
                 }
             }
         }
@@ -346,17 +400,20 @@ mod tests {
         assert_eq!(index.get(0), None);
         let pages = [5, 0, 63, 64, 4095, 4096, 70_000, u32::MAX, 1 << 24];
         for (i, &page) in pages.iter().enumerate() {
-            assert_eq!(index.replace(page, at(i as u32 + 1)), None);
+            assert_eq!(index.replace(page, at(i as u32 + 1), 7), None);
             for (j, &other) in pages.iter().enumerate() {
                 let wanted = (j <= i).then(|| at(j as u32 + 1));
                 assert_eq!(index.get(other), wanted, "{other} after {page}");
             }
         }
-        assert_eq!(index.replace(64, at(99)), Some(at(4)));
+        assert_eq!(index.replace(64, at(99), 8), Some((at(4), 7)));
+        assert_eq!(index.relocate(64, |page| page == 7, 9), None);
+        assert_eq!(index.relocate(63, |page| page == 7, 9), Some(7));
+        assert_eq!(index.replace(63, at(3), 8), Some((at(3), 9)));
         let mut sorted = pages;
         sorted.sort_unstable();
         let mut walked = Vec::new();
-        index.for_each(&mut |page, _| walked.push(page));
+        index.for_each(&mut |page, _, _| walked.push(page));
         assert_eq!(walked, sorted);
     }
 
@@ -372,7 +429,7 @@ mod tests {
                         // Pages of different threads could coincide, so each thread gets its own
                         // residue.
                         let page = (page & !3) | t;
-                        index.replace(page, at(page | 1));
+                        index.replace(page, at(page | 1), 1);
                         assert_eq!(index.get(page), Some(at(page | 1)));
                     }
                 });

@@ -18,15 +18,16 @@
 //! ```
 //!
 //! Zero means "empty". Every nonzero word has at least two bits set, so a single bit flip never
-//! turns a valid word into zero or zero into a valid word. The checksum also covers the word's
-//! position: inode, generation, epoch, and place in the chain. So a word copied from another file
-//! or another place never passes as part of this chain.
+//! turns a valid word into zero or zero into a valid word. The checksum also covers the identity of
+//! the page that holds the word ([`PageId`]), and a mark's covers its slot. So a word copied from
+//! another file or another page never passes as part of this log. Neither depends on the other
+//! pages of the log, so a page can be unlinked and its neighbours stay valid.
 //!
 //! The checksums are not what protects against words left over from an earlier use of a page.
 //! Instead, a log page is stored whole and fenced before anything points to it, and an inode before
 //! its mark. The identity in the checksum usually differs as well, but this is not guaranteed. A
-//! compaction cut off by a crash leaves pages with the epoch that the next compaction uses, and a
-//! generation can be repeated (see `directory.rs`).
+//! crash may leave a page that no log reached, whose birth number the log then gives to the same
+//! page again, and a generation can be repeated (see `directory.rs`).
 
 use crc32c::{crc32c, crc32c_append};
 use spanlock_sync::injected_bug;
@@ -49,7 +50,7 @@ pub(crate) const TAIL_AT: usize = PAGE_SLOTS as usize * SLOT_BYTES;
 pub(crate) const MAX_GROUP_SLOTS: usize = u16::MAX as usize;
 
 /// The format version that this build reads and writes.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// The longest name of a file, in bytes of UTF-8.
 pub const MAX_NAME_BYTES: usize = 1024;
 /// The longest single write, in bytes: 1 GiB.
@@ -307,102 +308,100 @@ impl RawInode {
 /// checksum does not cover it.
 pub(crate) const T_NEXT_AT: usize = TAIL_AT;
 const T_GENERATION_AT: usize = T_NEXT_AT + 8;
-const T_EPOCH_AT: usize = T_GENERATION_AT + 8;
-const T_INODE_AT: usize = T_EPOCH_AT + 8;
-const T_SEQUENCE_AT: usize = T_INODE_AT + 4;
-const T_RESERVED_AT: usize = T_SEQUENCE_AT + 4;
+const T_BIRTH_AT: usize = T_GENERATION_AT + 8;
+const T_INODE_AT: usize = T_BIRTH_AT + 8;
+const T_PAGE_AT: usize = T_INODE_AT + 4;
+const T_RESERVED_AT: usize = T_PAGE_AT + 4;
 const T_CRC_AT: usize = T_RESERVED_AT + 28;
 const _: () = assert!(T_CRC_AT + 4 == PAGE);
 
-/// The sequence number that stands for the inode's head pointer.
-pub(crate) const HEAD_SEQUENCE: u32 = u32::MAX;
 const MARK_TAG: u64 = 0x4D4B;
 
-/// The identity of a chain of log pages: the log of a file or of the directory between two
-/// compactions.
+/// The identity of a log: the inode that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Chain {
+pub(crate) struct LogId {
     pub(crate) inode: u32,
     pub(crate) generation: u64,
-    /// The number of compactions of this log so far.
-    pub(crate) epoch: u64,
 }
 
-impl Chain {
-    /// Returns the initial value of every checksum in the chain.
+/// The identity of a log page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageId {
+    pub(crate) log: LogId,
+    /// The number of pages that the log had been given before this one.
+    pub(crate) birth: u64,
+    pub(crate) page: u32,
+}
+
+impl LogId {
+    /// Returns the initial value of the checksum of the log's head pointer.
+    pub(crate) fn head_seed(&self) -> u32 {
+        // No log page has page number 0.
+        let head = PageId {
+            log: *self,
+            birth: 0,
+            page: 0,
+        };
+        head.seed()
+    }
+}
+
+impl PageId {
+    /// Returns the initial value of every checksum in the page.
     pub(crate) fn seed(&self) -> u32 {
-        let mut b = [0; 20];
-        put_u32(&mut b, 0, self.inode);
-        put_u64(&mut b, 4, self.generation);
-        put_u64(&mut b, 12, self.epoch);
+        let mut b = [0; 24];
+        put_u32(&mut b, 0, self.log.inode);
+        put_u64(&mut b, 4, self.log.generation);
+        put_u64(&mut b, 12, self.birth);
+        put_u32(&mut b, 20, self.page);
         crc32c(&b)
     }
 
-    /// Returns the identity that seals the head pointer, which is read before the epoch is known.
-    fn of_head(&self) -> Chain {
-        Chain { epoch: 0, ..*self }
-    }
-
-    /// Returns the sealed pointer to `page`, for position `sequence` of the chain.
-    pub(crate) fn seal(&self, sequence: u32, page: u32) -> u64 {
-        let chain = if sequence == HEAD_SEQUENCE {
-            self.of_head()
-        } else {
-            *self
-        };
-        let mut b = [0; 8];
-        put_u32(&mut b, 0, sequence);
-        put_u32(&mut b, 4, page);
-        let check = crc32c_append(chain.seed(), &b);
-        page as u64 | (if check == 0 { u32::MAX } else { check } as u64) << 32
-    }
-
-    /// Returns the page that `word` points to, `Ok(None)` for zero, or `Err` if `seal` did not
-    /// produce the word.
-    pub(crate) fn unseal(&self, sequence: u32, word: u64) -> Result<Option<u32>, ()> {
-        let page = word as u32;
-        match word {
-            0 => Ok(None),
-            _ if page != 0 && self.seal(sequence, page) == word => Ok(Some(page)),
-            _ => Err(()),
-        }
-    }
-
-    /// Writes the tail of the page at position `sequence` into the page's image.
-    pub(crate) fn put_tail(&self, image: &mut [u8; PAGE], sequence: u32, next: u64) {
+    /// Writes the tail into the page's image.
+    pub(crate) fn put_tail(&self, image: &mut [u8; PAGE], next: u64) {
         put_u64(image, T_NEXT_AT, next);
-        put_u64(image, T_GENERATION_AT, self.generation);
-        put_u64(image, T_EPOCH_AT, self.epoch);
-        put_u32(image, T_INODE_AT, self.inode);
-        put_u32(image, T_SEQUENCE_AT, sequence);
+        put_u64(image, T_GENERATION_AT, self.log.generation);
+        put_u64(image, T_BIRTH_AT, self.birth);
+        put_u32(image, T_INODE_AT, self.log.inode);
+        put_u32(image, T_PAGE_AT, self.page);
         let crc = crc32c(&image[T_GENERATION_AT..T_CRC_AT]);
         put_u32(image, T_CRC_AT, crc);
     }
 
-    /// Returns the chain and the next pointer of a log page, if its tail belongs to `inode` in this
-    /// `generation` at position `sequence`.
-    pub(crate) fn from_tail(
-        image: &[u8; PAGE],
-        inode: u32,
-        generation: u64,
-        sequence: u32,
-    ) -> Option<(Chain, u64)> {
-        let chain = Chain {
-            inode,
-            generation,
-            epoch: get_u64(image, T_EPOCH_AT),
-        };
+    /// Returns the identity and the next pointer of the log page `page`, if its tail says that it
+    /// is this page, and belongs to `log`.
+    pub(crate) fn from_tail(image: &[u8; PAGE], log: LogId, page: u32) -> Option<(PageId, u64)> {
+        let birth = get_u64(image, T_BIRTH_AT);
+        let id = PageId { log, birth, page };
         let next = get_u64(image, T_NEXT_AT);
         let mut wanted = [0; PAGE];
-        chain.put_tail(&mut wanted, sequence, next);
-        (wanted[TAIL_AT..] == image[TAIL_AT..]).then_some((chain, next))
+        id.put_tail(&mut wanted, next);
+        (wanted[TAIL_AT..] == image[TAIL_AT..]).then_some((id, next))
     }
 }
 
-/// Returns the mark of the group in `slots`, whose first words are zero. `index` is the position of
-/// its lead slot in the chain, and `seed` is the chain's.
+/// Returns the sealed pointer to `page`. `seed` is that of the page that holds the pointer, or of
+/// the head.
+pub(crate) fn seal(seed: u32, page: u32) -> u64 {
+    let check = crc32c_append(seed, &page.to_le_bytes());
+    page as u64 | (if check == 0 { u32::MAX } else { check } as u64) << 32
+}
+
+/// Returns the page that `word` points to, `Ok(None)` for zero, or `Err` if [`seal`] did not
+/// produce the word.
+pub(crate) fn unseal(seed: u32, word: u64) -> Result<Option<u32>, ()> {
+    let page = word as u32;
+    match word {
+        0 => Ok(None),
+        _ if page != 0 && seal(seed, page) == word => Ok(Some(page)),
+        _ => Err(()),
+    }
+}
+
+/// Returns the mark of the group in `slots`, whose first words are zero. `slot` is its lead slot,
+/// and `seed` is that of the lead slot's page.
 #[inline]
-pub(crate) fn mark_of(seed: u32, index: u32, slots: &[u8]) -> u64 {
+pub(crate) fn mark_of(seed: u32, slot: u32, slots: &[u8]) -> u64 {
     let count = (slots.len() / SLOT_BYTES) as u32;
     debug_assert!(count >= 1 && count as usize <= MAX_GROUP_SLOTS);
     let is_unbound = injected_bug!(
@@ -410,8 +409,8 @@ pub(crate) fn mark_of(seed: u32, index: u32, slots: &[u8]) -> u64 {
         "a recycled page keeps the slots of its earlier use, and marks are not bound to their place",
         killed_by = "file-core-full/patch-patch, file-core-full/sequences-of-2"
     );
-    let (seed, index) = if is_unbound { (0, 0) } else { (seed, index) };
-    let place = (index as u64 | (count as u64) << 32).to_le_bytes();
+    let (seed, slot) = if is_unbound { (0, 0) } else { (seed, slot) };
+    let place = (slot as u64 | (count as u64) << 32).to_le_bytes();
     let crc = crc32c_append(crc32c_append(seed, &place), slots);
     crc as u64 | (count as u64) << 32 | MARK_TAG << 48
 }
@@ -435,10 +434,13 @@ pub(crate) const NAME_HEADER_BYTES: usize = 16;
 mod tests {
     use super::*;
 
-    const CHAIN: Chain = Chain {
-        inode: 7,
-        generation: 9,
-        epoch: 3,
+    const ID: PageId = PageId {
+        log: LogId {
+            inode: 7,
+            generation: 9,
+        },
+        birth: 3,
+        page: 20,
     };
 
     #[test]
@@ -465,24 +467,53 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_of_another_position_or_with_a_flipped_bit_is_refused() {
-        let word = CHAIN.seal(4, 77);
-        assert_eq!(CHAIN.unseal(4, word), Ok(Some(77)));
-        assert_eq!(CHAIN.unseal(4, 0), Ok(None));
-        assert_eq!(CHAIN.unseal(5, word), Err(()));
-        assert_eq!(Chain { epoch: 4, ..CHAIN }.unseal(4, word), Err(()));
-        for bit in 0..64 {
-            assert_eq!(CHAIN.unseal(4, word ^ 1 << bit), Err(()));
-            assert_eq!(CHAIN.unseal(4, 1 << bit), Err(()));
+    fn a_pointer_of_another_page_or_with_a_flipped_bit_is_refused() {
+        let seed = ID.seed();
+        let word = seal(seed, 77);
+        assert_eq!(unseal(seed, word), Ok(Some(77)));
+        assert_eq!(unseal(seed, 0), Ok(None));
+        let others = [
+            PageId { page: 21, ..ID },
+            PageId { birth: 4, ..ID },
+            PageId {
+                log: LogId {
+                    generation: 10,
+                    ..ID.log
+                },
+                ..ID
+            },
+            PageId {
+                log: LogId { inode: 8, ..ID.log },
+                ..ID
+            },
+        ];
+        for other in others {
+            assert_eq!(unseal(other.seed(), word), Err(()));
         }
+        assert_eq!(unseal(ID.log.head_seed(), word), Err(()));
+        for bit in 0..64 {
+            assert_eq!(unseal(seed, word ^ 1 << bit), Err(()));
+            assert_eq!(unseal(seed, 1 << bit), Err(()));
+        }
+    }
+
+    #[test]
+    fn a_tail_reads_back_in_its_own_page_only() {
+        let mut image = [0; PAGE];
+        ID.put_tail(&mut image, 5);
+        assert_eq!(PageId::from_tail(&image, ID.log, ID.page), Some((ID, 5)));
+        assert_eq!(PageId::from_tail(&image, ID.log, ID.page + 1), None);
+        let other = LogId { inode: 8, ..ID.log };
+        assert_eq!(PageId::from_tail(&image, other, ID.page), None);
     }
 
     #[test]
     fn a_mark_holds_its_number_of_slots() {
         let slots = [3; 5 * SLOT_BYTES];
-        let mark = mark_of(CHAIN.seed(), 60, &slots);
+        let mark = mark_of(ID.seed(), 50, &slots);
         assert_eq!(slots_of_mark(mark), Some(5));
-        assert_ne!(mark, mark_of(CHAIN.seed(), 61, &slots));
+        assert_ne!(mark, mark_of(ID.seed(), 51, &slots));
+        assert_ne!(mark, mark_of(PageId { page: 21, ..ID }.seed(), 50, &slots));
         assert_eq!(slots_of_mark(0), None);
     }
 }

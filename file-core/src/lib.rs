@@ -2,7 +2,7 @@
 
 mod alloc;
 mod chain;
-mod compact;
+mod clean;
 mod directory;
 mod error;
 mod file;
@@ -12,6 +12,7 @@ mod index;
 mod inode;
 mod layout;
 mod log;
+mod log_page;
 mod medium;
 mod options;
 mod record;

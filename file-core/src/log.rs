@@ -1,5 +1,5 @@
-//! The log of an inode: slots are reserved under a short mutex, filled in parallel, and committed
-//! by one mark per group.
+//! The log of an inode: slots are reserved by one atomic addition, filled in parallel, and
+//! committed by one mark per group.
 //!
 //! # The problem
 //! NOVA appends to an inode's log under the inode's lock and commits by moving the log's tail
@@ -10,63 +10,53 @@
 //! entries, and garbage collection.
 //!
 //! # Properties
-//! - **Cost** of an append of one slot: one critical section of a few instructions, one line
-//!   written, and *two fences* for data and log together ([`Reservation::commit`]). Every 63 slots,
-//!   adding a page costs one page write and two more fences.
-//! - **Progress**: an append blocks for the mutex. The mutex is held across fences only while a
-//!   page is added or the log is compacted. A compaction waits for the appends in flight, and new
-//!   appends wait for the compaction.
+//! - **Cost** of an append of one slot: one atomic addition to reserve it and one to end it, one
+//!   line written, and *two fences* for data and log together ([`Reservation::commit`]). Every 63
+//!   slots, adding a page costs one page write and two more fences.
+//! - **Progress**: an append takes no lock while the last page has room for it. Otherwise it takes
+//!   the log's mutex, which is held across the fences of adding a page. Appends go on while the
+//!   log is cleaned, except on a full volume: see [`crate::clean`].
 //! - **Order**: slots are in reservation order. A thread that reserves while it holds a range
 //!   appends after all earlier conflicting holders.
+//! - A group of up to 63 slots lies in one page. A longer one begins a page.
 //!
 //! ```text
-//!   inode ──head──► page ──next──► page ──next──► page       one chain: (inode, generation, epoch)
-//!                   │ 63 slots │   │ 63 slots │   │ 63 slots │    numbered throughout: 0, 1 …
+//!   inode ──head──► page ──next──► page ──next──► page       one log: (inode, generation)
+//!                   │ 63 slots │   │ 63 slots │   │ 63 slots │    each page has its birth number
 //!                     ██░███████     █████░░███     ██·······
 //!                        ▲                ▲           ▲
-//!                 lost in a crash     in flight      next
-//! ```
-//!
-//! # States of a log
-//!
-//! ```text
-//!               quiesce()               flight drained
-//!    open ─────────────────► draining ─────────────────► quiet ──► compaction, or nothing
-//!     ▲  reserve() counts     quiescing is set;            │
-//!     │  into `flight`        reserve() waits              │
-//!     └────────────────────────────────────────────────────┘ `Quiet` is dropped, also by a panic
-//!
-//!    any state ──► poisoned: an operation panicked midway. Only reopening the volume ends it (L5).
+//!                 lost in a crash     in flight      tail
 //! ```
 //!
 //! # Invariants
-//! M1…M7 of [`crate::medium`], and:
-//! - **L1** `next <= 63 × pages`. Slots before `next` are reserved. Slots from `next` on have a
-//!   zero first word on the medium.
-//! - **L2** The link to every page of `pages` is durable before the mutex is released. So a mark on
+//! M1…M7 of [`crate::medium`], P1 and P2 of [`crate::log_page`], and:
+//! - **L1** `tail` is the last page of the chain and the first slot there that is not reserved.
+//!   Slots from there on have a zero first word on the medium. A slot past the page's end means
+//!   that no slot is left.
+//! - **L2** The link to every page of the chain is durable before the tail enters it. So a mark on
 //!   a page cannot be durable before the page is reachable.
-//! - **L3** `flight` counts the existing reservations, plus [`WAITED_FOR`] while a compaction
-//!   waits. Reservations are added only under the mutex and only while `quiescing` is not set.
-//! - **L4** A reservation ends only after its owner has updated index and size. So once `quiescing`
-//!   is set and `flight` has drained of reservations, the index agrees exactly with the committed
-//!   groups.
+//! - **L3** Each slot of a page is open until it is skipped or its operation ends. A slot is skipped
+//!   by the thread that moves the tail past it.
+//! - **L4** A reservation ends only after its owner has updated index and size. So for a page that
+//!   is settled, the index agrees with the committed groups there.
 //! - **L5** The region may panic if its medium fails. Memory and medium may then disagree about
-//!   this log, so the log is *poisoned* and accepts no more appends. Adding pages and compacting
-//!   set the flag before their first store and clear it after their last fence. The flag is also
-//!   set when a reservation is dropped before its owner has [ended](Reservation::end) it. (A panic
-//!   while a mark is erased poisons the removed file's log instead: see `directory.rs`.)
+//!   this log, so the log is *poisoned* and accepts no more appends. A panic poisons it while pages
+//!   are added, while the log is cleaned, and when it drops a reservation before its owner has
+//!   [ended](Reservation::end) it. (A panic while a mark is erased poisons the removed file's log
+//!   instead: see `directory.rs`.)
+//! - **L6** The next pointer of the last page is changed under the mutex. The head and all other
+//!   next pointers are changed by the thread that cleans the log. At most one thread cleans it.
 //!
 //! # Orderings
 //!
 //! | letter | where | pairs with | carries |
 //! |---|---|---|---|
-//! | F | `Reservation::drop`: subtraction, Release | G | the index and size that it changed |
-//! | G | `Log::quiesce`: load, Acquire | F | |
+//! | T | `Log::extend`, `Log::adopt`: the tail's exchange, Release | U | the state of the tail's page, and that the page is linked |
+//! | U | `Log::try_take`: addition to the tail, Acquire | T | |
 //!
-//! The wakeup needs no ordering, because `WAITED_FOR` and the count share one word. There are two
-//! cases for the subtraction that ends the last reservation. If it sees the bit, its thread takes
-//! the mutex and notifies. Otherwise it precedes the bit in the word's modification order, so the
-//! waiter's later check finds no reservation.
+//! Poison is a bit of the tail, so an addition sees it if it comes later in the tail's modification
+//! order. A thread that poisons the log still holds its range or the directory's mutex, so every
+//! conflicting operation comes later.
 //!
 //! # Not guaranteed
 //! A group without a mark is lost in a crash, even if all of its slots were written.
@@ -81,16 +71,59 @@ use spanlock_sync::atomic::{AtomicU64, Ordering};
 use spanlock_sync::{Condvar, Mutex, MutexGuard, injected_bug};
 
 use crate::alloc::Class;
-use crate::chain::{LogState, Slots, extend};
-use crate::compact::{self, Live};
+use crate::chain::{LogState, Slots, pointer_after, store_log_page};
+use crate::clean::{self, Live};
 use crate::error::Error;
-use crate::layout::{Chain, PAGE_SLOTS, SLOT_BYTES, WORD_BYTES, mark_of, page_at};
-use crate::medium::Medium;
+use crate::layout::{LogId, PAGE_SLOTS, PageId, SLOT_BYTES, WORD_BYTES, mark_of, page_at, seal};
+use crate::log_page::{Gained, State};
+use crate::medium::{Medium, Space};
 
-/// Added to `flight` while a compaction waits for it to drain.
-const WAITED_FOR: u64 = 1;
-/// Added to `flight` by each reservation.
-const IN_FLIGHT: u64 = 2;
+/// A position in a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) page: u32,
+    pub(crate) slot: u32,
+}
+
+impl Place {
+    /// Returns the byte offset of the slot in the region.
+    pub(crate) fn at(self) -> u64 {
+        page_at(self.page) + self.slot as u64 * SLOT_BYTES as u64
+    }
+}
+
+/// The end of a log, as one word: the last page and the next slot there.
+#[derive(Clone, Copy)]
+struct Tail(u64);
+
+impl Tail {
+    const POISON: u64 = 1 << 31;
+
+    fn new(page: u32, slot: u32) -> Tail {
+        Tail(u64::from(page) << 32 | u64::from(slot))
+    }
+
+    fn page(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn slot(self) -> u32 {
+        self.0 as u32 & !(Tail::POISON as u32)
+    }
+
+    fn is_poisoned(self) -> bool {
+        self.0 & Tail::POISON != 0
+    }
+
+    fn has_room(self, slots: u32) -> bool {
+        !self.is_poisoned() && self.slot() + slots <= PAGE_SLOTS
+    }
+
+    /// Returns the number of slots in the page that are not reserved.
+    fn left(self) -> u32 {
+        PAGE_SLOTS.saturating_sub(self.slot())
+    }
+}
 
 /// The log of one inode.
 ///
@@ -99,151 +132,268 @@ const IN_FLIGHT: u64 = 2;
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Log {
+    /// See [`Tail`].
+    tail: AtomicU64,
     state: Mutex<LogState>,
-    /// The reservations in flight; see L3.
-    flight: AtomicU64,
-    /// Notified when `flight` drains and when `quiescing` ends.
+    /// Notified when slots that a thread waits for have ended, and when a cleaning ends.
     settled: Condvar,
 }
 
 impl Log {
-    /// Creates a log whose chain has `pages` and whose first free slot is `next`.
-    pub(crate) fn new(chain: Chain, pages: Vec<u32>, next: u32) -> Self {
+    /// Creates an empty log.
+    pub(crate) fn empty(id: LogId) -> Self {
+        Log::new(LogState::new(id, Vec::new(), 0), PAGE_SLOTS)
+    }
+
+    /// Creates a log whose next slot is `next` of its last page. The states of its pages are set.
+    pub(crate) fn new(state: LogState, next: u32) -> Self {
+        let last = state.pages.last().copied().unwrap_or(0);
         Log {
-            state: Mutex::new(LogState::new(chain, pages, next)),
-            flight: AtomicU64::new(0),
+            tail: AtomicU64::new(Tail::new(last, next).0),
+            state: Mutex::new(state),
             settled: Condvar::new(),
         }
     }
 
-    /// Reserves `slots` consecutive slots, adding pages or compacting if needed. `class` decides
-    /// how much of the reserve may be used for new log pages. `live` lists the groups that a
-    /// compaction keeps.
-    ///
-    /// Blocks while the log is compacted.
+    /// Reserves `slots` consecutive slots, adding pages or cleaning the log if needed. `class`
+    /// decides how much of the reserve may be used for new log pages. `live` lists the groups that
+    /// a cleaning keeps.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Poisoned`]: nothing is reserved.
-    pub(crate) fn reserve<P: Pmem>(
+    #[inline]
+    pub(crate) fn reserve<'l, P: Pmem>(
+        &'l self,
+        medium: &'l Medium<P>,
+        slots: u32,
+        class: Class,
+        live: &dyn Live,
+    ) -> Result<Reservation<'l>, Error> {
+        let space = &*medium.space;
+        let slots = match self.try_take(space, slots) {
+            Some(slots) => slots,
+            None => self.reserve_slowly(medium, slots, class, live)?,
+        };
+        Ok(Reservation {
+            log: self,
+            space,
+            slots,
+            ended: false,
+        })
+    }
+
+    /// Takes slots of the last page, if it has room.
+    #[inline]
+    fn try_take(&self, space: &Space, count: u32) -> Option<Slots> {
+        // Relaxed: only a check. Without it, a long group would close a page in which shorter ones
+        // have room.
+        if !Tail(self.tail.load(Ordering::Relaxed)).has_room(count) {
+            return None;
+        }
+        // Acquire [U←T]: the page's state, and that it is linked.
+        let tail = Tail(self.tail.fetch_add(u64::from(count), Ordering::Acquire));
+        if tail.has_room(count) {
+            return Some(Slots {
+                page: tail.page(),
+                slot: tail.slot(),
+                count,
+                further: Vec::new(),
+            });
+        }
+        // Another thread took the room or poisoned the log. In the first case, this thread has closed
+        // the page (L3).
+        if !tail.is_poisoned() {
+            space.log_pages.skip(tail.page(), tail.left());
+        }
+        None
+    }
+
+    /// Makes room for `slots` slots and takes them. Cleans the log if that is due, then adds pages.
+    /// On a full volume it cleans early, and finally takes pages from the reserve.
+    #[cold]
+    fn reserve_slowly<P: Pmem>(
         &self,
         medium: &Medium<P>,
         slots: u32,
         class: Class,
         live: &dyn Live,
-    ) -> Result<Reservation<'_>, Error> {
+    ) -> Result<Slots, Error> {
         let mut state = self.state.lock();
-        while state.quiescing {
-            state = self.settled.wait(state);
+        loop {
+            self.check_poison(&state)?;
+            // Another thread may have added a page.
+            if let Some(taken) = self.try_take(&medium.space, slots) {
+                return Ok(taken);
+            }
+            if state.pages.len() < state.clean_at || state.is_cleaned {
+                break;
+            }
+            state = clean::if_due(self, state, medium, live);
         }
-        state.check_poison()?;
-        if state.room() < slots as u64 {
-            state = self.make_room(state, medium, slots, class, live)?;
+        if let Ok(taken) = self.extend(&mut state, medium, slots, Class::Growth) {
+            return Ok(taken);
         }
-        // Relaxed: the mutex orders it before any later `quiesce`.
-        self.flight.fetch_add(IN_FLIGHT, Ordering::Relaxed);
-        Ok(Reservation {
-            log: self,
-            slots: state.take(slots),
-            ended: false,
-        })
+        // Cleaning may fail for lack of pages. That is fine: the append may still fit, and a later
+        // append tries again.
+        state = clean::if_it_helps(self, state, medium, slots, live);
+        self.check_poison(&state)?;
+        match self.try_take(&medium.space, slots) {
+            Some(taken) => Ok(taken),
+            None => self.extend(&mut state, medium, slots, class),
+        }
     }
 
-    /// Makes room for `slots` slots. It compacts the log if that is due, then adds pages. On a full
-    /// volume it compacts early, and finally takes pages from the reserve.
-    #[cold]
-    fn make_room<'l, P: Pmem>(
-        &'l self,
-        mut state: MutexGuard<'l, LogState>,
+    /// Adds as many pages to the chain as `slots` slots need, and takes the slots there.
+    fn extend<P: Pmem>(
+        &self,
+        state: &mut LogState,
         medium: &Medium<P>,
         slots: u32,
         class: Class,
-        live: &dyn Live,
-    ) -> Result<MutexGuard<'l, LogState>, Error> {
-        if state.pages.len() >= state.compact_at {
-            state = self.quiesce(state);
-            let quiet = Quiet {
-                log: self,
-                state: &mut state,
+    ) -> Result<Slots, Error> {
+        let (space, id) = (&*medium.space, state.id);
+        let count = slots.div_ceil(PAGE_SLOTS);
+        let new = space.alloc.take(id.inode as u64, count, class)?;
+        let new: Vec<u32> = new.pages().collect();
+        let birth = state.take_births(u64::from(count));
+        let guard = self.poison_on_unwind();
+        let mut stored = Flushed::nothing();
+        for (nth, &page) in new.iter().enumerate() {
+            let id = PageId {
+                log: id,
+                birth: birth.wrapping_add(nth as u64),
+                page,
             };
-            quiet.state.check_poison()?;
-            // Compaction may fail for lack of pages. That is fine: the append may still fit, and a
-            // later append tries again.
-            let _ = compact::if_due(quiet.state, medium, slots, live);
+            let next = new.get(nth + 1).copied();
+            stored = stored.and(store_log_page(medium, id, &[], next));
+            let is_continued = next.is_some();
+            let fresh = State::recovered(PAGE_SLOTS, 0, is_continued);
+            space.log_pages.start(page, id.seed(), fresh);
         }
-        if state.room() >= slots as u64 || extend(&mut state, medium, slots, Class::Growth).is_ok()
-        {
-            return Ok(state);
-        }
-        state = self.quiesce(state);
-        let quiet = Quiet {
-            log: self,
-            state: &mut state,
+        let durable = if injected_bug!(
+            "link-before-page",
+            "a log page is linked before it is durable",
+            killed_by = "file-core-page-end/patch-patch, file-core-page-end/create-create"
+        ) {
+            drop(stored);
+            Durable::at_rest()
+        } else {
+            medium.pmem.fence(stored)
         };
-        quiet.state.check_poison()?;
-        let _ = compact::if_it_helps(quiet.state, medium, slots, live);
-        drop(quiet);
-        if state.room() < slots as u64 {
-            extend(&mut state, medium, slots, class)?;
-        }
-        Ok(state)
+        // The link is stored after the pages' fence and is durable before any thread can reserve on
+        // them (L2).
+        let (at, seed) = pointer_after(medium, id, state.pages.last().copied());
+        medium.publish(at, seal(seed, new[0]), durable);
+        guard.defuse();
+        space.count_log_pages(new.len() as u64);
+        state.pages.extend(&new);
+        let last = new[new.len() - 1];
+        self.enter(space, last, slots - (count - 1) * PAGE_SLOTS);
+        Ok(Slots {
+            page: new[0],
+            slot: 0,
+            count: slots,
+            further: new[1..].to_vec(),
+        })
     }
 
-    /// Blocks new reservations and waits until none is in flight. Dropping a [`Quiet`] ends this
-    /// state.
-    fn quiesce<'l>(&'l self, mut state: MutexGuard<'l, LogState>) -> MutexGuard<'l, LogState> {
-        state.quiescing = true;
-        // Relaxed: the wakeup only needs atomicity; see the module's orderings.
-        self.flight.fetch_or(WAITED_FOR, Ordering::Relaxed);
-        // Acquire [G←F]: the index and size that the operations in flight changed.
-        while self.flight.load(Ordering::Acquire) >= IN_FLIGHT {
-            state = self.settled.wait(state);
-        }
-        state
+    /// Moves the tail to slot `slot` of `page`, which is linked. The caller holds the mutex.
+    fn enter(&self, space: &Space, page: u32, slot: u32) {
+        // Release [T→U]: the page's state, and that it is linked. Relaxed on failure: tried again.
+        let before = self
+            .tail
+            .fetch_update(Ordering::Release, Ordering::Relaxed, |tail| {
+                Some(Tail::new(page, slot).0 | tail & Tail::POISON)
+            });
+        let before = Tail(before.unwrap_or_else(|tail| tail));
+        // L3. An empty log has no page before.
+        space.log_pages.skip(before.page(), before.left());
     }
 
-    /// Erases the mark of the group whose lead slot is `slot`. Recovery then treats the group as
-    /// never committed. The erasure is durable on return; it takes one fence and no space. The
-    /// caller owns the mark (M4).
+    /// Closes the last page, so that its slots settle. The caller holds the mutex.
+    pub(crate) fn close(&self, space: &Space) {
+        // Relaxed: only the skipped slots change.
+        let tail = Tail(self.tail.load(Ordering::Relaxed));
+        if tail.left() > 0 {
+            self.enter(space, tail.page(), PAGE_SLOTS);
+        }
+    }
+
+    /// Replaces all pages by `pages`, which are linked and whose states are set. The next slot is
+    /// `next` of the last. The last page before is closed. The caller holds the mutex.
+    pub(crate) fn adopt(&self, state: &mut LogState, space: &Space, pages: Vec<u32>, next: u32) {
+        let last = *pages.last().expect("a log that was compacted has a page");
+        state.pages = pages;
+        self.enter(space, last, next);
+    }
+
+    /// Waits for slots that [`LogPages::wait_for`](crate::log_page::LogPages::wait_for) asked for,
+    /// or for a cleaning.
+    pub(crate) fn wait<'l>(&'l self, state: MutexGuard<'l, LogState>) -> MutexGuard<'l, LogState> {
+        self.settled.wait(state)
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, LogState> {
+        self.state.lock()
+    }
+
+    pub(crate) fn notify(&self) {
+        self.settled.notify_all();
+    }
+
+    /// Returns whether an operation panicked midway (L5).
+    pub(crate) fn is_poisoned(&self) -> bool {
+        // Relaxed: see the module's orderings.
+        Tail(self.tail.load(Ordering::Relaxed)).is_poisoned()
+    }
+
+    fn check_poison(&self, state: &LogState) -> Result<(), Error> {
+        match self.is_poisoned() {
+            true => Err(Error::Poisoned {
+                inode: state.id.inode,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Erases the mark of the group at `place`. Recovery then treats the group as never committed.
+    /// The erasure is durable on return; it takes one fence and no space. The caller owns the mark
+    /// (M4).
     ///
     /// # Errors
     /// [`Error::Poisoned`].
-    pub(crate) fn erase_mark<P: Pmem>(&self, medium: &Medium<P>, slot: u32) -> Result<(), Error> {
+    pub(crate) fn erase_mark<P: Pmem>(
+        &self,
+        medium: &Medium<P>,
+        place: Place,
+    ) -> Result<(), Error> {
         let state = self.state.lock();
-        state.check_poison()?;
-        let page = state.pages[(slot / PAGE_SLOTS) as usize];
+        self.check_poison(&state)?;
         drop(state);
-        let mark_at = page_at(page) + (slot % PAGE_SLOTS) as u64 * SLOT_BYTES as u64;
         // An erased mark makes nothing reachable, so nothing has to be durable before it.
-        medium.publish(mark_at, 0, Durable::at_rest());
+        medium.publish(place.at(), 0, Durable::at_rest());
         Ok(())
     }
 
-    /// Compacts the log if it is too long for `live_slots` live slots.
+    /// Cleans the log if it is too long for `live_slots` live slots.
     pub(crate) fn trim<P: Pmem>(&self, medium: &Medium<P>, live_slots: u64, live: &dyn Live) {
-        let mut state = self.state.lock();
-        if state.pages.len() as u64 <= compact::bound(live_slots) || state.quiescing {
+        let state = self.state.lock();
+        let is_short = state.pages.len() as u64 <= clean::bound(live_slots);
+        if is_short || state.is_cleaned || self.is_poisoned() {
             return;
         }
-        state = self.quiesce(state);
-        let quiet = Quiet {
-            log: self,
-            state: &mut state,
-        };
-        if quiet.state.check_poison().is_ok() {
-            // This may fail for lack of pages; a later call tries again.
-            let _ = compact::if_due(quiet.state, medium, 0, live);
-        }
-    }
-
-    /// Returns the number of compactions. Whenever it changes, slots are renumbered.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.state.lock().chain.epoch
+        drop(clean::if_due(self, state, medium, live));
     }
 
     /// Returns a guard that poisons the log if a panic drops it before it is
     /// [defused](PoisonOnUnwind::defuse) (L5).
     pub(crate) fn poison_on_unwind(&self) -> PoisonOnUnwind<'_> {
         PoisonOnUnwind(self)
+    }
+
+    fn poison(&self) {
+        // Relaxed: see the module's orderings.
+        self.tail.fetch_or(Tail::POISON, Ordering::Relaxed);
     }
 
     /// Takes the pages of the chain. The caller must have exclusive use of the log.
@@ -265,22 +415,7 @@ impl PoisonOnUnwind<'_> {
 
 impl Drop for PoisonOnUnwind<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().poisoned = true;
-    }
-}
-
-/// The period during which the log is quiet. Dropping it ends that period, also in a panic.
-struct Quiet<'a> {
-    log: &'a Log,
-    state: &'a mut LogState,
-}
-
-impl Drop for Quiet<'_> {
-    fn drop(&mut self) {
-        // Relaxed: under the mutex, and no reservation is in flight.
-        self.log.flight.fetch_and(!WAITED_FOR, Ordering::Relaxed);
-        self.state.quiescing = false;
-        self.log.settled.notify_all();
+        self.0.poison();
     }
 }
 
@@ -288,28 +423,28 @@ impl Drop for Quiet<'_> {
 ///
 /// If a panic drops it before it is [ended](Self::end), it poisons the log (L5).
 #[derive(Debug)]
-#[must_use = "a reservation blocks compactions until it ends"]
+#[must_use = "the slots of a reservation keep their page from being cleaned until it ends"]
 pub(crate) struct Reservation<'l> {
     log: &'l Log,
+    space: &'l Space,
     slots: Slots,
     ended: bool,
 }
 
 impl Reservation<'_> {
-    /// Returns the number of the first slot in the chain.
-    pub(crate) fn first_slot(&self) -> u32 {
-        self.slots.index
+    /// Returns the position of the group.
+    pub(crate) fn place(&self) -> Place {
+        Place {
+            page: self.slots.page,
+            slot: self.slots.slot,
+        }
     }
 
     /// Commits `group`, whose first words are all zero. `flushed` stands for all stores that the
     /// group refers to. The group and those stores are durable on return.
     pub(crate) fn commit<P: Pmem>(&mut self, medium: &Medium<P>, group: &[u8], flushed: Flushed) {
         let Slots {
-            index,
-            count,
-            seed,
-            first_page,
-            ..
+            page, slot, count, ..
         } = self.slots;
         debug_assert_eq!(group.len(), count as usize * SLOT_BYTES);
         debug_assert!(
@@ -317,17 +452,17 @@ impl Reservation<'_> {
                 .chunks_exact(SLOT_BYTES)
                 .all(|s| s[..WORD_BYTES] == [0; WORD_BYTES])
         );
-        let mark = mark_of(seed, index, group);
+        let mark = mark_of(self.space.log_pages.seed(page), slot, group);
         let mut flushed = flushed;
-        let mut within = (index % PAGE_SLOTS) as usize * SLOT_BYTES;
-        let mark_at = page_at(first_page) + within as u64;
+        let mut within = slot as usize * SLOT_BYTES;
         let mut rest = group;
-        for page in core::iter::once(first_page).chain(self.slots.further_pages.iter().copied()) {
+        for page in core::iter::once(page).chain(self.slots.further.iter().copied()) {
             let here = rest.len().min(PAGE_SLOTS as usize * SLOT_BYTES - within);
             let (slots, behind) = rest.split_at(here);
             flushed = flushed.and(medium.store_slots(page, within, slots));
             (rest, within) = (behind, 0);
         }
+        let mark_at = self.place().at();
         if injected_bug!(
             "mark-before-data",
             "a group is committed before its data and slots are durable",
@@ -342,9 +477,32 @@ impl Reservation<'_> {
         medium.publish(mark_at, mark, durable);
     }
 
-    /// Ends the operation, after it has committed and updated the index and size (L4).
-    pub(crate) fn end(mut self) {
+    /// Ends the operation, after it has committed and updated the index and size (L4). `gained` is
+    /// what its group is needed for.
+    pub(crate) fn end(mut self, gained: Gained) {
         self.ended = true;
+        self.leave(gained);
+    }
+
+    /// Ends the reservation's slots.
+    fn leave(&self, gained: Gained) {
+        let pages = &self.space.log_pages;
+        let first = self.slots.count.min(PAGE_SLOTS);
+        let mut left = self.slots.count - first;
+        let mut is_waited_for = false;
+        // The group's own page comes last: until then, no cleaning takes the group for a dead one.
+        for &page in &self.slots.further {
+            let here = left.min(PAGE_SLOTS);
+            left -= here;
+            is_waited_for |= pages.end(page, here, Gained::default());
+        }
+        is_waited_for |= pages.end(self.slots.page, first, gained);
+        if is_waited_for {
+            // The cleaning holds the mutex from saying that it waits until it sleeps, so taking the
+            // mutex rules out a lost wakeup.
+            let _state = self.log.state.lock();
+            self.log.settled.notify_all();
+        }
     }
 }
 
@@ -352,15 +510,8 @@ impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if !self.ended {
             // L5: no step between a reservation and its end can fail, so this is a panic.
-            self.log.state.lock().poisoned = true;
-        }
-        // Release [F→G]: the index and size that this operation changed (L4).
-        let before = self.log.flight.fetch_sub(IN_FLIGHT, Ordering::Release);
-        if before == IN_FLIGHT + WAITED_FOR {
-            // The compaction holds the mutex from setting the bit until it sleeps, so taking the
-            // mutex rules out a lost wakeup.
-            let _state = self.log.state.lock();
-            self.log.settled.notify_all();
+            self.log.poison();
+            self.leave(Gained::default());
         }
     }
 }

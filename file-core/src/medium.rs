@@ -17,9 +17,9 @@
 //!   *private* (taken by one operation and not yet reachable), a *log page* of one chain, or a
 //!   *data page* in one file's index.
 //! - **M2** Only the operation that took a private page accesses it. The operation fences all its
-//!   stores to the page before it makes the page reachable. It returns the page to the allocator
-//!   only if it has not stored to it. To ensure this, no step that can fail comes between an
-//!   operation's first store and its last fence.
+//!   stores to the page before it makes the page reachable, or returns the page to the allocator.
+//!   Except in a cleaning, no step that can fail comes between an operation's first store and its
+//!   last fence.
 //! - **M3** A data page is never stored to. It is read only under the file's range lock, over the
 //!   file page that it holds. It becomes free in two cases: a thread that holds that file page
 //!   exclusively has replaced it, or the last handle of a removed file is dropped.
@@ -28,12 +28,12 @@
 //!   Its first word is zero until the mark is published there. The thread that holds the
 //!   directory's mutex may erase the mark of a directory group, once.
 //! - **M5** A log page's tail is stored while the page is private. After that only its next pointer
-//!   changes, once, by the thread that holds the log's mutex.
+//!   changes, as L6 says.
 //! - **M6** An inode's line is stored by the operation that took the inode's number from the pool
 //!   of free numbers, before the directory can refer to the number. After that only its head
-//!   pointer changes, by the thread that holds the log's mutex.
-//! - **M7** A page or an inode number becomes free only after the mark or the head pointer that
-//!   ends its use is durable. So no later use of it can become durable before that.
+//!   pointer changes, as L6 says.
+//! - **M7** A page or an inode number becomes free only after the mark or the pointer that ends its
+//!   use is durable. So no later use of it can become durable before that.
 //! - **M8** Formatting and recovery have exclusive use of the region: no handle to the volume
 //!   exists yet.
 
@@ -43,27 +43,38 @@ use spanlock_sync::{Arc, Mutex};
 
 use crate::alloc::{Allocator, Extent};
 use crate::layout::{Geometry, I_HEAD_AT, PAGE, RawInode, T_NEXT_AT, page_at};
+use crate::log_page::LogPages;
 
 /// Free space and statistics. The volume shares it with its inodes, because a removed file outlives
 /// its name.
 #[derive(Debug)]
 pub(crate) struct Space {
     pub(crate) alloc: Allocator,
+    pub(crate) log_pages: LogPages,
     /// Inode numbers that are free.
     free_inodes: Mutex<Vec<u32>>,
-    log_pages: AtomicU64,
+    log_page_count: AtomicU64,
     compactions: AtomicU64,
+    unlinked: AtomicU64,
 }
 
 impl Space {
-    /// Creates the space. Inode numbers are taken from the end of `free_inodes`.
-    pub(crate) fn new(alloc: Allocator, free_inodes: Vec<u32>) -> Self {
+    /// Creates the space, without free pages or inodes.
+    pub(crate) fn new(geometry: &Geometry) -> Self {
+        let (first, count) = (geometry.data_start(), geometry.data_pages());
         Space {
-            alloc,
-            free_inodes: Mutex::new(free_inodes),
-            log_pages: AtomicU64::new(0),
+            alloc: Allocator::new(first, count),
+            log_pages: LogPages::new(first, count),
+            free_inodes: Mutex::new(Vec::new()),
+            log_page_count: AtomicU64::new(0),
             compactions: AtomicU64::new(0),
+            unlinked: AtomicU64::new(0),
         }
+    }
+
+    /// Frees inode numbers. They are taken from the last on.
+    pub(crate) fn add_inodes(&self, numbers: impl Iterator<Item = u32>) {
+        self.free_inodes.lock().extend(numbers);
     }
 
     /// Takes the number of a free inode.
@@ -84,34 +95,54 @@ impl Space {
     /// Counts `more` pages that became log pages.
     pub(crate) fn count_log_pages(&self, more: u64) {
         // Relaxed: a statistic.
-        self.log_pages.fetch_add(more, Ordering::Relaxed);
+        self.log_page_count.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Frees the pages of a log (M7).
-    pub(crate) fn release_log_pages(&self, pages: &[u32]) {
-        // Relaxed: a statistic.
-        self.log_pages
-            .fetch_sub(pages.len() as u64, Ordering::Relaxed);
-        for &page in pages {
-            self.alloc.release(Extent {
-                start: page,
-                len: 1,
-            });
+    /// Takes away live references to a log page, which becomes free if it was unlinked and these
+    /// were the last (P2).
+    pub(crate) fn take_live(&self, page: u32, count: u32) {
+        if self.log_pages.take_live(page, count) {
+            self.release_log_page(page);
         }
     }
 
-    /// Counts a compaction.
+    /// Takes a page off its log, once that is durable. It becomes free without live references.
+    pub(crate) fn unlink_log_page(&self, page: u32) {
+        if self.log_pages.unlink(page) {
+            self.release_log_page(page);
+        }
+    }
+
+    /// Frees a log page (M7).
+    pub(crate) fn release_log_page(&self, page: u32) {
+        // Relaxed: a statistic.
+        self.log_page_count.fetch_sub(1, Ordering::Relaxed);
+        self.log_pages.forget(page);
+        self.alloc.release(Extent {
+            start: page,
+            len: 1,
+        });
+    }
+
+    /// Counts a cleaning that copied live groups.
     pub(crate) fn count_compaction(&self) {
         // Relaxed: a statistic.
         self.compactions.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the number of log pages in use and the number of compactions so far.
-    pub(crate) fn log_numbers(&self) -> (u64, u64) {
-        // Relaxed, both: statistics.
+    /// Counts pages that were unlinked in place.
+    pub(crate) fn count_unlinked(&self, pages: u64) {
+        // Relaxed: a statistic.
+        self.unlinked.fetch_add(pages, Ordering::Relaxed);
+    }
+
+    /// Returns the number of log pages in use, of compactions so far, and of unlinked pages.
+    pub(crate) fn log_numbers(&self) -> (u64, u64, u64) {
+        // Relaxed, all: statistics.
         (
-            self.log_pages.load(Ordering::Relaxed),
+            self.log_page_count.load(Ordering::Relaxed),
             self.compactions.load(Ordering::Relaxed),
+            self.unlinked.load(Ordering::Relaxed),
         )
     }
 }
@@ -176,6 +207,14 @@ impl<P: Pmem> Medium<P> {
     pub(crate) fn publish(&self, at: u64, word: u64, after: Durable) {
         let written = self.pmem.publish(at, word, after);
         self.pmem.persist(written);
+    }
+
+    /// Stores a word after the stores that `after` proves durable. Durable once fenced. The caller
+    /// owns the word (M5, M6).
+    #[track_caller]
+    pub(crate) fn store_word(&self, at: u64, word: u64, after: Durable) -> Flushed {
+        let written = self.pmem.publish(at, word, after);
+        self.pmem.flush(written)
     }
 
     /// Returns the byte offset of the head pointer of inode `number`.

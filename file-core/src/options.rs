@@ -88,7 +88,7 @@ pub struct Stats {
     pub pages_total: u64,
     /// Free pages, including the reserve.
     pub pages_free: u64,
-    /// Free pages that only overwrites and compactions may take.
+    /// Free pages that only overwrites and cleanings may take.
     pub pages_reserved: u64,
     /// Inodes available to files.
     pub inodes_total: u64,
@@ -96,8 +96,11 @@ pub struct Stats {
     pub inodes_free: u64,
     /// Pages in all logs.
     pub log_pages: u64,
-    /// Logs rewritten since the volume was opened.
+    /// Cleanings since the volume was opened that copied what was live in a log's oldest pages.
     pub compactions: u64,
+    /// Log pages that cleanings have unlinked since the volume was opened, because nothing in them
+    /// was live.
+    pub unlinked_pages: u64,
 }
 
 /// The result of [`FileCore::check`](crate::FileCore::check).

@@ -21,6 +21,7 @@ const KIND_WRITE: u8 = 1;
 const KIND_ADD: u8 = 2;
 
 const WRITE_WITH_CHECKSUMS: u8 = 1;
+const WRITE_SETS_SIZE: u8 = 2;
 
 /// Returns the number of slots for a record of `bytes` bytes.
 #[inline]
@@ -65,22 +66,40 @@ pub(crate) fn record_of(slots: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-/// The header of a write record: the file pages that it replaces, and the end of the write.
+/// The header of a write record: the file pages that it replaces, and what it does to the size.
+///
+/// Its extents cover the file's pages from `file_page` on. An extent that starts at page 0 makes
+/// its pages a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WriteHeader {
     /// First file page that is replaced.
     pub(crate) file_page: u32,
-    /// Number of file pages that are replaced.
+    /// Number of pages in extents that are not holes.
     pub(crate) pages: u32,
-    /// Number of extents that hold the new pages, in file order.
+    /// Number of extents, in file order.
     pub(crate) extents: u32,
-    /// End of the write: one past its last byte in the file. It lies in the last page.
+    /// End of the write: one past its last byte in the file. It lies in the last page. Zero if the
+    /// record only makes a hole.
     pub(crate) end: u64,
-    /// Whether a checksum of each page follows the extents.
+    /// Whether `end` becomes the file's size, even if it was larger. Pages past it become holes.
+    pub(crate) sets_size: bool,
+    /// Whether a checksum of each page that is not in a hole follows the extents.
     pub(crate) checksums: bool,
 }
 
 impl WriteHeader {
+    /// Returns the header of a record that only sets the size.
+    pub(crate) fn of_size(size: u64) -> Self {
+        WriteHeader {
+            file_page: 0,
+            pages: 0,
+            extents: 0,
+            end: size,
+            sets_size: true,
+            checksums: false,
+        }
+    }
+
     /// Returns the length of the whole record in bytes.
     #[inline]
     pub(crate) fn record_bytes(&self) -> usize {
@@ -98,11 +117,13 @@ impl WriteHeader {
     pub(crate) fn put(&self, group: &mut GroupWriter<'_>, extents: impl Iterator<Item = Extent>) {
         let mut b = [0; WRITE_HEADER_BYTES];
         b[0] = KIND_WRITE;
-        b[1] = if self.checksums {
+        let checksums = if self.checksums {
             WRITE_WITH_CHECKSUMS
         } else {
             0
         };
+        let sets_size = if self.sets_size { WRITE_SETS_SIZE } else { 0 };
+        b[1] = checksums | sets_size;
         b[4..8].copy_from_slice(&self.extents.to_le_bytes());
         b[8..12].copy_from_slice(&self.file_page.to_le_bytes());
         b[12..16].copy_from_slice(&self.pages.to_le_bytes());
@@ -169,6 +190,16 @@ impl Record {
         Ok(record)
     }
 
+    /// Returns whether the record takes away something that an earlier one gave.
+    pub(crate) fn takes_away(&self) -> bool {
+        match self {
+            Record::Write {
+                header, extents, ..
+            } => header.sets_size || extents.iter().any(|e| e.is_hole()),
+            Record::Add { .. } => false,
+        }
+    }
+
     fn bytes(&self) -> usize {
         match self {
             Record::Write { header, .. } => header.record_bytes(),
@@ -182,12 +213,15 @@ impl Record {
             pages: get_u32(b, 12),
             extents: get_u32(b, 4),
             end: get_u64(b, 16),
+            sets_size: b[1] & WRITE_SETS_SIZE != 0,
             checksums: b[1] & WRITE_WITH_CHECKSUMS != 0,
         };
-        // Check bounds before multiplying: every page takes at least an eighth of a slot.
+        if header.extents == 0 && !header.sets_size {
+            return Err("a write record that does nothing");
+        }
+        // Check bounds before multiplying: every extent and checksum takes some bytes.
         let bound = b.len() as u32;
-        if header.pages == 0 || header.extents > bound || (header.checksums && header.pages > bound)
-        {
+        if header.extents > bound || (header.checksums && header.pages > bound) {
             return Err("a write record longer than its group");
         }
         if header.record_bytes() > b.len() {
@@ -201,8 +235,9 @@ impl Record {
                 len: get_u32(e, 4),
             })
             .collect();
-        let covered: u64 = extents.iter().map(|e| e.len as u64).sum();
-        if covered != header.pages as u64 || extents.iter().any(|e| e.len == 0) {
+        let data = extents.iter().filter(|e| !e.is_hole());
+        let pages: u64 = data.map(|e| e.len as u64).sum();
+        if pages != header.pages as u64 || extents.iter().any(|e| e.len == 0) {
             return Err("a write record whose extents do not add up");
         }
         let checksums = b[extents_end..header.record_bytes()]
@@ -270,6 +305,7 @@ mod tests {
             pages: 200,
             extents: 100,
             end: 204 * 4096,
+            sets_size: false,
             checksums: true,
         };
         let mut slots = vec![0; slots_for(header.record_bytes()) * SLOT_BYTES];

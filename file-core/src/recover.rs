@@ -8,11 +8,11 @@
 //!
 //! The volume stores no tail pointers, so recovery visits every slot of every page. A slot whose
 //! first word is zero is skipped. A slot with a mark is the lead of as many slots as the mark
-//! counts. Groups may cross a page boundary, so the slots of a chain are read as one sequence.
+//! counts. A group of more slots than a page has begins a page, and goes on in the next ones.
 //!
 //! # What is trusted
 //! Recovery trusts no metadata. Each pointer is sealed, lies in range, and claims its page, so no
-//! chain can meet another or itself. Each group's checksum covers its position. Each record must be
+//! chain can meet another or itself. Each group's checksum covers its place. Each record must be
 //! valid. The first violation ends the recovery with [`Error::Corrupt`]. Recovery writes nothing,
 //! except that it repairs a damaged superblock before it starts. So the metadata of a volume that
 //! opens is as this crate wrote it, or differs only in meaningless bytes. `docs/format.md` lists
@@ -37,33 +37,27 @@ use spanlock_sync::injected_bug;
 
 use self::runs::Runs;
 use crate::alloc::Extent;
+use crate::chain::LogState;
 use crate::directory::check_name;
 use crate::error::Error;
 use crate::index::Index;
+use crate::inode::Content;
 use crate::layout::{
-    Chain, Geometry, HEAD_SEQUENCE, INODE_USED_BYTES, PAGE, PAGE_BYTES, PAGE_SLOTS, ROOT,
-    ROOT_GENERATION, RawInode, SLOT_BYTES, T_NEXT_AT, TAIL_AT, WORD_BYTES, get_u64, mark_of,
-    page_at, slots_of_mark,
+    Geometry, INODE_USED_BYTES, LogId, PAGE, PAGE_BYTES, PAGE_SLOTS, PageId, ROOT, ROOT_GENERATION,
+    RawInode, SLOT_BYTES, T_NEXT_AT, TAIL_AT, WORD_BYTES, get_u64, mark_of, page_at, slots_of_mark,
+    unseal,
 };
-use crate::log::Log;
+use crate::log::{Log, Place};
+use crate::log_page::{LogPages, State};
 use crate::options::RecoveryReport;
 use crate::record::{Record, WriteHeader};
-
-/// The position of a group.
-#[derive(Clone, Copy)]
-pub(crate) struct GroupPlace {
-    /// Number of the lead slot in the chain.
-    pub(crate) slot: u32,
-    /// Byte offset of the lead slot in the region.
-    pub(crate) at: u64,
-}
 
 /// A file that the directory names.
 pub(crate) struct LiveFile {
     pub(crate) generation: u64,
     pub(crate) name: String,
-    /// The lead slot of its group.
-    pub(crate) slot: u32,
+    /// The position of its group.
+    pub(crate) place: Place,
 }
 
 /// The live files.
@@ -75,21 +69,32 @@ pub(crate) struct LiveFiles {
 }
 
 /// Receives the records of a log.
-type EachRecord<'a> = dyn FnMut(Record, GroupPlace) -> Result<(), Error> + 'a;
+type EachRecord<'a> = dyn FnMut(Record, Place) -> Result<(), Error> + 'a;
+
+/// A page of a chain, read into memory.
+struct ReadPage {
+    id: PageId,
+    /// Groups that take something away.
+    tombs: u32,
+    /// Whether a group continues in the next page.
+    is_continued: bool,
+}
 
 /// A chain of log pages, read into memory.
 struct ReadChain {
-    chain: Chain,
-    pages: Vec<u32>,
+    log: LogId,
+    pages: Vec<ReadPage>,
     /// All slots, in order.
     slots: Vec<u8>,
 }
 
 impl ReadChain {
-    /// Returns the byte offset of slot `index`.
-    fn at(&self, index: u32) -> u64 {
-        let page = self.pages[(index / PAGE_SLOTS) as usize];
-        page_at(page) + (index % PAGE_SLOTS) as u64 * SLOT_BYTES as u64
+    /// Returns the position of slot `index` of the chain.
+    fn place(&self, index: u32) -> Place {
+        Place {
+            page: self.pages[(index / PAGE_SLOTS) as usize].id.page,
+            slot: index % PAGE_SLOTS,
+        }
     }
 }
 
@@ -97,17 +102,19 @@ impl ReadChain {
 pub(crate) struct Recovery<'a, P> {
     pmem: &'a P,
     geometry: &'a Geometry,
+    log_pages: &'a LogPages,
     /// One bit for each page of the data area, set once the page is claimed.
     claimed: Vec<u64>,
     pub(crate) report: RecoveryReport,
 }
 
 impl<'a, P: Pmem> Recovery<'a, P> {
-    pub(crate) fn new(pmem: &'a P, geometry: &'a Geometry) -> Self {
+    pub(crate) fn new(pmem: &'a P, geometry: &'a Geometry, log_pages: &'a LogPages) -> Self {
         let words = geometry.data_pages().div_ceil(64) as usize;
         Recovery {
             pmem,
             geometry,
+            log_pages,
             claimed: vec![0; words],
             report: RecoveryReport {
                 inodes: geometry.inodes as u64,
@@ -147,30 +154,38 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         inode: &RawInode,
         each: &mut EachRecord<'_>,
     ) -> Result<Log, Error> {
-        let read = self.read_chain(inode)?;
-        let next = self.replay_slots(&read, each)?;
+        let mut read = self.read_chain(inode)?;
+        let next = self.replay_slots(&mut read, each)?;
         self.report.log_pages += read.pages.len() as u64;
-        Ok(Log::new(read.chain, read.pages, next))
+        let mut births = 0;
+        for (nth, page) in read.pages.iter().enumerate() {
+            let is_last = nth + 1 == read.pages.len();
+            let open = if is_last { PAGE_SLOTS - next } else { 0 };
+            let state = State::recovered(open, page.tombs, page.is_continued);
+            self.log_pages.start(page.id.page, page.id.seed(), state);
+            births = births.max(page.id.birth.wrapping_add(1));
+        }
+        let pages = read.pages.iter().map(|it| it.id.page).collect();
+        Ok(Log::new(LogState::new(read.log, pages, births), next))
     }
 
     /// Reads the chain of `inode`, claiming its pages.
     fn read_chain(&mut self, inode: &RawInode) -> Result<ReadChain, Error> {
         let number = inode.number;
-        let mut chain = Chain {
+        let log = LogId {
             inode: number,
             generation: inode.generation,
-            epoch: 0,
         };
         let mut read = ReadChain {
-            chain,
+            log,
             pages: Vec::new(),
             slots: Vec::new(),
         };
         let mut word = inode.head;
         let mut word_at = self.geometry.inode_at(number);
-        let mut position = HEAD_SEQUENCE;
+        let mut seed = log.head_seed();
         loop {
-            let pointer = chain.unseal(position, word);
+            let pointer = unseal(seed, word);
             let Some(page) = pointer.map_err(|()| {
                 Error::corrupt("a log pointer with a wrong checksum", number, word_at)
             })?
@@ -188,27 +203,31 @@ impl<'a, P: Pmem> Recovery<'a, P> {
             let mut image = [0; PAGE];
             // SAFETY: M8.
             unsafe { self.pmem.read(page_at(page), &mut image) };
-            let sequence = read.pages.len() as u32;
-            let tail_at = page_at(page) + TAIL_AT as u64;
-            let bad_tail = Error::corrupt("a log page with a wrong tail", number, tail_at);
-            match Chain::from_tail(&image, number, inode.generation, sequence) {
-                Some((found, next)) if sequence == 0 || found == chain => {
-                    chain = found;
-                    word = next;
-                }
-                _ => return Err(bad_tail),
-            }
-            read.chain = chain;
-            read.pages.push(page);
+            let Some((id, next)) = PageId::from_tail(&image, log, page) else {
+                let tail_at = page_at(page) + TAIL_AT as u64;
+                return Err(Error::corrupt(
+                    "a log page with a wrong tail",
+                    number,
+                    tail_at,
+                ));
+            };
+            read.pages.push(ReadPage {
+                id,
+                tombs: 0,
+                is_continued: false,
+            });
             read.slots.extend_from_slice(&image[..TAIL_AT]);
-            (word_at, position) = (page_at(page) + T_NEXT_AT as u64, sequence);
+            (word, word_at, seed) = (next, page_at(page) + T_NEXT_AT as u64, id.seed());
         }
     }
 
-    /// Visits every slot of a chain. Returns the number of the first slot after the last committed
-    /// group.
-    fn replay_slots(&mut self, read: &ReadChain, each: &mut EachRecord<'_>) -> Result<u32, Error> {
-        let seed = read.chain.seed();
+    /// Visits every slot of a chain. Returns the first slot in the last page after the committed
+    /// groups there.
+    fn replay_slots(
+        &mut self,
+        read: &mut ReadChain,
+        each: &mut EachRecord<'_>,
+    ) -> Result<u32, Error> {
         let total = (read.slots.len() / SLOT_BYTES) as u32;
         let (mut index, mut next) = (0, 0);
         while index < total {
@@ -227,21 +246,29 @@ impl<'a, P: Pmem> Recovery<'a, P> {
                 index += 1;
                 continue;
             }
-            let corrupt = |what| Error::corrupt(what, read.chain.inode, read.at(index));
+            let place = read.place(index);
+            let corrupt = |what| Error::corrupt(what, read.log.inode, place.at());
             let count = slots_of_mark(mark).ok_or_else(|| corrupt("an invalid commit mark"))?;
             if count > total - index {
                 return Err(corrupt("a committed group longer than its log"));
             }
+            let crosses = place.slot + count > PAGE_SLOTS;
+            if crosses && (place.slot > 0 || count <= PAGE_SLOTS) {
+                return Err(corrupt("a committed group that crosses a page"));
+            }
+            let first = (index / PAGE_SLOTS) as usize;
             let mut group = read.slots[at..at + count as usize * SLOT_BYTES].to_vec();
             group[..WORD_BYTES].fill(0);
-            if mark_of(seed, index, &group) != mark {
+            if mark_of(read.pages[first].id.seed(), place.slot, &group) != mark {
                 return Err(corrupt("a committed group whose checksum is wrong"));
             }
-            let place = GroupPlace {
-                slot: index,
-                at: read.at(index),
-            };
-            each(Record::decode(&group).map_err(corrupt)?, place)?;
+            let record = Record::decode(&group).map_err(corrupt)?;
+            let last = ((index + count - 1) / PAGE_SLOTS) as usize;
+            read.pages[first].tombs += record.takes_away() as u32;
+            for page in &mut read.pages[first..last] {
+                page.is_continued = true;
+            }
+            each(record, place)?;
             self.report.committed_groups += 1;
             index += count;
             next = index;
@@ -253,7 +280,10 @@ impl<'a, P: Pmem> Recovery<'a, P> {
                 next = index - count;
             }
         }
-        Ok(next)
+        if total == 0 {
+            return Ok(PAGE_SLOTS);
+        }
+        Ok(next.saturating_sub(total - PAGE_SLOTS))
     }
 
     /// Replays the log of the directory.
@@ -268,7 +298,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
             last_generation: ROOT_GENERATION,
         };
         let log = self.replay(&root, &mut |record, place| {
-            let corrupt = |what| Err(Error::corrupt(what, ROOT, place.at));
+            let corrupt = |what| Err(Error::corrupt(what, ROOT, place.at()));
             let Record::Add {
                 inode,
                 generation,
@@ -284,13 +314,16 @@ impl<'a, P: Pmem> Recovery<'a, P> {
             let file = LiveFile {
                 generation,
                 name,
-                slot: place.slot,
+                place,
             };
             match live.names.insert(inode, file) {
                 None => Ok(()),
                 Some(_) => corrupt("an inode that the directory names twice"),
             }
         })?;
+        for file in live.names.values() {
+            self.log_pages.add_live(file.place.page, 1);
+        }
         // Readable free inodes count as well; see "Generations" in `directory.rs`.
         for inode in inodes.filter_map(|number| self.inode(number)) {
             live.last_generation = live.last_generation.max(inode.generation);
@@ -298,15 +331,16 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         Ok((log, live))
     }
 
-    /// Replays the log of a file. Returns its index, its size, and its log.
+    /// Replays the log of a file.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
-    pub(crate) fn file(&mut self, inode: &RawInode) -> Result<(Index, u64, Log), Error> {
-        let (mut runs, mut size) = (Runs::default(), 0);
+    pub(crate) fn file(&mut self, inode: &RawInode) -> Result<Content, Error> {
+        let mut runs = Runs::default();
+        let (mut size, mut size_page) = (0, 0);
         let geometry = self.geometry;
         let log = self.replay(inode, &mut |record, place| {
-            let corrupt = |what| Error::corrupt(what, inode.number, place.at);
+            let corrupt = |what| Error::corrupt(what, inode.number, place.at());
             let Record::Write {
                 header,
                 extents,
@@ -316,27 +350,41 @@ impl<'a, P: Pmem> Recovery<'a, P> {
                 return Err(corrupt("a directory's record in the log of a file"));
             };
             check_write(geometry, &header, &extents).map_err(corrupt)?;
-            runs.replace(header.file_page, &extents, checksums);
+            if header.sets_size {
+                runs.remove(header.end.div_ceil(PAGE_BYTES), u64::MAX);
+            }
+            runs.replace(header.file_page, &extents, checksums, place.page);
             // A write takes its pages before its slots, and a page becomes free only when the group
             // that replaces it is committed. So no data page is ever in two places of a file.
             if runs.pages() > u64::from(geometry.data_pages()) {
                 return Err(corrupt("a file with more pages than the volume"));
             }
-            size = size.max(header.end);
+            if header.sets_size || header.end > size {
+                (size, size_page) = (header.end, place.page);
+            }
             Ok(())
         })?;
         let index = Index::new();
         let at = geometry.inode_at(inode.number);
-        runs.each(|file_page, mapping| {
+        runs.each(|file_page, mapping, log_page| {
             let page = Extent {
                 start: mapping.page,
                 len: 1,
             };
             self.claim(page, inode.number, at)?;
-            index.replace(file_page, mapping);
+            index.replace(file_page, mapping, log_page);
+            self.log_pages.add_live(log_page, 1);
             Ok::<_, Error>(())
         })?;
-        Ok((index, size, log))
+        if size_page != 0 {
+            self.log_pages.add_live(size_page, 1);
+        }
+        Ok(Content {
+            index,
+            size,
+            size_page,
+            log,
+        })
     }
 
     /// Claims pages for `inode`. The pointer to them lies at byte `at`.
@@ -388,17 +436,26 @@ fn check_write(
     header: &WriteHeader,
     extents: &[Extent],
 ) -> Result<(), &'static str> {
-    let end_page = header.file_page as u64 + header.pages as u64;
-    if end_page * PAGE_BYTES > geometry.max_file_size {
+    let covered: u64 = extents.iter().map(|e| u64::from(e.len)).sum();
+    let end_page = header.file_page as u64 + covered;
+    if end_page * PAGE_BYTES > geometry.max_file_size || header.end > geometry.max_file_size {
         return Err("a write record past the largest file size");
     }
-    if header.end > end_page * PAGE_BYTES || header.end <= (end_page - 1) * PAGE_BYTES {
+    let last_page = (
+        end_page.saturating_sub(1) * PAGE_BYTES,
+        end_page * PAGE_BYTES,
+    );
+    let ends_in_last = last_page.0 < header.end && header.end <= last_page.1;
+    let grows_nothing = header.end == 0 && extents.iter().any(|e| e.is_hole());
+    if covered > 0 && !ends_in_last && !grows_nothing {
         return Err("a write record that does not end in its last page");
     }
-    if header.checksums != geometry.data_checksums {
+    // A record without pages needs no checksums.
+    if header.checksums != geometry.data_checksums && header.pages > 0 {
         return Err("a write record with data checksums in a volume without them, or the reverse");
     }
-    if header.pages > geometry.data_pages() || !extents.iter().all(|e| in_data_area(geometry, *e)) {
+    let mut data = extents.iter().filter(|e| !e.is_hole());
+    if header.pages > geometry.data_pages() || !data.all(|e| in_data_area(geometry, *e)) {
         return Err("a pointer outside the data area");
     }
     Ok(())

@@ -10,7 +10,7 @@ use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RwCounter;
 
 use super::*;
-use crate::layout::{HEAD_SEQUENCE, SUPER_BYTES};
+use crate::layout::{SUPER_BYTES, seal};
 use crate::record::{GroupWriter, slots_for};
 use crate::{FileCore, FormatOptions};
 
@@ -110,35 +110,39 @@ fn formatted(region: &MappedFile) -> Vec<u32> {
 /// Gives the file "a" a log in these pages, of groups of one extent each: the page of the file, and
 /// the extent.
 fn with_log(region: &MappedFile, free: &[u32], groups: &[(u32, Extent)]) {
-    let chain = Chain {
+    let log = LogId {
         inode: 1,
         generation: ROOT_GENERATION + 1,
-        epoch: 0,
     };
     let pages = groups.chunks(PAGE_SLOTS as usize);
     let last = pages.len() - 1;
-    for (sequence, groups) in pages.enumerate() {
+    for (nth, groups) in pages.enumerate() {
         let mut image = [0; PAGE];
+        let id = PageId {
+            log,
+            birth: nth as u64,
+            page: free[nth],
+        };
         for (i, &(file_page, extent)) in groups.iter().enumerate() {
             let header = WriteHeader {
                 file_page,
                 pages: extent.len,
                 extents: 1,
                 end: (u64::from(file_page) + u64::from(extent.len)) * PAGE_BYTES,
+                sets_size: false,
                 checksums: false,
             };
             assert_eq!(slots_for(header.record_bytes()), 1);
             let slot = &mut image[i * SLOT_BYTES..][..SLOT_BYTES];
             header.put(&mut GroupWriter::new(slot), [extent].into_iter());
-            let index = sequence as u32 * PAGE_SLOTS + i as u32;
-            let mark = mark_of(chain.seed(), index, slot);
+            let mark = mark_of(id.seed(), i as u32, slot);
             slot[..WORD_BYTES].copy_from_slice(&mark.to_le_bytes());
         }
-        let next = (sequence < last).then(|| chain.seal(sequence as u32, free[sequence + 1]));
-        chain.put_tail(&mut image, sequence as u32, next.unwrap_or(0));
-        store(region, page_at(free[sequence]), &image);
+        let next = (nth < last).then(|| seal(id.seed(), free[nth + 1]));
+        id.put_tail(&mut image, next.unwrap_or(0));
+        store(region, page_at(free[nth]), &image);
     }
-    let head = chain.seal(HEAD_SEQUENCE, free[0]);
+    let head = seal(log.head_seed(), free[0]);
     store(region, geometry(region).inode_at(1), &head.to_le_bytes());
 }
 
@@ -185,36 +189,24 @@ fn pages_far_apart_take_no_more_memory_than_the_volume() {
     assert_eq!(open(&region, "pages far apart"), Ok(3901));
 }
 
-/// A page of a log: its place in the chain, and its place in the region.
-struct LogPage {
-    chain: Chain,
-    sequence: u32,
-    page: u32,
-}
-
-fn log_pages(region: &MappedFile, geometry: &Geometry) -> Vec<LogPage> {
+fn log_pages(region: &MappedFile, geometry: &Geometry) -> Vec<PageId> {
     let mut found = Vec::new();
     for number in 0..geometry.inodes {
         let bytes = load(region, geometry.inode_at(number), INODE_USED_BYTES);
         let Some(inode) = RawInode::decode(bytes[..].try_into().unwrap(), number) else {
             continue;
         };
-        let (mut sequence, mut word, mut position) = (0, inode.head, HEAD_SEQUENCE);
-        let mut chain = Chain {
+        let log = LogId {
             inode: number,
             generation: inode.generation,
-            epoch: 0,
         };
-        while let Ok(Some(page)) = chain.unseal(position, word) {
+        let (mut word, mut seed) = (inode.head, log.head_seed());
+        while let Ok(Some(page)) = unseal(seed, word) {
             let image = load(region, page_at(page), PAGE);
             let image = image[..].try_into().unwrap();
-            (chain, word) = Chain::from_tail(image, number, inode.generation, sequence).unwrap();
-            found.push(LogPage {
-                chain,
-                sequence,
-                page,
-            });
-            (position, sequence) = (sequence, sequence + 1);
+            let (id, next) = PageId::from_tail(image, log, page).unwrap();
+            found.push(id);
+            (word, seed) = (next, id.seed());
         }
     }
     found
@@ -237,25 +229,25 @@ fn sample(data_checksums: bool) -> (tempfile::TempDir, MappedFile) {
 }
 
 /// Repairs the checksum of these bytes.
-type Seal = dyn Fn(&mut [u8]);
+type Repair = dyn Fn(&mut [u8]);
 
 /// A piece of metadata with a checksum.
-struct Place {
+struct Piece {
     start: u64,
     len: usize,
     /// The offsets of the numbers in it.
     numbers: Range<usize>,
-    seal: Box<Seal>,
+    repair: Box<Repair>,
 }
 
-impl Place {
+impl Piece {
     /// Changes the bytes, repairs the checksum, opens the volume, and undoes the changes. Returns
     /// whether the volume was refused.
     fn forge(&self, region: &MappedFile, what: &str, change: impl FnOnce(&mut [u8])) -> bool {
         let sound = load(region, self.start, self.len);
         let mut forged = sound.clone();
         change(&mut forged);
-        (self.seal)(&mut forged);
+        (self.repair)(&mut forged);
         store(region, self.start, &forged);
         let what = format!("{what} in the {} bytes at {}", self.len, self.start);
         let is_refused = open(region, &what).is_err();
@@ -269,20 +261,20 @@ impl Place {
 }
 
 /// Puts the checksum of the bytes from `from` on behind them.
-fn seal(bytes: &mut [u8], from: usize) {
+fn repair(bytes: &mut [u8], from: usize) {
     let end = bytes.len() - 4;
     let sum = crc32c(&bytes[from..end]);
     bytes[end..].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// Returns the superblock, the first inodes, and the log pages' tails.
-fn places(region: &MappedFile) -> Vec<Place> {
+fn places(region: &MappedFile) -> Vec<Piece> {
     let geometry = geometry(region);
-    let sealed_from = |start: u64, len: usize, from: usize| Place {
+    let sealed_from = |start: u64, len: usize, from: usize| Piece {
         start,
         len,
         numbers: from..len - 4,
-        seal: Box::new(move |bytes| seal(bytes, from)),
+        repair: Box::new(move |bytes| repair(bytes, from)),
     };
     let mut places = vec![sealed_from(0, SUPER_BYTES, 0)];
     let inodes = (0..4).map(|number| geometry.inode_at(number));
@@ -294,18 +286,18 @@ fn places(region: &MappedFile) -> Vec<Place> {
 }
 
 /// Returns a function that marks the first `count` slots of its bytes as a group.
-fn marks(log: &LogPage, slot: u32, count: u32) -> impl Fn(&mut [u8]) + 'static {
-    let (seed, index) = (log.chain.seed(), log.sequence * PAGE_SLOTS + slot);
+fn marks(log: &PageId, slot: u32, count: u32) -> impl Fn(&mut [u8]) + 'static {
+    let seed = log.seed();
     move |bytes| {
         let group = &mut bytes[..count as usize * SLOT_BYTES];
         group[..WORD_BYTES].fill(0);
-        let mark = mark_of(seed, index, group);
+        let mark = mark_of(seed, slot, group);
         group[..WORD_BYTES].copy_from_slice(&mark.to_le_bytes());
     }
 }
 
 /// Calls `each` with each group of a log page: its first slot, and how many it has.
-fn groups(region: &MappedFile, log: &LogPage, mut each: impl FnMut(u32, u32)) {
+fn groups(region: &MappedFile, log: &PageId, mut each: impl FnMut(u32, u32)) {
     let image = load(region, page_at(log.page), TAIL_AT);
     for slot in 0..PAGE_SLOTS {
         let mark = get_u64(&image, slot as usize * SLOT_BYTES);
@@ -316,17 +308,17 @@ fn groups(region: &MappedFile, log: &LogPage, mut each: impl FnMut(u32, u32)) {
 }
 
 /// Returns the groups that end in their page.
-fn records(region: &MappedFile) -> Vec<Place> {
+fn records(region: &MappedFile) -> Vec<Piece> {
     let mut places = Vec::new();
     for log in log_pages(region, &geometry(region)) {
         groups(region, &log, |slot, slots| {
             if slot + slots <= PAGE_SLOTS {
-                places.push(Place {
+                places.push(Piece {
                     start: page_at(log.page) + u64::from(slot) * SLOT_BYTES as u64,
                     len: slots as usize * SLOT_BYTES,
                     // The numbers of a record are in its first slot.
                     numbers: WORD_BYTES..SLOT_BYTES,
-                    seal: Box::new(marks(&log, slot, slots)),
+                    repair: Box::new(marks(&log, slot, slots)),
                 });
             }
         });
@@ -371,11 +363,11 @@ fn groups_of_every_length_are_harmless() {
         groups(&region, &log, |slot, _| {
             let rest = PAGE_SLOTS - slot;
             for count in [1, 2, 3, rest].into_iter().filter(|count| *count <= rest) {
-                let place = Place {
+                let place = Piece {
                     start: page_at(log.page) + u64::from(slot) * SLOT_BYTES as u64,
                     len: rest as usize * SLOT_BYTES,
                     numbers: 0..0,
-                    seal: Box::new(marks(&log, slot, count)),
+                    repair: Box::new(marks(&log, slot, count)),
                 };
                 refused += u32::from(place.forge(&region, &format!("{count} slots"), |_| ()));
             }

@@ -17,6 +17,8 @@ struct Run {
     /// The checksums of the run's group, and the position of the run's first page in them.
     checksums: Rc<[u32]>,
     at: usize,
+    /// The log page that has the run's group.
+    log_page: u32,
 }
 
 impl Run {
@@ -29,6 +31,7 @@ impl Run {
             },
             checksums: Rc::clone(&self.checksums),
             at: self.at + count as usize,
+            log_page: self.log_page,
         }
     }
 
@@ -51,22 +54,31 @@ impl Runs {
         self.pages
     }
 
-    /// Replaces the pages of the file from `first` on by `extents`. `checksums` has one entry for
-    /// each page, or none. No extent is empty.
-    pub(super) fn replace(&mut self, first: u32, extents: &[Extent], checksums: Vec<u32>) {
+    /// Replaces the pages of the file from `first` on by `extents`, as a group in `log_page` says.
+    /// `checksums` has one entry for each page that is not in a hole, or none. No extent is empty.
+    pub(super) fn replace(
+        &mut self,
+        first: u32,
+        extents: &[Extent],
+        checksums: Vec<u32>,
+        log_page: u32,
+    ) {
         let checksums: Rc<[u32]> = checksums.into();
         let (mut file_page, mut at) = (u64::from(first), 0);
         for &pages in extents {
             let end = file_page + u64::from(pages.len);
             self.remove(file_page, end);
-            let checksums = Rc::clone(&checksums);
-            let run = Run {
-                pages,
-                checksums,
-                at,
-            };
-            self.insert(file_page, run);
-            (file_page, at) = (end, at + pages.len as usize);
+            if !pages.is_hole() {
+                let run = Run {
+                    pages,
+                    checksums: Rc::clone(&checksums),
+                    at,
+                    log_page,
+                };
+                self.insert(file_page, run);
+                at += pages.len as usize;
+            }
+            file_page = end;
         }
     }
 
@@ -76,7 +88,7 @@ impl Runs {
     }
 
     /// Removes the pages of the file from `first` to `end`.
-    fn remove(&mut self, first: u64, end: u64) {
+    pub(super) fn remove(&mut self, first: u64, end: u64) {
         if let Some((&at, _)) = self.runs.range(..first).next_back() {
             self.cut(at, first, end);
         }
@@ -100,10 +112,10 @@ impl Runs {
         }
     }
 
-    /// Calls `each` for every page, in the order of the file.
+    /// Calls `each` for every page, in the order of the file, with its log page.
     pub(super) fn each<E>(
         &self,
-        mut each: impl FnMut(u32, Mapping) -> Result<(), E>,
+        mut each: impl FnMut(u32, Mapping, u32) -> Result<(), E>,
     ) -> Result<(), E> {
         for (&first, run) in &self.runs {
             for i in 0..run.pages.len {
@@ -111,7 +123,7 @@ impl Runs {
                     page: run.pages.start + i,
                     checksum: run.checksums.get(run.at + i as usize).copied().unwrap_or(0),
                 };
-                each(first as u32 + i, mapping)?;
+                each(first as u32 + i, mapping, run.log_page)?;
             }
         }
         Ok(())
@@ -124,13 +136,22 @@ mod tests {
 
     use super::*;
 
-    /// Replays the same groups page by page.
-    fn plainly(groups: &[(u32, Vec<Extent>)]) -> BTreeMap<u32, (u32, u32)> {
+    /// Replays the same groups page by page: the data page, its checksum, and the log page.
+    fn plainly(groups: &[(u32, Vec<Extent>)]) -> BTreeMap<u32, (u32, u32, u32)> {
         let mut pages = BTreeMap::new();
         for (nth, (first, extents)) in groups.iter().enumerate() {
-            let all = extents.iter().flat_map(|it| it.start..it.start + it.len);
-            for (i, page) in all.enumerate() {
-                pages.insert(first + i as u32, (page, checksum(nth, i)));
+            let (mut file_page, mut data) = (*first, 0);
+            for extent in extents {
+                for i in 0..extent.len {
+                    if extent.is_hole() {
+                        pages.remove(&file_page);
+                    } else {
+                        let to = (extent.start + i, checksum(nth, data), nth as u32);
+                        pages.insert(file_page, to);
+                        data += 1;
+                    }
+                    file_page += 1;
+                }
             }
         }
         pages
@@ -140,11 +161,15 @@ mod tests {
         (group * 1000 + page) as u32
     }
 
+    fn starts() -> impl Strategy<Value = u32> {
+        prop_oneof![Just(0), 1..1000_u32]
+    }
+
     proptest! {
         #[test]
         fn runs_hold_what_a_table_of_pages_holds(
             groups in prop::collection::vec(
-                (0..40_u32, prop::collection::vec((1..1000_u32, 1..9_u32), 1..5)),
+                (0..40_u32, prop::collection::vec((starts(), 1..9_u32), 1..5)),
                 0..30,
             ),
         ) {
@@ -154,13 +179,15 @@ mod tests {
                 .collect();
             let mut runs = Runs::default();
             for (nth, (first, extents)) in groups.iter().enumerate() {
-                let pages: u32 = extents.iter().map(|it| it.len).sum();
+                let data = extents.iter().filter(|it| !it.is_hole());
+                let pages: u32 = data.map(|it| it.len).sum();
                 let checksums = (0..pages as usize).map(|i| checksum(nth, i)).collect();
-                runs.replace(*first, extents, checksums);
+                runs.replace(*first, extents, checksums, nth as u32);
             }
             let mut found = BTreeMap::new();
-            runs.each(|page, to| {
-                prop_assert!(found.insert(page, (to.page, to.checksum)).is_none());
+            runs.each(|page, to, log_page| {
+                let to = (to.page, to.checksum, log_page);
+                prop_assert!(found.insert(page, to).is_none());
                 Ok(())
             })?;
             let expected = plainly(&groups);

@@ -5,7 +5,7 @@ use spanlock_pmem::{Durable, MappedFile, Options};
 use spanlock_range_lock::RwCounter;
 
 use super::*;
-use crate::layout::{HEAD_SEQUENCE, ROOT, ROOT_GENERATION};
+use crate::layout::seal;
 use crate::record::{GroupWriter, put_add, slots_for};
 use crate::{FileCore, FormatOptions};
 
@@ -16,38 +16,34 @@ const FREE_PAGE: u32 = 110;
 const PAGES: u32 = 128;
 
 /// Returns the group, with its mark, of the `bytes`-byte record that `put` writes.
-fn group(
-    chain: &Chain,
-    slot: u32,
-    bytes: usize,
-    put: impl FnOnce(&mut GroupWriter<'_>),
-) -> Vec<u8> {
+fn group(log: &PageId, slot: u32, bytes: usize, put: impl FnOnce(&mut GroupWriter<'_>)) -> Vec<u8> {
     let mut slots = vec![0; slots_for(bytes) * SLOT_BYTES];
     put(&mut GroupWriter::new(&mut slots));
-    let mark = mark_of(chain.seed(), slot, &slots);
+    let mark = mark_of(log.seed(), slot, &slots);
     slots[..WORD_BYTES].copy_from_slice(&mark.to_le_bytes());
     slots
 }
 
 /// Returns a write record with one extent.
-fn write(chain: &Chain, slot: u32, file_page: u32, extent: Extent, end: u64) -> Vec<u8> {
+fn write(log: &PageId, slot: u32, file_page: u32, extent: Extent, end: u64) -> Vec<u8> {
     let header = WriteHeader {
         file_page,
         pages: extent.len,
         extents: 1,
         end,
+        sets_size: false,
         checksums: false,
     };
-    group(chain, slot, header.record_bytes(), |g| {
+    group(log, slot, header.record_bytes(), |g| {
         header.put(g, [extent].into_iter())
     })
 }
 
-/// Replaces the log of inode `number` by one page with `slots` and a next pointer to `next`, in a
-/// volume with one file. Opens the volume and returns the damage that is reported.
+/// Replaces the log of inode `number` by as many pages as `slots` needs, and a next pointer to
+/// `next`, in a volume with one file. Opens the volume and returns the damage that is reported.
 fn opened(
     number: u32,
-    slots: impl FnOnce(&Chain) -> Vec<u8>,
+    slots: impl FnOnce(&PageId) -> Vec<u8>,
     next: Option<u32>,
 ) -> Result<(), &'static str> {
     let folder = tempfile::tempdir().unwrap();
@@ -62,20 +58,35 @@ fn opened(
     } else {
         ROOT_GENERATION + 1
     };
-    let chain = Chain {
-        inode: number,
-        generation,
-        epoch: 5,
+    let id = PageId {
+        log: LogId {
+            inode: number,
+            generation,
+        },
+        birth: 5,
+        page: LOG_PAGE,
     };
-    let slots = slots(&chain);
-    let mut image = [0; PAGE];
-    image[..slots.len()].copy_from_slice(&slots);
-    chain.put_tail(&mut image, 0, next.map_or(0, |page| chain.seal(0, page)));
-    // SAFETY: no other thread uses the region.
-    let written = unsafe { region.write(page_at(LOG_PAGE), &image) };
-    region.persist(written);
+    let slots = slots(&id);
+    let count = slots.len().div_ceil(TAIL_AT).max(1);
+    for nth in 0..count {
+        let page = LOG_PAGE + nth as u32;
+        let mut image = [0; PAGE];
+        if let Some(slots) = slots.chunks(TAIL_AT).nth(nth) {
+            image[..slots.len()].copy_from_slice(slots);
+        }
+        let id = PageId { page, ..id };
+        let next = if nth + 1 < count {
+            Some(page + 1)
+        } else {
+            next
+        };
+        id.put_tail(&mut image, next.map_or(0, |page| seal(id.seed(), page)));
+        // SAFETY: no other thread uses the region.
+        let written = unsafe { region.write(page_at(page), &image) };
+        region.persist(written);
+    }
     let geometry = crate::format::read(&&region).unwrap().0;
-    let head = chain.seal(HEAD_SEQUENCE, LOG_PAGE);
+    let head = seal(id.log.head_seed(), LOG_PAGE);
     let head = region.publish(geometry.inode_at(number), head, Durable::at_rest());
     region.persist(head);
     match FileCore::open(&region, |_| RwCounter::new()) {
@@ -99,7 +110,7 @@ fn a_valid_log_opens() {
         ),
         Ok(())
     );
-    let dead_and_live = |c: &Chain| {
+    let dead_and_live = |c: &PageId| {
         [
             write(c, 0, 0, one(LOG_PAGE), 1),
             write(c, 1, 0, one(FREE_PAGE), 1),
@@ -116,7 +127,7 @@ fn a_valid_log_opens() {
 #[test]
 fn a_page_in_use_twice_is_damage() {
     let twice = Err("a page that is in use twice");
-    let two = |c: &Chain| {
+    let two = |c: &PageId| {
         let second = write(c, 1, 1, one(FREE_PAGE), 2 * PAGE_BYTES);
         [write(c, 0, 0, one(FREE_PAGE), 1), second].concat()
     };
@@ -165,35 +176,91 @@ fn a_pointer_outside_the_data_area_is_damage() {
 #[test]
 fn a_write_record_with_an_impossible_end_is_damage() {
     let last = Err("a write record that does not end in its last page");
-    for end in [0, 5 * PAGE_BYTES, 6 * PAGE_BYTES + 1, u64::MAX] {
+    for end in [0, 5 * PAGE_BYTES, 6 * PAGE_BYTES + 1, 1 << 30] {
         assert_eq!(
             opened(1, |c| write(c, 0, 5, one(FREE_PAGE), end), None),
             last,
             "{end}"
         );
     }
-    let past = |c: &Chain| write(c, 0, 1 << 18, one(FREE_PAGE), (1 << 30) + 1);
+    let past = |c: &PageId| write(c, 0, 1 << 18, one(FREE_PAGE), (1 << 30) + 1);
     assert_eq!(
         opened(1, past, None),
         Err("a write record past the largest file size")
     );
 }
 
+/// Returns a group that sets the size, and makes holes of these extents.
+fn holes(log: &PageId, size: u64, extents: &[Extent]) -> Vec<u8> {
+    let header = WriteHeader {
+        extents: extents.len() as u32,
+        ..WriteHeader::of_size(size)
+    };
+    group(log, 0, header.record_bytes(), |g| {
+        header.put(g, extents.iter().copied())
+    })
+}
+
+#[test]
+fn a_size_past_the_largest_is_damage() {
+    let largest = 1 << 30;
+    assert_eq!(opened(1, |c| holes(c, largest, &[]), None), Ok(()));
+    let past = Err("a write record past the largest file size");
+    assert_eq!(opened(1, |c| holes(c, largest + 1, &[]), None), past);
+    assert_eq!(opened(1, |c| holes(c, u64::MAX, &[]), None), past);
+    let long = Extent {
+        start: 0,
+        len: u32::MAX,
+    };
+    assert_eq!(opened(1, |c| holes(c, 1, &[long, long]), None), past);
+}
+
+#[test]
+fn only_a_group_longer_than_a_page_may_cross_one() {
+    let from = |slot: u32, pages: u32| {
+        move |c: &PageId| {
+            let header = WriteHeader {
+                file_page: 0,
+                pages,
+                extents: pages,
+                end: u64::from(pages) * PAGE_BYTES,
+                sets_size: false,
+                checksums: false,
+            };
+            let extents = (0..pages).map(|i| one(FREE_PAGE + i));
+            let mut slots = vec![0; slot as usize * SLOT_BYTES];
+            slots.extend(group(c, slot, header.record_bytes(), |g| {
+                header.put(g, extents)
+            }));
+            slots
+        }
+    };
+    assert_eq!(opened(1, from(59, 10), None), Ok(()));
+    let crosses = Err("a committed group that crosses a page");
+    assert_eq!(opened(1, from(62, 10), None), crosses);
+    assert_eq!(opened(1, from(1, 600), None), crosses);
+    // It is long enough, so only what it says is wrong: the volume has fewer pages.
+    assert_eq!(
+        opened(1, from(0, 600), None),
+        Err("a pointer outside the data area")
+    );
+}
+
 #[test]
 fn a_record_in_the_wrong_log_is_damage() {
-    let name = |c: &Chain| group(c, 0, 17, |g| put_add(g, 1, 2, "b"));
+    let name = |c: &PageId| group(c, 0, 17, |g| put_add(g, 1, 2, "b"));
     assert_eq!(
         opened(1, name, None),
         Err("a directory's record in the log of a file")
     );
-    let data = |c: &Chain| write(c, 0, 0, one(FREE_PAGE), 1);
+    let data = |c: &PageId| write(c, 0, 0, one(FREE_PAGE), 1);
     assert_eq!(
         opened(0, data, None),
         Err("a file's record in the log of the directory")
     );
-    let unknown = |c: &Chain| group(c, 0, 20, |g| g.put(&[9; 20]));
+    let unknown = |c: &PageId| group(c, 0, 20, |g| g.put(&[9; 20]));
     assert_eq!(opened(1, unknown, None), Err("a record of unknown kind"));
-    let longer = |c: &Chain| group(c, 0, 60, |g| put_add(g, 1, 2, "b"));
+    let longer = |c: &PageId| group(c, 0, 60, |g| put_add(g, 1, 2, "b"));
     assert_eq!(
         opened(0, longer, None),
         Err("a record whose length does not fit its group")
@@ -203,7 +270,7 @@ fn a_record_in_the_wrong_log_is_damage() {
 #[test]
 fn a_name_or_inode_listed_twice_is_damage() {
     let two = |a: (u32, u64, &'static str), b: (u32, u64, &'static str)| {
-        move |c: &Chain| {
+        move |c: &PageId| {
             let group = |slot, (inode, generation, name): (_, _, &str)| {
                 group(c, slot, 16 + name.len(), |g| {
                     put_add(g, inode, generation, name)

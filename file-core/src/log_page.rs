@@ -1,0 +1,228 @@
+//! The state in memory of each log page: what in it is still needed.
+//!
+//! # The problem
+//! A log keeps a page until nothing in it is needed. NOVA counts the live entries of each log page
+//! and unlinks pages that have none (Xu & Swanson, FAST '16, §III-D); it counts under the inode's
+//! lock. Here several writers change one file at once, while another thread cleans its log.
+//!
+//! # Properties
+//! One word for each page of the volume, changed by single read-modify-writes:
+//!
+//! ```text
+//!   63                 32 31      24 23      16 15       8 7        0
+//!  ┌─────────────────────┬──────────┬──────────┬──────────┬──────────┐
+//!  │ live references     │ 0        │ flags    │ tombs    │ open     │
+//!  └─────────────────────┴──────────┴──────────┴──────────┴──────────┘
+//! ```
+//!
+//! - *open*: slots that no group has, or whose operation has not ended. While there are any, the
+//!   page is part of the log's end, and no cleaning touches it.
+//! - *live*: mapped pages of the file whose groups are here, or names; one more if the file's size
+//!   comes from a group here.
+//! - *tombs*: groups that take something away. They are needed while an older page has groups, so
+//!   only a cleaning that copies what is live in all older pages drops them.
+//!
+//! # Invariants
+//! - **P1** Each live reference is taken away once, by the thread that replaces what refers to the
+//!   page. It does so after the group that replaces it is durable.
+//! - **P2** A page is *unlinked* once no group in it is needed and no pointer to it remains. It
+//!   becomes free then, but not while live references remain: threads that have replaced a
+//!   reference may still have to take it away. The thread that finds both conditions true frees
+//!   the page.
+//!
+//! # Orderings
+//!
+//! | letter | where | pairs with | carries |
+//! |---|---|---|---|
+//! | F | [`LogPages::end`], [`LogPages::take_live`]: Release | G | the index and size that the operation changed |
+//! | G | [`LogPages::state`], [`LogPages::wait_for`], [`LogPages::unlink`], [`LogPages::take_live`]: Acquire | F | |
+
+use spanlock_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use spanlock_sync::injected_bug;
+
+use crate::layout::PAGE_SLOTS;
+
+const OPEN: u64 = 1;
+const TOMB: u64 = 1 << 8;
+/// A cleaning waits until the page's open slots have ended.
+const WAITED_FOR: u64 = 1 << 16;
+/// No pointer to the page remains.
+const UNLINKED: u64 = 1 << 17;
+/// A group continues in the next page of the log.
+const CONTINUED: u64 = 1 << 18;
+const LIVE: u64 = 1 << 32;
+
+/// A snapshot of a page's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State(u64);
+
+impl State {
+    /// Returns the state of a page at recovery.
+    pub(crate) fn recovered(open: u32, tombs: u32, is_continued: bool) -> State {
+        let continued = if is_continued { CONTINUED } else { 0 };
+        State(u64::from(open) * OPEN + u64::from(tombs) * TOMB + continued)
+    }
+
+    /// Returns the number of open slots.
+    #[inline]
+    pub(crate) fn open(self) -> u32 {
+        self.0 as u32 & 0xFF
+    }
+
+    fn tombs(self) -> u32 {
+        (self.0 >> 8) as u32 & 0xFF
+    }
+
+    #[inline]
+    fn live(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Returns whether every slot belongs to an operation that has ended, or to none for ever.
+    pub(crate) fn is_settled(self) -> bool {
+        self.open() == 0
+    }
+
+    /// Returns whether no group in the page is needed.
+    pub(crate) fn is_dead(self) -> bool {
+        let unlinks_tombs = injected_bug!(
+            "unlinks-tomb",
+            "a page is unlinked whose groups still take something away",
+            killed_by = "file-core-cleaning/sequences-of-2"
+        );
+        self.is_settled() && self.live() == 0 && (self.tombs() == 0 || unlinks_tombs)
+    }
+
+    /// Returns whether a group continues in the next page.
+    pub(crate) fn is_continued(self) -> bool {
+        self.0 & CONTINUED != 0
+    }
+
+    fn is_free(self) -> bool {
+        self.0 & UNLINKED != 0 && self.live() == 0
+    }
+}
+
+/// What a page's users share.
+#[derive(Debug)]
+struct LogPage {
+    word: AtomicU64,
+    /// The page's seed; see [`PageId::seed`](crate::layout::PageId::seed).
+    seed: AtomicU32,
+}
+
+/// The states of all pages of a volume.
+#[derive(Debug)]
+pub(crate) struct LogPages {
+    first: u32,
+    pages: Box<[LogPage]>,
+}
+
+impl LogPages {
+    /// Creates the states of `count` pages from `first` on, none of which is a log page.
+    pub(crate) fn new(first: u32, count: u32) -> Self {
+        let page = |_| LogPage {
+            word: AtomicU64::new(0),
+            seed: AtomicU32::new(0),
+        };
+        LogPages {
+            first,
+            pages: (0..count).map(page).collect(),
+        }
+    }
+
+    fn of(&self, page: u32) -> &LogPage {
+        &self.pages[(page - self.first) as usize]
+    }
+
+    /// Makes `page` a log page. The caller owns it: no log has it yet.
+    pub(crate) fn start(&self, page: u32, seed: u32, state: State) {
+        let it = self.of(page);
+        // Relaxed, both: what leads other threads to the page carries them. It is the log's tail
+        // (letter T of `log.rs`) or a value of the index (letter L of `index.rs`).
+        it.seed.store(seed, Ordering::Relaxed);
+        it.word.store(state.0, Ordering::Relaxed);
+    }
+
+    /// Returns the page's seed. The caller has found the page in its log.
+    #[inline]
+    pub(crate) fn seed(&self, page: u32) -> u32 {
+        // Relaxed: see `start`.
+        self.of(page).seed.load(Ordering::Relaxed)
+    }
+
+    /// Returns a page's state. If it is settled, the caller sees what its operations have changed.
+    pub(crate) fn state(&self, page: u32) -> State {
+        // Acquire [G←F]: the index and size.
+        State(self.of(page).word.load(Ordering::Acquire))
+    }
+
+    /// Says that no operation will use `slots` slots.
+    pub(crate) fn skip(&self, page: u32, slots: u32) {
+        if slots > 0 {
+            // Relaxed: no operation has changed anything.
+            let open = u64::from(slots) * OPEN;
+            self.of(page).word.fetch_sub(open, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends an operation that has `slots` slots of the page. `gained` is what its groups in the
+    /// page are needed for. Returns whether a cleaning waits for this.
+    #[must_use = "the cleaning that waits must be woken"]
+    pub(crate) fn end(&self, page: u32, slots: u32, gained: Gained) -> bool {
+        debug_assert!(slots <= PAGE_SLOTS);
+        let gained = u64::from(gained.live) * LIVE + u64::from(gained.tombs) * TOMB;
+        let change = gained.wrapping_sub(u64::from(slots) * OPEN);
+        // Release [F→G]: the index and size that the operation changed.
+        let before = self.of(page).word.fetch_add(change, Ordering::Release);
+        before & WAITED_FOR != 0 && State(before).open() == slots
+    }
+
+    /// Returns whether the page is settled. If it is not, [`end`](Self::end) says when it may be.
+    pub(crate) fn wait_for(&self, page: u32) -> bool {
+        // Acquire [G←F]: the index and size.
+        let before = self.of(page).word.fetch_or(WAITED_FOR, Ordering::Acquire);
+        State(before).is_settled()
+    }
+
+    /// Adds live references.
+    pub(crate) fn add_live(&self, page: u32, count: u32) {
+        // Relaxed: a page to which the caller has a reference does not become free.
+        let live = u64::from(count) * LIVE;
+        self.of(page).word.fetch_add(live, Ordering::Relaxed);
+    }
+
+    /// Takes live references away (P1). Returns whether the caller must free the page.
+    #[must_use = "nobody else frees the page"]
+    pub(crate) fn take_live(&self, page: u32, count: u32) -> bool {
+        let live = u64::from(count) * LIVE;
+        // Release [F→G]: what has replaced the references. Acquire [G←F]: nobody uses the page.
+        let before = self.of(page).word.fetch_sub(live, Ordering::AcqRel);
+        debug_assert!(State(before).live() >= count, "page {page}");
+        State(before.wrapping_sub(live)).is_free()
+    }
+
+    /// Takes the page off its log (P2): the pointer that goes past it is durable. Returns whether
+    /// the caller must free the page.
+    #[must_use = "nobody else frees the page"]
+    pub(crate) fn unlink(&self, page: u32) -> bool {
+        // Acquire [G←F]: nobody uses the page.
+        let before = self.of(page).word.fetch_or(UNLINKED, Ordering::Acquire);
+        State(before | UNLINKED).is_free()
+    }
+
+    /// Forgets that the page was a log page, before it becomes free.
+    pub(crate) fn forget(&self, page: u32) {
+        // Relaxed: the allocator's mutex carries it.
+        self.of(page).word.store(0, Ordering::Relaxed);
+    }
+}
+
+/// What the groups of an operation in a page are needed for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gained {
+    /// Pages of the file that they map, or names.
+    pub(crate) live: u32,
+    /// Groups that take something away.
+    pub(crate) tombs: u32,
+}
