@@ -11,11 +11,14 @@
 //! - Creating, opening, removing and listing files takes one mutex, held across the fences of a
 //!   change. Reads and writes of files never take it.
 //! - Removal takes no space and one fence, so it succeeds on a full volume.
+//! - A name in memory holds its inode's number. The file itself need not be in memory: see
+//!   `inodes.rs`.
 //!
 //! # Invariants
 //! - **D1** Whenever the mutex is free, `files` agrees with the committed groups of the directory's
 //!   log. There is one exception. If the region panics while a mark is erased, `files` keeps the
-//!   file, whose group may be gone. That file's log is then poisoned, so no write to it succeeds.
+//!   file, whose group may be gone. The file is then *doubtful*: nobody can open it. If it was in
+//!   memory, its log is poisoned, so no write to it succeeds.
 //! - **D2** Each file's `place` is that of its group's mark. A cleaning of the log copies groups in
 //!   the order of `files`, which cannot change meanwhile.
 //! - **D3** As long as a committed group names a number and a generation, that number's inode is
@@ -46,29 +49,44 @@ use crate::alloc::Class;
 use crate::clean::{EmitGroup, IsOld, Live, LiveGroup};
 use crate::error::Error;
 use crate::inode::Inode;
+use crate::inodes::Inodes;
 use crate::layout::{MAX_NAME_BYTES, RawInode, SLOT_BYTES};
-use crate::log::{Log, Place};
+use crate::log::{Log, Place, PoisonOnUnwind};
 use crate::log_page::Gained;
 use crate::medium::{Medium, Space};
 use crate::record::{GroupWriter, add_bytes, put_add, slots_for};
 
 /// The directory of a volume.
-pub(crate) struct Directory<L> {
+pub(crate) struct Directory {
     log: Log,
-    state: Mutex<DirectoryState<L>>,
+    state: Mutex<DirectoryState>,
 }
 
 /// A file in the directory.
-pub(crate) struct Entry<L> {
-    pub(crate) inode: Arc<Inode<L>>,
+pub(crate) struct Entry {
+    pub(crate) number: u32,
+    pub(crate) generation: u64,
     /// The position of its group; see D2.
     pub(crate) place: Cell<Place>,
+    /// See D1.
+    is_doubtful: Cell<bool>,
+}
+
+impl Entry {
+    pub(crate) fn new(number: u32, generation: u64, place: Place) -> Self {
+        Entry {
+            number,
+            generation,
+            place: Cell::new(place),
+            is_doubtful: Cell::new(false),
+        }
+    }
 }
 
 /// The state that the mutex guards.
-pub(crate) struct DirectoryState<L> {
+pub(crate) struct DirectoryState {
     /// All files; see D1. They are sorted, so a cleaning copies them in a fixed order.
-    pub(crate) files: BTreeMap<String, Entry<L>>,
+    files: BTreeMap<Box<str>, Entry>,
     /// Slots that the groups of `files` occupy.
     live_slots: u64,
     space: Arc<Space>,
@@ -76,10 +94,10 @@ pub(crate) struct DirectoryState<L> {
     next_generation: u64,
 }
 
-impl<L> DirectoryState<L> {
+impl DirectoryState {
     /// Creates a directory with `files`.
     pub(crate) fn new(
-        files: BTreeMap<String, Entry<L>>,
+        files: BTreeMap<Box<str>, Entry>,
         last_generation: u64,
         space: Arc<Space>,
     ) -> Self {
@@ -89,6 +107,32 @@ impl<L> DirectoryState<L> {
             live_slots,
             space,
             next_generation: last_generation + 1,
+        }
+    }
+
+    /// Returns all names and their files, sorted by the bytes of the names.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.files.iter().map(|(name, entry)| (&**name, entry))
+    }
+
+    /// Returns whether there is a file of this name.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.files.contains_key(name)
+    }
+
+    /// Returns the file of this name.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::Poisoned`] if its removal has panicked midway.
+    pub(crate) fn find(&self, name: &str) -> Result<&Entry, Error> {
+        let entry = self.files.get(name).ok_or_else(|| Error::NotFound {
+            name: name.to_owned(),
+        })?;
+        match entry.is_doubtful.get() {
+            true => Err(Error::Poisoned {
+                inode: entry.number,
+            }),
+            false => Ok(entry),
         }
     }
 }
@@ -124,8 +168,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-impl<L> Directory<L> {
-    pub(crate) fn new(log: Log, state: DirectoryState<L>) -> Self {
+impl Directory {
+    pub(crate) fn new(log: Log, state: DirectoryState) -> Self {
         Directory {
             log,
             state: Mutex::new(state),
@@ -133,29 +177,27 @@ impl<L> Directory<L> {
     }
 
     /// Locks the directory.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, DirectoryState<L>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, DirectoryState> {
         self.state.lock()
     }
 
-    /// Adds a file to the locked directory. `name` must be valid and unused. `new_inode` creates
-    /// the file in memory from its number and generation; it must not run user code (D4).
+    /// Adds a file to the locked directory, and returns its number and generation. `name` must be
+    /// valid and unused.
     ///
     /// # Errors
     /// [`Error::NoInodes`], [`Error::NoSpace`], [`Error::Poisoned`]; nothing has changed.
     pub(crate) fn add<P: Pmem>(
         &self,
-        state: &mut DirectoryState<L>,
+        state: &mut DirectoryState,
         medium: &Medium<P>,
         name: &str,
-        new_inode: impl FnOnce(u32, u64) -> Inode<L>,
-    ) -> Result<Arc<Inode<L>>, Error> {
+    ) -> Result<(u32, u64), Error> {
         let Some(number) = medium.space.take_inode() else {
             return Err(Error::NoInodes {
                 total: medium.geometry.inodes as u64 - 1,
             });
         };
         let generation = state.next_generation;
-        let inode = Arc::new(new_inode(number, generation));
         let slots = slots_of(name);
         let reserved = self.log.reserve(medium, slots, Class::Growth, state);
         let mut reservation = match reserved {
@@ -196,59 +238,69 @@ impl<L> Directory<L> {
 
         state.next_generation += 1;
         state.live_slots += slots as u64;
-        let entry = Entry {
-            inode: Arc::clone(&inode),
-            place: Cell::new(reservation.place()),
-        };
-        state.files.insert(name.to_owned(), entry);
+        let entry = Entry::new(number, generation, reservation.place());
+        state.files.insert(name.into(), entry);
         reservation.end(Gained { live: 1, tombs: 0 });
-        Ok(inode)
+        Ok((number, generation))
     }
 
-    /// Removes a file from the locked directory and returns the directory's reference to it.
+    /// Removes a name from the locked directory. Returns the number and the generation of its file.
+    /// `file` is the file, if it is in memory.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Poisoned`]; nothing has changed.
-    pub(crate) fn remove<P: Pmem>(
+    pub(crate) fn remove<P: Pmem, L>(
         &self,
-        state: &mut DirectoryState<L>,
+        state: &mut DirectoryState,
         medium: &Medium<P>,
         name: &str,
-    ) -> Result<Arc<Inode<L>>, Error> {
-        let Some(entry) = state.files.get(name) else {
-            return Err(Error::NotFound {
-                name: name.to_owned(),
-            });
-        };
-        // If erasing panics, it is unknown whether the file still exists. No write to it may
-        // succeed then, so its log is poisoned too.
-        let guard = entry.inode.log.poison_on_unwind();
+        inodes: &Inodes<L>,
+    ) -> Result<Removed<L>, Error> {
+        let entry = state.find(name)?;
+        let (number, generation) = (entry.number, entry.generation);
+        let file = inodes.loaded(number);
+        // If erasing panics, it is unknown whether the file still exists: see D1.
+        entry.is_doubtful.set(true);
+        let guard = file.as_ref().map(|it| it.log.poison_on_unwind());
         let erased = self.log.erase_mark(medium, entry.place.get());
-        guard.defuse();
+        entry.is_doubtful.set(false);
+        guard.into_iter().for_each(PoisonOnUnwind::defuse);
         erased?;
 
-        let entry = state
-            .files
-            .remove(name)
-            .expect("found above, under the same lock");
+        let entry = (state.files.remove(name)).expect("found above, under the same lock");
         state.live_slots -= slots_of(name) as u64;
-        entry.inode.mark_removed();
+        inodes.forget(number);
         // P1: the name is gone, durably.
         medium.space.take_live(entry.place.get().page, 1);
         self.log.trim(medium, state.live_slots, state);
-        Ok(entry.inode)
+        if let Some(file) = &file {
+            file.mark_removed();
+        }
+        Ok(Removed {
+            number,
+            generation,
+            file,
+        })
     }
 }
 
-impl<L> Live for DirectoryState<L> {
+/// A file that has lost its name, durably.
+pub(crate) struct Removed<L> {
+    pub(crate) number: u32,
+    pub(crate) generation: u64,
+    /// The file, if it was in memory. Its pages become free with the last reference.
+    pub(crate) file: Option<Arc<Inode<L>>>,
+}
+
+impl Live for DirectoryState {
     fn each(&self, is_old: &IsOld<'_>, emit: &mut EmitGroup<'_>) -> u64 {
-        for (name, Entry { inode, place }) in &self.files {
-            if is_old(place.get().page) {
+        for (name, entry) in &self.files {
+            if is_old(entry.place.get().page) {
                 emit(LiveGroup {
                     tag: 0,
                     live: 1,
                     bytes: add_bytes(name),
-                    put: &|group| put_add(group, inode.number, inode.generation, name),
+                    put: &|group| put_add(group, entry.number, entry.generation, name),
                 });
             }
         }

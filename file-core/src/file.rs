@@ -55,6 +55,10 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         File { volume, inode }
     }
 
+    pub(crate) fn inode(&self) -> &Inode<L> {
+        &self.inode
+    }
+
     /// Writes all of `data` at byte `offset`, atomically and durably. If `offset` lies past the end
     /// of the file, the gap reads as zeros. An empty write does nothing.
     ///
@@ -443,6 +447,7 @@ impl<P: Pmem, L: RawRangeLock> fmt::Debug for File<P, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("File")
             .field("inode", &self.inode.number)
+            .field("generation", &self.inode.generation)
             .field("size", &self.size())
             .finish_non_exhaustive()
     }

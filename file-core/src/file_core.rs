@@ -1,6 +1,5 @@
 //! The public handle to a volume: formatting, opening, file names, and statistics.
 
-use core::cell::Cell;
 use core::convert::Infallible;
 use core::fmt;
 use std::collections::BTreeMap;
@@ -11,17 +10,21 @@ use spanlock_range_lock::{RangeLockExt, RawRangeLock};
 use spanlock_sync::Arc;
 
 use crate::alloc::Extent;
-use crate::directory::{Directory, DirectoryState, Entry, check_name};
+use crate::directory::{Directory, DirectoryState, check_name};
 use crate::error::Error;
 use crate::file::File;
 use crate::format;
 use crate::inode::{Content, Inode};
+use crate::inodes::{Begin, Inodes};
 use crate::layout::{LogId, PAGE, PAGE_BYTES, ROOT, ROOT_GENERATION, page_at};
 use crate::log::Log;
 use crate::medium::{Medium, Space};
 use crate::options::{CheckReport, DamagedPage, FormatOptions, RecoveryReport, Stats};
-use crate::recover::Recovery;
-use crate::volume::{LockFactory, Volume, boxed, make_lock};
+use crate::recover::{LogReader, Recovery};
+use crate::volume::{Volume, boxed, make_lock};
+
+/// Files that are not open and stay in memory.
+const CACHED_FILES: usize = 1024;
 
 /// A volume: a flat directory of files in a region of persistent memory.
 ///
@@ -107,13 +110,19 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             generation: ROOT_GENERATION,
         };
         let state = DirectoryState::new(BTreeMap::new(), ROOT_GENERATION, Arc::clone(&space));
-        let directory = Directory::new(Log::empty(root), state);
         let medium = Medium {
             pmem,
             geometry,
             space,
         };
-        Ok(Self::assemble(medium, directory, boxed(locks)))
+        Ok(FileCore {
+            volume: Arc::new(Volume {
+                medium,
+                directory: Directory::new(Log::empty(root), state),
+                inodes: Inodes::new(geometry.inodes, CACHED_FILES),
+                locks: boxed(locks),
+            }),
+        })
     }
 
     /// Opens a formatted volume. All operations that returned before are present; every other
@@ -135,63 +144,46 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// Opens like [`open`](Self::open), with a lock factory that may fail.
     ///
     /// # Errors
-    /// Same as [`open`](Self::open), and [`Error::NoLock`] for the first file whose lock the
-    /// factory fails to create. Creating a file later may also return it.
+    /// Same as [`open`](Self::open): opening a volume creates no lock. Opening or creating a file
+    /// later may return [`Error::NoLock`].
     pub fn try_open<E: fmt::Display>(
         pmem: P,
         locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
     ) -> Result<(Self, RecoveryReport), Error> {
-        let locks = boxed(locks);
         let started = Instant::now();
         let (geometry, repaired) = format::read(&pmem)?;
         let space = Arc::new(Space::new(&geometry));
         let mut recovery = Recovery::new(&pmem, &geometry, &space.log_pages);
         recovery.report.superblock_repaired = repaired;
-        let (root_log, live) = recovery.directory()?;
-        let numbers = (ROOT + 1..geometry.inodes).rev();
-        space.add_inodes(numbers.filter(|i| !live.names.contains_key(i)));
+        let live = recovery.directory()?;
+        let entries = live.names.values();
+        let mut numbers: Vec<_> = entries.map(|it| (it.number, it.generation)).collect();
+        numbers.sort_unstable();
+        let inodes = Inodes::new(geometry.inodes, CACHED_FILES);
+        recovery.files(&numbers, &|number, size| inodes.set_size(number, size))?;
 
-        let mut files = BTreeMap::new();
-        for (number, file) in live.names {
-            let raw = recovery.live_inode(number, file.generation)?;
-            let content = recovery.file(&raw)?;
-            let id = (number, file.generation);
-            let lock = make_lock(&locks, &geometry, &file.name)?;
-            let checksums = geometry.data_checksums;
-            let inode = Arc::new(Inode::new(id, lock, content, checksums, Arc::clone(&space)));
-            let place = Cell::new(file.place);
-            if files.insert(file.name, Entry { inode, place }).is_some() {
-                let at = geometry.inode_at(number);
-                return Err(Error::corrupt("two files of one name", number, at));
-            }
-        }
+        let is_free = |it: &u32| numbers.binary_search_by_key(it, |file| file.0).is_err();
+        space.add_inodes((ROOT + 1..geometry.inodes).rev().filter(is_free));
         recovery.free_extents(&mut |extent| space.alloc.release(extent));
         space.count_log_pages(recovery.report.log_pages);
         let mut report = recovery.report;
-        report.files = files.len() as u64;
-        let state = DirectoryState::new(files, live.last_generation, Arc::clone(&space));
-        let directory = Directory::new(root_log, state);
-        let volume = Self::assemble(
-            Medium {
-                pmem,
-                geometry,
-                space,
-            },
-            directory,
-            locks,
-        );
+        let state = DirectoryState::new(live.names, live.last_generation, Arc::clone(&space));
+        let medium = Medium {
+            pmem,
+            geometry,
+            space,
+        };
         report.duration = started.elapsed();
+        let volume = Volume {
+            medium,
+            directory: Directory::new(live.log, state),
+            inodes,
+            locks: boxed(locks),
+        };
+        let volume = FileCore {
+            volume: Arc::new(volume),
+        };
         Ok((volume, report))
-    }
-
-    fn assemble(medium: Medium<P>, directory: Directory<L>, locks: LockFactory<L>) -> Self {
-        FileCore {
-            volume: Arc::new(Volume {
-                medium,
-                directory,
-                locks,
-            }),
-        }
     }
 
     /// Creates an empty file, durably. Blocks while another thread creates, opens, removes or lists
@@ -211,42 +203,65 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         // The factory is user code, so it must not run under the directory's mutex.
         let lock = self.make_lock(name)?;
         let mut state = self.volume.directory.lock();
-        if state.files.contains_key(name) {
+        if state.contains(name) {
             return Err(exists());
         }
         self.add(&mut state, name, lock)
     }
 
-    /// Opens a file. Blocks while another thread creates, opens, removes or lists files.
+    /// Opens a file. If the file is not in memory, reads its log. Blocks while another thread
+    /// creates, opens, removes or lists files, or reads the log of the same file.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::NameInvalid`], [`Error::NameTooLong`].
+    /// [`Error::NotFound`], [`Error::NameInvalid`], [`Error::NameTooLong`], [`Error::NoLock`],
+    /// [`Error::Poisoned`] if a removal of the file has panicked, and [`Error::Corrupt`] if its log
+    /// was damaged since the volume was opened.
     pub fn open_file(&self, name: &str) -> Result<File<P, L>, Error> {
         check_name(name)?;
-        match self.volume.directory.lock().files.get(name) {
-            Some(entry) => Ok(self.handle(Arc::clone(&entry.inode))),
-            None => Err(Error::NotFound {
-                name: name.to_owned(),
-            }),
+        let Volume {
+            directory, inodes, ..
+        } = &*self.volume;
+        let number = directory.lock().find(name)?.number;
+        if let Some(inode) = inodes.get(number) {
+            return Ok(self.handle(inode));
+        }
+        // The factory is user code, so it must not run under the directory's mutex (N3).
+        let lock = self.make_lock(name)?;
+        loop {
+            let state = directory.lock();
+            let entry = state.find(name)?;
+            let (number, generation) = (entry.number, entry.generation);
+            let begun = inodes.begin(number);
+            drop(state);
+            match begun {
+                Begin::Here(inode) => return Ok(self.handle(inode)),
+                Begin::Wait => drop(inodes.loaded(number)),
+                Begin::Load(loading) => {
+                    let content = self.load(number, generation)?;
+                    let inode = Arc::new(self.inode((number, generation), lock, content));
+                    loading.finish(Arc::clone(&inode));
+                    return Ok(self.handle(inode));
+                }
+            }
         }
     }
 
     /// Opens a file, creating it first if it does not exist.
     ///
     /// # Errors
-    /// Same as [`create`](Self::create), except [`Error::Exists`].
+    /// Same as [`create`](Self::create) and [`open_file`](Self::open_file), except
+    /// [`Error::Exists`] and [`Error::NotFound`].
     pub fn open_or_create(&self, name: &str) -> Result<File<P, L>, Error> {
-        match self.open_file(name) {
-            Err(Error::NotFound { .. }) => {}
-            found => return found,
+        loop {
+            match self.open_file(name) {
+                Err(Error::NotFound { .. }) => {}
+                opened => return opened,
+            }
+            match self.create(name) {
+                Err(Error::Exists { .. }) => {}
+                created => return created,
+            }
         }
-        // User code must not run under the mutex, as in `create`.
-        let lock = self.make_lock(name)?;
-        let mut state = self.volume.directory.lock();
-        if let Some(entry) = state.files.get(name) {
-            return Ok(self.handle(Arc::clone(&entry.inode)));
-        }
-        self.add(&mut state, name, lock)
     }
 
     /// Removes a file, durably.
@@ -260,30 +275,40 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// Removal works on a full volume because it takes no space.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
         check_name(name)?;
-        let mut state = self.volume.directory.lock();
-        let inode = self
-            .volume
-            .directory
-            .remove(&mut state, &self.volume.medium, name)?;
+        let Volume {
+            medium,
+            directory,
+            inodes,
+            ..
+        } = &*self.volume;
+        let mut state = directory.lock();
+        let removed = directory.remove(&mut state, medium, name, inodes)?;
         // Freeing a large file takes a while, so release the directory's mutex first.
         drop(state);
-        drop(inode);
+        if removed.file.is_some() {
+            return Ok(());
+        }
+        // Nobody else can open the file, whose number is still in use. If its log was damaged since
+        // the volume was opened, the next recovery frees its pages.
+        if let Ok(content) = self.load(removed.number, removed.generation) {
+            let id = (removed.number, removed.generation);
+            self.inode(id, (), content).mark_removed();
+        }
         Ok(())
     }
 
     /// Returns whether a file of this name exists.
     pub fn exists(&self, name: &str) -> bool {
-        self.volume.directory.lock().files.contains_key(name)
+        self.volume.directory.lock().contains(name)
     }
 
     /// Returns all files with their sizes in bytes, sorted by the bytes of their names. The set of
     /// names is a consistent snapshot; the sizes are not.
     pub fn list(&self) -> Vec<(String, u64)> {
         let state = self.volume.directory.lock();
-        state
-            .files
-            .iter()
-            .map(|(name, entry)| (name.clone(), entry.inode.size()))
+        let files = state.files();
+        files
+            .map(|(name, entry)| (name.to_owned(), self.volume.inodes.size(entry.number)))
             .collect()
     }
 
@@ -313,22 +338,24 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// volume without data checksums it reads nothing.
     ///
     /// # Errors
-    /// [`Error::Lock`] if a file's range lock is too small. Damaged pages are listed in the report
-    /// and are not an error.
+    /// [`Error::Lock`] if a file's range lock is too small, and those of
+    /// [`open_file`](Self::open_file). Damaged pages are listed in the report and are not an error.
     pub fn check(&self) -> Result<CheckReport, Error> {
         let mut report = CheckReport::default();
         if !self.volume.medium.geometry.data_checksums {
             return Ok(report);
         }
-        let files: Vec<_> = {
+        let names: Vec<_> = {
             let state = self.volume.directory.lock();
-            let files = state.files.iter();
-            files
-                .map(|(name, entry)| (name.clone(), Arc::clone(&entry.inode)))
-                .collect()
+            state.files().map(|(name, _)| name.to_owned()).collect()
         };
-        for (name, inode) in files {
-            self.check_file(&name, &inode, &mut report)?;
+        for name in names {
+            match self.open_file(&name) {
+                Ok(file) => self.check_file(&name, file.inode(), &mut report)?,
+                // It was removed meanwhile.
+                Err(Error::NotFound { .. }) => continue,
+                Err(error) => return Err(error),
+            }
             report.files += 1;
         }
         Ok(report)
@@ -382,20 +409,50 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         make_lock(&self.volume.locks, &self.volume.medium.geometry, name)
     }
 
-    fn add(&self, state: &mut DirectoryState<L>, name: &str, lock: L) -> Result<File<P, L>, Error> {
+    fn add(&self, state: &mut DirectoryState, name: &str, lock: L) -> Result<File<P, L>, Error> {
         let Volume {
-            medium, directory, ..
+            medium,
+            directory,
+            inodes,
+            ..
         } = &*self.volume;
-        let inode = directory.add(state, medium, name, |number, generation| {
-            let id = LogId {
-                inode: number,
-                generation,
-            };
-            let empty = Content::empty(Log::empty(id));
-            let (checksums, space) = (medium.geometry.data_checksums, Arc::clone(&medium.space));
-            Inode::new((number, generation), lock, empty, checksums, space)
-        })?;
+        let (number, generation) = directory.add(state, medium, name)?;
+        let id = LogId {
+            inode: number,
+            generation,
+        };
+        let empty = Content::empty(Log::empty(id));
+        let inode = Arc::new(self.inode((number, generation), lock, empty));
+        inodes.add(Arc::clone(&inode));
         Ok(self.handle(inode))
+    }
+
+    /// Reads the log of a file that is not in memory. No other thread uses the file.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    fn load(&self, number: u32, generation: u64) -> Result<Content, Error> {
+        let Medium {
+            pmem,
+            geometry,
+            space,
+        } = &self.volume.medium;
+        let reader = LogReader::new(pmem, geometry);
+        let scan = reader.file(&reader.live_inode(number, generation)?)?;
+        Ok(scan.load(&space.log_pages))
+    }
+
+    fn inode<T>(&self, id: (u32, u64), lock: T, content: Content) -> Inode<T> {
+        let Medium {
+            geometry, space, ..
+        } = &self.volume.medium;
+        Inode::new(
+            id,
+            lock,
+            content,
+            geometry.data_checksums,
+            Arc::clone(space),
+        )
     }
 
     fn handle(&self, inode: Arc<Inode<L>>) -> File<P, L> {

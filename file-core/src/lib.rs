@@ -10,6 +10,7 @@ mod file_core;
 mod format;
 mod index;
 mod inode;
+mod inodes;
 mod layout;
 mod log;
 mod log_page;

@@ -4,6 +4,7 @@ use core::fmt;
 
 use crate::directory::Directory;
 use crate::error::Error;
+use crate::inodes::Inodes;
 use crate::layout::Geometry;
 use crate::medium::Medium;
 
@@ -13,7 +14,8 @@ pub(crate) type LockFactory<L> = Box<dyn Fn(u64) -> Result<L, String> + Send + S
 /// The state shared by all handles to a volume.
 pub(crate) struct Volume<P, L> {
     pub(crate) medium: Medium<P>,
-    pub(crate) directory: Directory<L>,
+    pub(crate) directory: Directory,
+    pub(crate) inodes: Inodes<L>,
     pub(crate) locks: LockFactory<L>,
 }
 

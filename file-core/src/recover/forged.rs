@@ -10,8 +10,8 @@ use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RwCounter;
 
 use super::*;
-use crate::layout::{SUPER_BYTES, seal};
-use crate::record::{GroupWriter, slots_for};
+use crate::layout::*;
+use crate::record::{GroupWriter, WriteHeader, slots_for};
 use crate::{FileCore, FormatOptions};
 
 /// The system's allocator, which counts the bytes that each thread has in use.

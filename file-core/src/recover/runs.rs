@@ -112,6 +112,14 @@ impl Runs {
         }
     }
 
+    /// Calls `each` with the data pages of every run, in the order of the file.
+    pub(super) fn each_extent<E>(
+        &self,
+        mut each: impl FnMut(Extent) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.runs.values().try_for_each(|run| each(run.pages))
+    }
+
     /// Calls `each` for every page, in the order of the file, with its log page.
     pub(super) fn each<E>(
         &self,

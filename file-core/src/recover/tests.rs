@@ -5,8 +5,8 @@ use spanlock_pmem::{Durable, MappedFile, Options};
 use spanlock_range_lock::RwCounter;
 
 use super::*;
-use crate::layout::seal;
-use crate::record::{GroupWriter, put_add, slots_for};
+use crate::layout::*;
+use crate::record::{GroupWriter, WriteHeader, put_add, slots_for};
 use crate::{FileCore, FormatOptions};
 
 /// The page of the forged log; free in the volume.

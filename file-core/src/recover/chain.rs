@@ -1,0 +1,261 @@
+//! Reading the log of an inode: walking its chain, and replaying its committed groups.
+//!
+//! Nothing here changes the volume or its state in memory, so several threads may read logs at
+//! once, and a file's log can be read again while the volume is in use.
+
+use spanlock_pmem::Pmem;
+use spanlock_sync::injected_bug;
+
+use crate::alloc::Extent;
+use crate::chain::LogState;
+use crate::error::Error;
+use crate::layout::{
+    Geometry, INODE_USED_BYTES, LogId, PAGE, PAGE_SLOTS, PageId, RawInode, SLOT_BYTES, T_NEXT_AT,
+    TAIL_AT, WORD_BYTES, get_u64, mark_of, page_at, slots_of_mark, unseal,
+};
+use crate::log::{Log, Place};
+use crate::log_page::{LogPages, State};
+use crate::record::Record;
+
+/// Receives the records of a log.
+pub(super) type EachRecord<'a> = dyn FnMut(Record, Place) -> Result<(), Error> + 'a;
+
+/// Receives each page of a chain, and the byte at which the pointer to it lies, before the page is
+/// read. An error ends the walk.
+pub(super) type EachPage<'a> = dyn FnMut(u32, u64) -> Result<(), Error> + 'a;
+
+/// A page of a chain, read into memory.
+struct ReadPage {
+    id: PageId,
+    /// Groups that take something away.
+    tombs: u32,
+    /// Whether a group continues in the next page.
+    is_continued: bool,
+}
+
+/// A chain of log pages, read into memory.
+struct ReadChain {
+    log: LogId,
+    pages: Vec<ReadPage>,
+    /// All slots, in order.
+    slots: Vec<u8>,
+}
+
+impl ReadChain {
+    /// Returns the position of slot `index` of the chain.
+    fn place(&self, index: u32) -> Place {
+        Place {
+            page: self.pages[(index / PAGE_SLOTS) as usize].id.page,
+            slot: index % PAGE_SLOTS,
+        }
+    }
+}
+
+/// A log that has been replayed.
+pub(super) struct Replayed {
+    chain: ReadChain,
+    /// The first slot of the last page that is not in use.
+    next: u32,
+    pub(super) committed_groups: u64,
+    pub(super) uncommitted_slots: u64,
+}
+
+impl Replayed {
+    /// Returns the number of pages in the chain.
+    pub(super) fn pages(&self) -> u64 {
+        self.chain.pages.len() as u64
+    }
+
+    /// Returns the log, ready to append after the last committed group, and sets the states of its
+    /// pages. They have no live references yet.
+    pub(super) fn into_log(self, log_pages: &LogPages) -> Log {
+        let pages = &self.chain.pages;
+        let mut births = 0;
+        for (nth, page) in pages.iter().enumerate() {
+            let is_last = nth + 1 == pages.len();
+            let open = if is_last { PAGE_SLOTS - self.next } else { 0 };
+            let state = State::recovered(open, page.tombs, page.is_continued);
+            log_pages.start(page.id.page, page.id.seed(), state);
+            births = births.max(page.id.birth.wrapping_add(1));
+        }
+        let pages = pages.iter().map(|it| it.id.page).collect();
+        Log::new(LogState::new(self.chain.log, pages, births), self.next)
+    }
+}
+
+/// Reads inodes and their logs.
+pub(crate) struct LogReader<'a, P> {
+    pub(super) pmem: &'a P,
+    pub(super) geometry: &'a Geometry,
+}
+
+impl<'a, P: Pmem> LogReader<'a, P> {
+    pub(crate) fn new(pmem: &'a P, geometry: &'a Geometry) -> Self {
+        LogReader { pmem, geometry }
+    }
+
+    /// Returns the inode in slot `number`, if a complete one was written there.
+    pub(crate) fn inode(&self, number: u32) -> Option<RawInode> {
+        let mut bytes = [0; INODE_USED_BYTES];
+        // SAFETY: M8.
+        unsafe { self.pmem.read(self.geometry.inode_at(number), &mut bytes) };
+        RawInode::decode(&bytes, number)
+    }
+
+    /// Returns the inode that the directory names.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if slot `number` does not hold an inode of this generation.
+    pub(crate) fn live_inode(&self, number: u32, generation: u64) -> Result<RawInode, Error> {
+        let at = self.geometry.inode_at(number);
+        match self.inode(number) {
+            Some(inode) if inode.generation == generation => Ok(inode),
+            Some(_) => Err(Error::corrupt("an inode of another generation", number, at)),
+            None => Err(Error::corrupt("an unreadable inode", number, at)),
+        }
+    }
+
+    /// Replays the log of `inode`. Calls `visit` with each page, and `each` with the records of its
+    /// committed groups and their positions, in order.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], and errors from `visit` and `each`.
+    pub(super) fn replay(
+        &self,
+        inode: &RawInode,
+        visit: &mut EachPage<'_>,
+        each: &mut EachRecord<'_>,
+    ) -> Result<Replayed, Error> {
+        let mut replayed = Replayed {
+            chain: self.read_chain(inode, visit)?,
+            next: 0,
+            committed_groups: 0,
+            uncommitted_slots: 0,
+        };
+        replayed.replay_slots(each)?;
+        Ok(replayed)
+    }
+
+    /// Reads the chain of `inode`.
+    fn read_chain(&self, inode: &RawInode, visit: &mut EachPage<'_>) -> Result<ReadChain, Error> {
+        let number = inode.number;
+        let log = LogId {
+            inode: number,
+            generation: inode.generation,
+        };
+        let mut read = ReadChain {
+            log,
+            pages: Vec::new(),
+            slots: Vec::new(),
+        };
+        let mut word = inode.head;
+        let mut word_at = self.geometry.inode_at(number);
+        let mut seed = log.head_seed();
+        loop {
+            let pointer = unseal(seed, word);
+            let Some(page) = pointer.map_err(|()| {
+                Error::corrupt("a log pointer with a wrong checksum", number, word_at)
+            })?
+            else {
+                return Ok(read);
+            };
+            let extent = Extent {
+                start: page,
+                len: 1,
+            };
+            if !in_data_area(self.geometry, extent) {
+                let what = "a pointer outside the data area";
+                return Err(Error::corrupt(what, number, word_at));
+            }
+            visit(page, word_at)?;
+            let mut image = [0; PAGE];
+            // SAFETY: M8.
+            unsafe { self.pmem.read(page_at(page), &mut image) };
+            let Some((id, next)) = PageId::from_tail(&image, log, page) else {
+                let tail_at = page_at(page) + TAIL_AT as u64;
+                return Err(Error::corrupt(
+                    "a log page with a wrong tail",
+                    number,
+                    tail_at,
+                ));
+            };
+            read.pages.push(ReadPage {
+                id,
+                tombs: 0,
+                is_continued: false,
+            });
+            read.slots.extend_from_slice(&image[..TAIL_AT]);
+            (word, word_at, seed) = (next, page_at(page) + T_NEXT_AT as u64, id.seed());
+        }
+    }
+}
+
+impl Replayed {
+    /// Visits every slot of the chain.
+    fn replay_slots(&mut self, each: &mut EachRecord<'_>) -> Result<(), Error> {
+        let read = &mut self.chain;
+        let total = (read.slots.len() / SLOT_BYTES) as u32;
+        let (mut index, mut next) = (0, 0);
+        while index < total {
+            let at = index as usize * SLOT_BYTES;
+            let slot = &read.slots[at..at + SLOT_BYTES];
+            let mark = get_u64(slot, 0);
+            if mark == 0 {
+                if injected_bug!(
+                    "ends-at-gap",
+                    "recovery takes the first slot without a mark for the end of the log",
+                    killed_by = "file-core/patch-second, file-core/patch-append"
+                ) {
+                    break;
+                }
+                self.uncommitted_slots += slot.iter().any(|&b| b != 0) as u64;
+                index += 1;
+                continue;
+            }
+            let place = read.place(index);
+            let corrupt = |what| Error::corrupt(what, read.log.inode, place.at());
+            let count = slots_of_mark(mark).ok_or_else(|| corrupt("an invalid commit mark"))?;
+            if count > total - index {
+                return Err(corrupt("a committed group longer than its log"));
+            }
+            let crosses = place.slot + count > PAGE_SLOTS;
+            if crosses && (place.slot > 0 || count <= PAGE_SLOTS) {
+                return Err(corrupt("a committed group that crosses a page"));
+            }
+            let first = (index / PAGE_SLOTS) as usize;
+            let mut group = read.slots[at..at + count as usize * SLOT_BYTES].to_vec();
+            group[..WORD_BYTES].fill(0);
+            if mark_of(read.pages[first].id.seed(), place.slot, &group) != mark {
+                return Err(corrupt("a committed group whose checksum is wrong"));
+            }
+            let record = Record::decode(&group).map_err(corrupt)?;
+            let last = ((index + count - 1) / PAGE_SLOTS) as usize;
+            read.pages[first].tombs += record.takes_away() as u32;
+            for page in &mut read.pages[first..last] {
+                page.is_continued = true;
+            }
+            each(record, place)?;
+            self.committed_groups += 1;
+            index += count;
+            next = index;
+            if injected_bug!(
+                "reuses-last-slot",
+                "recovery continues the log at the last committed group",
+                killed_by = "file-core/patch-patch, file-core/sequences-of-1"
+            ) {
+                next = index - count;
+            }
+        }
+        self.next = match total {
+            0 => PAGE_SLOTS,
+            _ => next.saturating_sub(total - PAGE_SLOTS),
+        };
+        Ok(())
+    }
+}
+
+/// Returns whether the volume may hold logs and data in these pages.
+pub(super) fn in_data_area(geometry: &Geometry, extent: Extent) -> bool {
+    let end = extent.start as u64 + extent.len as u64;
+    extent.start >= geometry.data_start() && end <= geometry.data_end() as u64
+}

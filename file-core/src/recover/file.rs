@@ -1,0 +1,141 @@
+//! Replaying the log of a file.
+
+use spanlock_pmem::Pmem;
+
+use super::chain::{EachPage, LogReader, Replayed, in_data_area};
+use super::runs::Runs;
+use crate::alloc::Extent;
+use crate::error::Error;
+use crate::index::Index;
+use crate::inode::Content;
+use crate::layout::{Geometry, PAGE_BYTES, RawInode};
+use crate::log_page::LogPages;
+use crate::record::{Record, WriteHeader};
+
+/// What the log of a file says.
+pub(crate) struct FileScan {
+    pub(super) runs: Runs,
+    pub(super) replayed: Replayed,
+    pub(super) size: u64,
+    /// The log page with the group that the size comes from; 0 if none.
+    size_page: u32,
+}
+
+impl FileScan {
+    /// Returns the file in memory, and sets the states of its log pages.
+    pub(crate) fn load(self, log_pages: &LogPages) -> Content {
+        let log = self.replayed.into_log(log_pages);
+        let index = Index::new();
+        let done = self.runs.each(|file_page, mapping, log_page| {
+            index.replace(file_page, mapping, log_page);
+            log_pages.add_live(log_page, 1);
+            Ok::<_, core::convert::Infallible>(())
+        });
+        match done {
+            Ok(()) => {}
+            Err(never) => match never {},
+        }
+        if self.size_page != 0 {
+            log_pages.add_live(self.size_page, 1);
+        }
+        Content {
+            index,
+            size: self.size,
+            size_page: self.size_page,
+            log,
+        }
+    }
+}
+
+impl<P: Pmem> LogReader<'_, P> {
+    /// Replays the log of a file that no other thread uses.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub(crate) fn file(&self, inode: &RawInode) -> Result<FileScan, Error> {
+        // Sealed pointers can form a loop only if they are forged.
+        let mut left = self.geometry.data_pages();
+        self.scan_file(inode, &mut |_, at| {
+            left = left.checked_sub(1).ok_or_else(|| {
+                Error::corrupt("a log with more pages than the volume", inode.number, at)
+            })?;
+            Ok(())
+        })
+    }
+
+    /// Replays the log of a file. Calls `visit` with each page of the log.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], and those of `visit`.
+    pub(super) fn scan_file(
+        &self,
+        inode: &RawInode,
+        visit: &mut EachPage<'_>,
+    ) -> Result<FileScan, Error> {
+        let mut runs = Runs::default();
+        let (mut size, mut size_page) = (0, 0);
+        let geometry = self.geometry;
+        let replayed = self.replay(inode, visit, &mut |record, place| {
+            let corrupt = |what| Error::corrupt(what, inode.number, place.at());
+            let Record::Write {
+                header,
+                extents,
+                checksums,
+            } = record
+            else {
+                return Err(corrupt("a directory's record in the log of a file"));
+            };
+            check_write(geometry, &header, &extents).map_err(corrupt)?;
+            if header.sets_size {
+                runs.remove(header.end.div_ceil(PAGE_BYTES), u64::MAX);
+            }
+            runs.replace(header.file_page, &extents, checksums, place.page);
+            // A write takes its pages before its slots, and a page becomes free only when the group
+            // that replaces it is committed. So no data page is ever in two places of a file.
+            if runs.pages() > u64::from(geometry.data_pages()) {
+                return Err(corrupt("a file with more pages than the volume"));
+            }
+            if header.sets_size || header.end > size {
+                (size, size_page) = (header.end, place.page);
+            }
+            Ok(())
+        })?;
+        Ok(FileScan {
+            runs,
+            replayed,
+            size,
+            size_page,
+        })
+    }
+}
+
+/// Checks whether a write record is possible in this volume.
+fn check_write(
+    geometry: &Geometry,
+    header: &WriteHeader,
+    extents: &[Extent],
+) -> Result<(), &'static str> {
+    let covered: u64 = extents.iter().map(|e| u64::from(e.len)).sum();
+    let end_page = header.file_page as u64 + covered;
+    if end_page * PAGE_BYTES > geometry.max_file_size || header.end > geometry.max_file_size {
+        return Err("a write record past the largest file size");
+    }
+    let last_page = (
+        end_page.saturating_sub(1) * PAGE_BYTES,
+        end_page * PAGE_BYTES,
+    );
+    let ends_in_last = last_page.0 < header.end && header.end <= last_page.1;
+    let grows_nothing = header.end == 0 && extents.iter().any(|e| e.is_hole());
+    if covered > 0 && !ends_in_last && !grows_nothing {
+        return Err("a write record that does not end in its last page");
+    }
+    // A record without pages needs no checksums.
+    if header.checksums != geometry.data_checksums && header.pages > 0 {
+        return Err("a write record with data checksums in a volume without them, or the reverse");
+    }
+    let mut data = extents.iter().filter(|e| !e.is_hole());
+    if header.pages > geometry.data_pages() || !data.all(|e| in_data_area(geometry, *e)) {
+        return Err("a pointer outside the data area");
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! Files enter memory when they are opened, and leave it when others are opened.
+
+use std::sync::Arc;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use spanlock_file_core::{FileCore, FormatOptions};
+use spanlock_range_lock::RwCounter;
+
+use crate::common::*;
+
+/// More files than stay in memory.
+const MANY: usize = 3000;
+
+fn name(number: usize) -> String {
+    format!("file {number}")
+}
+
+/// Returns a volume with many files, each of which contains its name.
+fn with_files() -> Volume {
+    let volume = format(4 * MANY as u64, &FormatOptions::new().inodes(4096));
+    for number in 0..MANY {
+        let file = volume.create(&name(number)).unwrap();
+        file.write_at(name(number).as_bytes(), 0).unwrap();
+    }
+    volume
+}
+
+#[test]
+fn a_volume_makes_a_lock_for_an_opened_file_only() {
+    let volume = with_files();
+    let made = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&made);
+    let locks = move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+        RwCounter::new()
+    };
+    let (volume, report) = FileCore::open(Arc::clone(volume.pmem()), locks).unwrap();
+    assert_eq!(report.files, MANY as u64);
+    assert_eq!(volume.list().len(), MANY);
+    assert_eq!(made.load(Ordering::Relaxed), 0);
+    let file = volume.open_file(&name(7)).unwrap();
+    let again = volume.open_file(&name(7)).unwrap();
+    again.append(b"!").unwrap();
+    assert_eq!(file.size(), 7);
+    assert_eq!(made.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_file_that_left_memory_is_as_it_was() {
+    let volume = with_files();
+    let held = volume.open_file(&name(0)).unwrap();
+    for round in 0..3 {
+        for number in 0..MANY {
+            let file = volume.open_file(&name(number)).unwrap();
+            let content = content(&file);
+            assert_eq!(&content[..name(number).len()], name(number).as_bytes());
+            assert_eq!(content.len(), name(number).len() + round, "{number}");
+            file.append(b".").unwrap();
+        }
+    }
+    // A file that is open stays: both handles are of one file.
+    held.write_at(b"F", 0).unwrap();
+    assert_eq!(&content(&volume.open_file(&name(0)).unwrap())[..4], b"File");
+    let reopened = reopen(&volume);
+    assert_eq!(reopened.list(), volume.list());
+    assert_eq!(reopened.stats().pages_free, volume.stats().pages_free);
+}
+
+#[test]
+fn removing_files_that_are_not_in_memory_frees_their_pages() {
+    let volume = with_files();
+    let removed = reopen(&volume);
+    for number in 0..MANY {
+        removed.remove(&name(number)).unwrap();
+    }
+    let stats = removed.stats();
+    assert_eq!(stats.pages_free + stats.log_pages, stats.pages_total);
+    assert_eq!(stats.inodes_free, stats.inodes_total);
+    assert_eq!(reopen(&removed).stats().pages_free, stats.pages_free);
+}
+
+#[test]
+fn threads_that_open_one_file_get_one_file() {
+    let volume = reopen(&with_files());
+    let barrier = Barrier::new(4);
+    for number in 0..200 {
+        std::thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                let (volume, barrier) = (&volume, &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    let file = volume.open_file(&name(number)).unwrap();
+                    file.write_at(&[thread as u8 + 1], 4096 * (thread + 1))
+                        .unwrap();
+                });
+            }
+        });
+        let content = content(&volume.open_file(&name(number)).unwrap());
+        let written = (1..5_usize).map(|thread| content[4096 * thread]);
+        assert_eq!(written.collect::<Vec<_>>(), [1, 2, 3, 4]);
+    }
+}
+
+#[test]
+fn threads_may_open_and_remove_one_file() {
+    let volume = with_files();
+    let volume = reopen(&volume);
+    let free = volume.stats().inodes_free;
+    for number in 0..200 {
+        std::thread::scope(|scope| {
+            let opens = scope.spawn(|| volume.open_file(&name(number)).map(|it| content(&it)));
+            let removes = scope.spawn(|| volume.remove(&name(number)));
+            removes.join().unwrap().unwrap();
+            if let Ok(content) = opens.join().unwrap() {
+                assert_eq!(content, name(number).as_bytes());
+            }
+        });
+        assert!(volume.open_file(&name(number)).is_err());
+    }
+    assert_eq!(volume.stats().inodes_free, free + 200);
+    let (now, again) = (volume.stats(), reopen(&volume).stats());
+    assert_eq!(now.pages_free, again.pages_free);
+}
