@@ -189,7 +189,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
             self.file(&inode, sized)
         };
         let counts = if files.len() < PARALLEL_FROM {
-            serially(files, &scan)?
+            serially(files, scan)?
         } else {
             let each = files.par_iter().map(scan);
             match each.try_reduce(Counts::default, |one, other| Ok(one.and(other))) {
@@ -202,7 +202,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
                         let inode = again.reader.live_inode(number, generation)?;
                         again.file(&inode, sized)
                     };
-                    serially(files, &scan)?
+                    serially(files, scan)?
                 }
             }
         };
@@ -235,7 +235,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
 
 fn serially(
     files: &[(u32, u64)],
-    scan: &dyn Fn(&(u32, u64)) -> Result<Counts, Error>,
+    scan: impl Fn(&(u32, u64)) -> Result<Counts, Error>,
 ) -> Result<Counts, Error> {
     files.iter().try_fold(
         Counts::default(),
