@@ -18,4 +18,4 @@ pub use flush::FlushInstruction;
 #[cfg(target_os = "linux")]
 pub use mapped::{Durability, MappedFile, Options, PAGE_BYTES};
 pub use region::{LINE_BYTES, Pmem};
-pub use tokens::{Durable, Flushed, RegionId, Written};
+pub use tokens::{Durable, Flushed, RegionId, Unflushed, Written};

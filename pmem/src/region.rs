@@ -32,15 +32,15 @@
 //!
 //! The `SAFETY:` comments of an implementation may cite these.
 //!
-//! - **PM-I1** A `Written` names bytes that lie inside the region that made it, and that its thread
-//!   has stored.
+//! - **PM-I1** A `Written` names bytes that lie inside the region that made it. Its thread has
+//!   stored them, or another thread has, and the token came from there as an `Unflushed`.
 //! - **PM-I2** A `Flushed` exists only if this thread has begun a write-back of every line that it
-//!   stands for. That write-back began after all stores to these bytes that this thread made before
-//!   it created the token.
+//!   stands for. That write-back began after the stores of the `Written` tokens that became it.
 //! - **PM-I3** A `Durable` exists only if a fence of the same thread followed every flush that it
 //!   stands for.
-//! - **PM-I4** Tokens are neither copied nor cloned. `Written` and `Flushed` never leave their
-//!   thread. `Durable` may, because it describes the medium and no longer a thread's caches.
+//! - **PM-I4** Tokens are neither copied nor cloned. `Flushed` never leaves its thread, and `Written`
+//!   only as an `Unflushed`, to be flushed where it arrives. `Durable` may, because it describes the
+//!   medium and no longer a thread's caches.
 //! - **PM-I5** A store that makes other bytes reachable goes through [`Pmem::publish`], which
 //!   consumes a `Durable`.
 //!

@@ -1,7 +1,8 @@
 //! The typestates on the way to a publication: [`Written`], [`Flushed`], [`Durable`].
 //!
 //! A region makes these three proofs. The compiler checks that each is used at most once. `Written`
-//! carries the range of bytes it names; the others carry nothing. `region.rs` has the invariants
+//! carries the range of bytes it names; the others carry nothing. [`Unflushed`] is a `Written` on
+//! the way to another thread. `region.rs` has the invariants
 //! PM-I1…PM-I5 that they stand for.
 //!
 //! Their constructors are public, so that regions can be implemented outside this crate. They are
@@ -87,6 +88,47 @@ impl Written {
             self.range
         );
         self.range
+    }
+}
+
+impl Written {
+    /// Lets another thread flush the bytes.
+    pub fn detach(self) -> Unflushed {
+        Unflushed {
+            region: self.region,
+            range: self.range,
+        }
+    }
+}
+
+/// Bytes that are written and not yet flushed, on the way to the thread that will flush them.
+///
+/// Whatever brings the token to another thread orders the stores before that thread's flush, and a
+/// flush writes back a line with all stores to it that come before, whichever thread made them. So
+/// one thread can make durable what several have written:
+///
+/// ```
+/// # use spanlock_pmem::{Durable, Flushed, Pmem, Unflushed};
+/// fn persist_all(region: &dyn Pmem, written: Vec<Unflushed>) -> Durable {
+///     let flushes = written.into_iter().map(|it| region.flush(it.attach()));
+///     region.fence(flushes.fold(Flushed::nothing(), Flushed::and))
+/// }
+/// ```
+#[derive(Debug)]
+#[must_use = "written bytes are not durable until flushed and fenced"]
+pub struct Unflushed {
+    region: RegionId,
+    range: Range<u64>,
+}
+
+impl Unflushed {
+    /// Binds the token to the current thread.
+    pub fn attach(self) -> Written {
+        Written {
+            region: self.region,
+            range: self.range,
+            _thread: PhantomData,
+        }
     }
 }
 
