@@ -17,8 +17,8 @@
 //! # Invariants
 //! - **D1** Whenever the mutex is free, `files` agrees with the committed groups of the directory's
 //!   log. There is one exception. If the region panics while a mark is erased, `files` keeps the
-//!   file, whose group may be gone. The file is then *doubtful*: nobody can open it. If it was in
-//!   memory, its log is poisoned, so no write to it succeeds.
+//!   file, whose group may be gone. The file is then *doubtful*: it can be removed again, but not
+//!   opened. If it was in memory, its log is poisoned, so no write to it succeeds.
 //! - **D2** Each file's `place` is that of its group's mark. A cleaning of the log copies groups in
 //!   the order of `files`, which cannot change meanwhile.
 //! - **D3** As long as a committed group names a number and a generation, that number's inode is
@@ -125,15 +125,19 @@ impl DirectoryState {
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Poisoned`] if its removal has panicked midway.
     pub(crate) fn find(&self, name: &str) -> Result<&Entry, Error> {
-        let entry = self.files.get(name).ok_or_else(|| Error::NotFound {
-            name: name.to_owned(),
-        })?;
+        let entry = self.entry(name)?;
         match entry.is_doubtful.get() {
             true => Err(Error::Poisoned {
                 inode: entry.number,
             }),
             false => Ok(entry),
         }
+    }
+
+    fn entry(&self, name: &str) -> Result<&Entry, Error> {
+        self.files.get(name).ok_or_else(|| Error::NotFound {
+            name: name.to_owned(),
+        })
     }
 }
 
@@ -256,14 +260,15 @@ impl Directory {
         name: &str,
         inodes: &Inodes<L>,
     ) -> Result<Removed<L>, Error> {
-        let entry = state.find(name)?;
+        // A removal that has panicked may be repeated.
+        let entry = state.entry(name)?;
         let (number, generation) = (entry.number, entry.generation);
         let file = inodes.loaded(number);
         // If erasing panics, it is unknown whether the file still exists: see D1.
-        entry.is_doubtful.set(true);
+        let was_doubtful = entry.is_doubtful.replace(true);
         let guard = file.as_ref().map(|it| it.log.poison_on_unwind());
         let erased = self.log.erase_mark(medium, entry.place.get());
-        entry.is_doubtful.set(false);
+        entry.is_doubtful.set(was_doubtful);
         guard.into_iter().for_each(PoisonOnUnwind::defuse);
         erased?;
 

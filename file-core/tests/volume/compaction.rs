@@ -19,7 +19,8 @@ fn a_million_overwrites_do_not_fill_the_volume() {
     }
     let stats = volume.stats();
     assert!(stats.log_pages <= 10, "{stats:?}");
-    assert!(stats.compactions >= writes / 63 / 10, "{stats:?}");
+    // Each page's groups are dead soon, so cleaning copies nothing.
+    assert!(stats.unlinked_pages >= writes / 63 - 10, "{stats:?}");
     let reopened = reopen(&volume);
     for volume in [&volume, &reopened] {
         let bytes = content(&volume.open_file("a").unwrap());
@@ -87,7 +88,10 @@ fn the_directory_is_compacted_too() {
         volume.remove(&name).unwrap();
     }
     let stats = volume.stats();
-    assert!(stats.log_pages <= 10 && stats.compactions > 0, "{stats:?}");
+    assert!(
+        stats.log_pages <= 10 && stats.unlinked_pages > 0,
+        "{stats:?}"
+    );
     let volume = reopen(&volume);
     assert_eq!(volume.list(), [("stays".to_owned(), 5)]);
     assert_eq!(content(&volume.open_file("stays").unwrap()), b"stays");
@@ -113,7 +117,7 @@ fn readers_proceed_while_logs_are_compacted() {
             assert_eq!(page, [7; PAGE as usize]);
         }
     });
-    assert!(volume.stats().compactions > 0);
+    assert!(volume.stats().unlinked_pages > 0);
     let bytes = content(&reopen(&volume).open_file("a").unwrap());
     for t in 0..3 {
         assert_eq!(bytes[t * PAGE as usize..][..8], 3999_u64.to_le_bytes());

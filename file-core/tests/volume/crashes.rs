@@ -8,8 +8,9 @@ use std::thread;
 
 use crate::common::{
     MakeLock, Mem, PAGE, Rng, Volume, content, lock_kinds, open, scaled, segments,
+    write_some_that_stay,
 };
-use spanlock_file_core::{Error, FileCore, FormatOptions};
+use spanlock_file_core::{Error, FileCore, FormatOptions, Stats};
 
 type Model = BTreeMap<String, Vec<u8>>;
 
@@ -151,28 +152,40 @@ fn every_operation_is_all_or_nothing_on_a_full_volume() {
     assert!(images > 1000 && compactions > 2, "{images} {compactions}");
 }
 
-#[test]
-fn compaction_by_length_is_all_or_nothing() {
-    let volume = crate::common::format(48, &FormatOptions::new().inodes(32));
-    let file = volume.create("file 0").unwrap();
-    // Leaves a few slots before the log has nine pages and compaction becomes due.
-    for i in 0..9 * 63 - 3_u64 {
-        file.write_at(&i.to_le_bytes(), i % 2 * PAGE).unwrap();
-    }
-    assert_eq!(volume.stats().compactions, 0);
-    let before = read_all(&volume);
+/// Crashes during random writes to a file whose log is about to be cleaned, until `is_cleaned`.
+fn crash_while_cleaning(volume: &Volume, is_cleaned: fn(&Stats) -> bool) {
+    assert!(!is_cleaned(&volume.stats()));
+    let before = read_all(volume);
     let allowed = Arc::new(Mutex::new(Allowed {
         before,
         ..Allowed::default()
     }));
     let (volume, _) = open(&watched(volume.pmem().words(), 5, &allowed)).unwrap();
     let mut rng = Rng::new(3);
-    while volume.stats().compactions == 0 {
+    while !is_cleaned(&volume.stats()) {
         step(&volume, &allowed, &mut rng, [1, u64::MAX]);
     }
     for _ in 0..10 {
         step(&volume, &allowed, &mut rng, [1, u64::MAX]);
     }
+}
+
+#[test]
+fn unlinking_log_pages_is_all_or_nothing() {
+    let volume = crate::common::format(48, &FormatOptions::new().inodes(32));
+    let file = volume.create("file 0").unwrap();
+    for i in 0..8 * 63 - 3_u64 {
+        file.write_at(&i.to_le_bytes(), i % 2 * PAGE).unwrap();
+    }
+    crash_while_cleaning(&volume, |stats| stats.unlinked_pages > 0);
+}
+
+#[test]
+fn copying_live_groups_is_all_or_nothing() {
+    let volume = crate::common::format(64, &FormatOptions::new().inodes(32));
+    let file = volume.create("file 0").unwrap();
+    write_some_that_stay(&file, 10 * 63 - 3, 20);
+    crash_while_cleaning(&volume, |stats| stats.compactions > 0);
 }
 
 /// A crash can tear a free inode, or a bit flip can corrupt it, so that its generation is lost. The
@@ -302,7 +315,7 @@ fn crash_beside_writers(make: MakeLock, seed: u64) -> u64 {
         for t in 0..WRITERS {
             let (file, returned) = (&file, &returned);
             scope.spawn(move || {
-                // Enough writes that the log is compacted while other writes are in flight.
+                // Enough writes that the log is cleaned while other writes are in flight.
                 for i in 1..=300 {
                     file.write_at(&stamped(i, PAGES), t * PAGES * PAGE).unwrap();
                     returned[t as usize].store(i, Ordering::Release);
@@ -310,7 +323,7 @@ fn crash_beside_writers(make: MakeLock, seed: u64) -> u64 {
             });
         }
     });
-    assert!(volume.stats().compactions > 0);
+    assert!(volume.stats().unlinked_pages > 0);
     images.load(Ordering::Relaxed)
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::common::{Mem, PAGE, Rng, Volume, content, format, open};
+use crate::common::{Mem, PAGE, Rng, Volume, content, format, open, write_some_that_stay};
 use spanlock_file_core::{Error, FORMAT_VERSION, FormatOptions};
 
 type Content = BTreeMap<String, Vec<u8>>;
@@ -17,13 +17,15 @@ fn read_all(volume: &Volume) -> Content {
 }
 
 /// Creates a small volume with every feature: long names, removals, several extents, several log
-/// pages, and a compacted log.
+/// pages, and a log that was cleaned.
 fn sample() -> (Vec<u8>, Content) {
     let volume = format(96, &FormatOptions::new().inodes(32));
     let busy = volume.create("busy").unwrap();
     for i in 0..800_u64 {
         busy.write_at(&i.to_le_bytes(), i % 3 * PAGE).unwrap();
     }
+    assert!(volume.stats().unlinked_pages > 0);
+    write_some_that_stay(&busy, 800, 3);
     assert!(volume.stats().compactions > 0);
     volume
         .create(&"long name ".repeat(100))

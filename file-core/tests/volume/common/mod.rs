@@ -62,6 +62,15 @@ pub(crate) fn content(file: &Handle) -> Vec<u8> {
     bytes
 }
 
+/// Overwrites the first page of a file, but now and then writes to another page, from page `from`
+/// on. So each page of the file's log has a group that is needed, and cleaning must copy those.
+pub(crate) fn write_some_that_stay(file: &Handle, writes: u64, from: u64) {
+    for i in 0..writes {
+        let page = if i % 60 == 0 { from + i / 60 } else { 0 };
+        file.write_at(b"before", page * PAGE).unwrap();
+    }
+}
+
 /// Called at every operation on the region, with a function that creates a crash image of the
 /// current state.
 pub(crate) type CrashHook = Box<dyn FnMut(&mut dyn FnMut() -> Vec<u64>) + Send>;
