@@ -299,13 +299,18 @@ impl Log {
 
     /// Moves the tail to slot `slot` of `page`, which is linked. The caller holds the mutex.
     fn enter(&self, space: &Space, page: u32, slot: u32) {
-        // Release [T→U]: the page's state, and that it is linked. Relaxed on failure: tried again.
-        let before = self
-            .tail
-            .fetch_update(Ordering::Release, Ordering::Relaxed, |tail| {
-                Some(Tail::new(page, slot).0 | tail & Tail::POISON)
-            });
-        let before = Tail(before.unwrap_or_else(|tail| tail));
+        // Relaxed: the exchange checks it.
+        let mut before = Tail(self.tail.load(Ordering::Relaxed));
+        loop {
+            let new = Tail::new(page, slot).0 | before.0 & Tail::POISON;
+            // Release [T→U]: the page's state, and that it is linked. Relaxed on failure: tried
+            // again.
+            match (self.tail).compare_exchange(before.0, new, Ordering::Release, Ordering::Relaxed)
+            {
+                Ok(_) => break,
+                Err(now) => before = Tail(now),
+            }
+        }
         // L3. An empty log has no page before.
         space.log_pages.skip(before.page(), before.left());
     }
