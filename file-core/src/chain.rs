@@ -6,9 +6,6 @@ use spanlock_sync::injected_bug;
 use crate::layout::{LogId, PAGE, PageId, SLOT_BYTES, page_at, seal};
 use crate::medium::Medium;
 
-/// Logs with fewer pages are not cleaned unless the volume is full.
-pub(crate) const MIN_CLEANED_PAGES: usize = 8;
-
 /// The state of a log, guarded by its mutex.
 #[derive(Debug)]
 pub(crate) struct LogState {
@@ -19,7 +16,8 @@ pub(crate) struct LogState {
     pub(crate) births: u64,
     /// Whether a thread cleans the log.
     pub(crate) is_cleaned: bool,
-    /// The number of pages from which it is worth looking for pages that are not needed.
+    /// The number of pages from which it is worth looking for pages that are not needed, unless it is
+    /// less than [`Space::least_cleaned`](crate::medium::Space::least_cleaned).
     pub(crate) clean_at: usize,
 }
 
@@ -27,7 +25,7 @@ impl LogState {
     pub(crate) fn new(id: LogId, pages: Vec<u32>, births: u64) -> Self {
         LogState {
             id,
-            clean_at: MIN_CLEANED_PAGES.max(pages.len()),
+            clean_at: pages.len(),
             pages,
             births,
             is_cleaned: false,

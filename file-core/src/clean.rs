@@ -48,12 +48,12 @@ use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::{MutexGuard, injected_bug};
 
 use crate::alloc::{Class, Extent};
-use crate::chain::{LogState, MIN_CLEANED_PAGES, pointer_after, store_log_page};
+use crate::chain::{LogState, pointer_after, store_log_page};
 use crate::error::Error;
 use crate::layout::{LogId, PAGE_SLOTS, PageId, SLOT_BYTES, WORD_BYTES, mark_of, seal};
 use crate::log::{Log, Place};
 use crate::log_page::State;
-use crate::medium::Medium;
+use crate::medium::{Medium, Space};
 use crate::record::{GroupWriter, slots_for};
 
 /// The size limit of a log, as a multiple of the pages that its live groups need.
@@ -96,8 +96,8 @@ pub(crate) trait Live {
 }
 
 /// Returns the most pages that a log with `live_slots` live slots may have.
-pub(crate) fn bound(live_slots: u64) -> u64 {
-    (live_slots.div_ceil(PAGE_SLOTS as u64) * FACTOR).max(MIN_CLEANED_PAGES as u64)
+pub(crate) fn bound(space: &Space, live_slots: u64) -> u64 {
+    (live_slots.div_ceil(PAGE_SLOTS as u64) * FACTOR).max(space.least_cleaned as u64)
 }
 
 /// Says that no thread cleans the log any more if a panic ends the cleaning.
@@ -125,11 +125,11 @@ pub(crate) fn if_due<'l, P: Pmem>(
     let guard = log.poison_on_unwind();
 
     let pages = unlink_dead(log, id, &pages, medium);
-    let mut bound = bound(0);
+    let mut bound = bound(&medium.space, 0);
     if pages.len() as u64 > bound {
         let old = oldest_settled(&pages, medium);
         let others = (pages.len() - old.len()) as u64;
-        bound = Count::of(live, &|page| old.contains(&page)).bound() + others;
+        bound = Count::of(live, &|page| old.contains(&page)).bound(&medium.space) + others;
         if pages.len() as u64 > bound {
             // This may fail for lack of pages; a later call tries again.
             let _ = copy_live(log, id, &pages, old.len(), medium, live);
@@ -323,8 +323,8 @@ impl Count {
     }
 
     /// Returns the most pages that the log may have before it is cleaned thoroughly.
-    fn bound(&self) -> u64 {
-        bound(self.slots).max(self.looked_at / LIVE_PER_PAGE)
+    fn bound(&self, space: &Space) -> u64 {
+        bound(space, self.slots).max(self.looked_at / LIVE_PER_PAGE)
     }
 }
 

@@ -225,7 +225,8 @@ impl Log {
             if let Some(taken) = self.try_take(&medium.space, slots) {
                 return Ok(taken);
             }
-            if state.pages.len() < state.clean_at || state.is_cleaned {
+            let clean_at = state.clean_at.max(medium.space.least_cleaned);
+            if state.pages.len() < clean_at || state.is_cleaned {
                 break;
             }
             state = clean::if_due(self, state, medium, live);
@@ -383,7 +384,7 @@ impl Log {
     /// Cleans the log if it is too long for `live_slots` live slots.
     pub(crate) fn trim<P: Pmem>(&self, medium: &Medium<P>, live_slots: u64, live: &dyn Live) {
         let state = self.state.lock();
-        let is_short = state.pages.len() as u64 <= clean::bound(live_slots);
+        let is_short = state.pages.len() as u64 <= clean::bound(&medium.space, live_slots);
         if is_short || state.is_cleaned || self.is_poisoned() {
             return;
         }

@@ -51,6 +51,9 @@ use crate::log_page::LogPages;
 pub(crate) struct Space {
     pub(crate) alloc: Allocator,
     pub(crate) log_pages: LogPages,
+    /// Logs with fewer pages are not cleaned unless the volume is full: 8, or fewer on a small
+    /// volume, of which each page is a larger part.
+    pub(crate) least_cleaned: usize,
     /// Inode numbers that are free.
     free_inodes: Mutex<Vec<u32>>,
     log_page_count: AtomicU64,
@@ -65,6 +68,7 @@ impl Space {
         Space {
             alloc: Allocator::new(first, count),
             log_pages: LogPages::new(first, count),
+            least_cleaned: (count as usize / 64).clamp(2, 8),
             free_inodes: Mutex::new(Vec::new()),
             log_page_count: AtomicU64::new(0),
             compactions: AtomicU64::new(0),

@@ -174,7 +174,7 @@ fn crash_while_cleaning(volume: &Volume, is_cleaned: fn(&Stats) -> bool) {
 fn unlinking_log_pages_is_all_or_nothing() {
     let volume = crate::common::format(48, &FormatOptions::new().inodes(32));
     let file = volume.create("file 0").unwrap();
-    for i in 0..8 * 63 - 3_u64 {
+    for i in 0..2 * 63 - 3_u64 {
         file.write_at(&i.to_le_bytes(), i % 2 * PAGE).unwrap();
     }
     crash_while_cleaning(&volume, |stats| stats.unlinked_pages > 0);
@@ -184,7 +184,7 @@ fn unlinking_log_pages_is_all_or_nothing() {
 fn copying_live_groups_is_all_or_nothing() {
     let volume = crate::common::format(64, &FormatOptions::new().inodes(32));
     let file = volume.create("file 0").unwrap();
-    write_some_that_stay(&file, 10 * 63 - 3, 20);
+    write_some_that_stay(&file, 6 * 63 - 3, 20);
     crash_while_cleaning(&volume, |stats| stats.compactions > 0);
 }
 

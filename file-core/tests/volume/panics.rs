@@ -100,7 +100,7 @@ fn a_panic_in_a_write_that_needs_a_log_page_loses_nothing() {
 
 #[test]
 fn a_panic_in_a_compaction_loses_nothing() {
-    each_operation(10 * 63, |volume| {
+    each_operation(6 * 63, |volume| {
         volume.open_file("a")?.write_at(b"after", 0)?;
         assert_eq!(volume.stats().compactions, 1);
         Ok(())
