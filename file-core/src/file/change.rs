@@ -274,20 +274,25 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// Frees the pages that the change replaces, if a bug is injected that does so before it is
     /// committed. Returns whether it has.
     fn free_early(&self, change: &Change<'_>) -> bool {
-        let frees_early = injected_bug!(
+        let overwrites = injected_bug!(
             "freed-before-commit",
             "an overwrite frees the old pages before the new ones are committed",
             killed_by = "file-core-full/patch-second, file-core-full/patch-append, file-core-full/second-second"
         );
-        let medium = &self.volume.medium;
+        let punches = injected_bug!(
+            "punched-before-commit",
+            "a hole frees its pages before it is committed",
+            killed_by = "file-core-full/patch-punch"
+        );
+        let is_hole = |part| matches!(part, Part::Hole(_));
+        let frees_early = overwrites || (punches && change.parts.iter().copied().all(is_hole));
         if frees_early {
+            let medium = &self.volume.medium;
             let mut old = Replaced::default();
             for (at, part) in change.placed() {
-                for file_page in at..at + u64::from(part.len()) {
-                    if let Some(mapping) = self.inode.index.get(file_page as u32) {
-                        old.push(mapping.page, medium);
-                    }
-                }
+                let pages = at..at + u64::from(part.len());
+                let mapped = pages.filter_map(|page| self.inode.index.get(page as u32));
+                mapped.for_each(|mapping| old.push(mapping.page, medium));
             }
             old.flush(medium);
         }

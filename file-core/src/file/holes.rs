@@ -208,10 +208,15 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             false => (first..last).rfind(is_hole).map_or(last, |page| page + 1),
         };
         let (parts, count) = self.with_holes_filled(first, last);
+        let is_lost = injected_bug!(
+            "allocation-keeps-size",
+            "an allocation past the end is logged without the new size",
+            killed_by = "file-core/sequences-of-1"
+        );
         let change = Change {
             first: first as u32,
             parts: &parts,
-            end: if grows { range.end } else { 0 },
+            end: if grows && !is_lost { range.end } else { 0 },
             sets_size: false,
             sets_modified: None,
             class: Class::Growth,
