@@ -7,7 +7,7 @@ use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_testkit::crashes::{Crashable, threads};
 use spanlock_verify::{Mode, Suite};
 
-use crate::store::{Content, FILE, PAGE, Volume, content, lock};
+use crate::store::{Content, FILE, PAGE, Volume, content, lock, open};
 
 pub(crate) fn suite() -> Suite {
     let claim = "until the format is complete, the region has its old volume or none";
@@ -37,7 +37,8 @@ const FORMAT: u32 = 0;
 const ERASE: u32 = 1;
 
 fn format(region: &Arc<Simulated>) -> Volume {
-    let options = FormatOptions::new().inodes(8).max_file_size(16 * PAGE);
+    let options = FormatOptions::new().clock(|| 0);
+    let options = options.inodes(8).max_file_size(16 * PAGE);
     FileCore::format(region.clone(), &options, lock).expect("there is room")
 }
 
@@ -61,8 +62,8 @@ impl Subject for Formats {
     type State = Option<Content>;
 
     fn recover(&self, region: &Arc<Simulated>) -> Result<Found, String> {
-        let volume = match FileCore::open(region.clone(), lock) {
-            Ok((volume, _)) => Some(volume),
+        let volume = match open(region.clone()) {
+            Ok(volume) => Some(volume),
             Err(Error::NotAVolume { .. }) => None,
             Err(error) if is_superblocks(&error) => None,
             Err(error) => return Err(error.to_string()),
@@ -81,8 +82,7 @@ impl Subject for Formats {
         };
         let file = volume.create("new").map_err(|why| why.to_string())?;
         let appended = file.append(b"text").map_err(|why| why.to_string())?;
-        let (again, _) = FileCore::open(Simulated::new(&found.region.bytes()), lock)
-            .map_err(|why| why.to_string())?;
+        let again = open(Simulated::new(&found.region.bytes())).map_err(|why| why.to_string())?;
         match appended == 0 && content(&again)? == content(volume)? {
             true => Ok(()),
             false => Err("memory and medium differ".to_owned()),

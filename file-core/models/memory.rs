@@ -7,7 +7,7 @@ use spanlock_pmem::simulated::Simulated;
 use spanlock_srl::SrlArray;
 use spanlock_verify::{self as verify, Injection, Mode, Program, Scene, Suite, note};
 
-use crate::store::{FILE, PAGE, Volume, content, full_but_for, lock};
+use crate::store::{self, FILE, PAGE, Volume, content, full_but_for};
 
 pub(crate) fn suite() -> Suite {
     Suite::new("file-core-memory")
@@ -60,7 +60,8 @@ impl Open {
     /// Opens a volume whose file has these pages.
     fn with(pages: &[u64]) -> Open {
         let region = Simulated::new(&[0; 24 * PAGE as usize]);
-        let options = FormatOptions::new().inodes(8).max_file_size(256 * PAGE);
+        let options = FormatOptions::new().clock(|| 0);
+        let options = options.inodes(8).max_file_size(256 * PAGE);
         let options = options.data_checksums(true);
         let volume = FileCore::format(region, &options, wide).expect("there is room");
         let file = volume.create(FILE).expect("there is room");
@@ -162,7 +163,7 @@ fn compaction() -> Scene<Open> {
         .injection(FAULTS)
         .scene(move || {
             let region = Simulated::new(MEDIUM.get_or_init(medium));
-            let (volume, _) = FileCore::open(region, lock).expect("the medium is sound");
+            let volume = store::open(region).expect("the medium is sound");
             let file = volume.open_file(FILE).expect("it is there");
             Open { volume, file }
         })

@@ -1,9 +1,11 @@
 //! The volumes that crash, their operations, and a model of them.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::ops::Range;
 use std::sync::Arc;
 
-use spanlock_file_core::{Error, File, FileCore, FormatOptions};
+use spanlock_file_core::{Error, File, FileCore, FormatOptions, OpenOptions};
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_srl::SrlArray;
 use spanlock_testkit::crashes::Crashable;
@@ -23,17 +25,26 @@ pub(crate) enum Kind {
     /// Writes 8 bytes beyond the file's end.
     Extend,
     Append,
+    /// Cuts the file off in its second page.
+    Truncate,
+    /// Makes a hole of the file's second and third page and the start of the fourth.
+    Punch,
+    /// Maps the first three pages.
+    Allocate,
     /// Creates another file.
     Create,
     /// Removes the file.
     Remove,
 }
 
-pub(crate) const KINDS: [Kind; 6] = [
+pub(crate) const KINDS: [Kind; 9] = [
     Kind::Patch,
     Kind::Second,
     Kind::Extend,
     Kind::Append,
+    Kind::Truncate,
+    Kind::Punch,
+    Kind::Allocate,
     Kind::Create,
     Kind::Remove,
 ];
@@ -45,6 +56,9 @@ impl Kind {
             Kind::Second => "second",
             Kind::Extend => "extend",
             Kind::Append => "append",
+            Kind::Truncate => "truncate",
+            Kind::Punch => "punch",
+            Kind::Allocate => "allocate",
             Kind::Create => "create",
             Kind::Remove => "remove",
         }
@@ -59,6 +73,11 @@ pub(crate) fn number(kind: Kind, thread: u32) -> u32 {
 fn kind(operation: u32) -> Kind {
     KINDS[operation as usize % KINDS.len()]
 }
+
+/// The size that a truncation sets, and the ranges of a hole and of an allocation.
+const CUT: u64 = PAGE + 4;
+const HOLE: Range<u64> = PAGE..3 * PAGE + 4;
+const ALLOCATED: Range<u64> = 0..3 * PAGE;
 
 /// Returns the bytes that an operation writes.
 fn bytes(operation: u32) -> [u8; 8] {
@@ -95,6 +114,13 @@ pub(crate) fn lock(capacity: u64) -> SrlArray {
     SrlArray::with_segment_size(capacity, PAGE).expect("memory, and a power of two")
 }
 
+/// Opens a volume with a clock that stands still, so that images do not depend on the time.
+pub(crate) fn open(region: Arc<Simulated>) -> Result<Volume, Error> {
+    let options = OpenOptions::new().clock(|| 0);
+    let locks = |capacity| Ok::<_, Infallible>(lock(capacity));
+    FileCore::open_with(region, &options, locks).map(|(volume, _)| volume)
+}
+
 pub(crate) fn content(volume: &Volume) -> Result<Content, String> {
     let report = volume.check().map_err(|why| why.to_string())?;
     if !report.damaged.is_empty() {
@@ -126,8 +152,7 @@ impl Subject for Files {
     type State = Content;
 
     fn recover(&self, region: &Arc<Simulated>) -> Result<Open, String> {
-        let opened = FileCore::open(region.clone(), lock);
-        let (volume, _) = opened.map_err(|why| why.to_string())?;
+        let volume = open(region.clone()).map_err(|why| why.to_string())?;
         let file = volume.open_file(FILE).ok();
         Ok(Open { volume, file })
     }
@@ -183,6 +208,7 @@ impl Subject for Files {
             Kind::Second => (PAGE, "done".to_owned()),
             Kind::Extend => (3 * PAGE, "done".to_owned()),
             Kind::Append => (size, format!("at {size}")),
+            Kind::Truncate | Kind::Punch | Kind::Allocate => (0, "done".to_owned()),
         };
         let Some(file) = state.get_mut(FILE) else {
             // A removed file lives on only in memory.
@@ -191,7 +217,17 @@ impl Subject for Files {
         if result.is_some_and(|it| it != expected) {
             return None;
         }
-        write(file, offset, &bytes(operation));
+        match kind(operation) {
+            Kind::Truncate => change(file, |whole| whole.resize(CUT as usize, 0)),
+            Kind::Punch => change(file, |whole| {
+                let [start, end] = [HOLE.start, HOLE.end].map(|at| whole.len().min(at as usize));
+                whole[start..end].fill(0);
+            }),
+            Kind::Allocate => change(file, |whole| {
+                whole.resize(whole.len().max(ALLOCATED.end as usize), 0);
+            }),
+            _ => write(file, offset, &bytes(operation)),
+        }
         Some(state)
     }
 
@@ -206,14 +242,23 @@ fn size_of(file: &[u8]) -> u64 {
 
 /// Writes into the shortened content of a file.
 fn write(file: &mut Vec<u8>, offset: u64, data: &[u8]) {
-    let mut whole = vec![0; size_of(file).max(offset + data.len() as u64) as usize];
+    change(file, |whole| {
+        let end = offset as usize + data.len();
+        whole.resize(whole.len().max(end), 0);
+        whole[offset as usize..end].copy_from_slice(data);
+    });
+}
+
+/// Changes the whole content of a file whose shortened content is given.
+fn change(file: &mut Vec<u8>, act: impl FnOnce(&mut Vec<u8>)) {
+    let mut whole = vec![0; size_of(file) as usize];
     let mut short = &file[8..];
     for page in whole.chunks_mut(PAGE as usize) {
-        let kept = page.len().min(KEPT).min(short.len());
+        let kept = page.len().min(KEPT);
         page[..kept].copy_from_slice(&short[..kept]);
         short = &short[kept..];
     }
-    whole[offset as usize..][..data.len()].copy_from_slice(data);
+    act(&mut whole);
     *file = shortened(whole);
 }
 
@@ -229,6 +274,9 @@ impl Crashable for Files {
                 Ok(at) => return format!("at {at}"),
                 Err(error) => Err(error),
             },
+            Kind::Truncate => file().truncate(CUT),
+            Kind::Punch => file().punch_hole(HOLE),
+            Kind::Allocate => file().allocate(ALLOCATED),
             Kind::Create => volume.create(self.created).map(drop),
             Kind::Remove => volume.remove(FILE),
         };
@@ -244,7 +292,8 @@ impl Crashable for Files {
 
 fn format(pages: u64) -> Volume {
     let region = Simulated::new(&vec![0; (pages * PAGE) as usize]);
-    let options = FormatOptions::new().inodes(32).max_file_size(16 * PAGE);
+    let options = FormatOptions::new().clock(|| 0);
+    let options = options.inodes(32).max_file_size(16 * PAGE);
     let options = options.data_checksums(true);
     let volume = FileCore::format(region, &options, lock).expect("there is room");
     let file = volume.create(FILE).expect("there is room");
@@ -279,7 +328,7 @@ pub(crate) fn full_but_for(groups: u32) -> Vec<u8> {
     page[0] = 9;
     while hog.append(&page).is_ok() {}
     let file = volume.open_file(FILE).expect("it is there");
-    let (again, _) = FileCore::open(Simulated::new(&volume.pmem().bytes()), lock).expect("sound");
+    let again = open(Simulated::new(&volume.pmem().bytes())).expect("sound");
     for _ in 0..=groups {
         file.write_at(b"more", 0).expect("the reserve is for this");
     }
@@ -321,8 +370,7 @@ fn filled(pages: u64, groups: u32) -> Volume {
 
 /// Whether an operation would add a page to a log.
 fn needs_a_page(volume: &Volume, operation: impl Fn(&Volume)) -> bool {
-    let again = FileCore::open(Simulated::new(&volume.pmem().bytes()), lock);
-    let (again, _) = again.expect("it is sound");
+    let again = open(Simulated::new(&volume.pmem().bytes())).expect("it is sound");
     let before = again.stats().log_pages;
     operation(&again);
     again.stats().log_pages > before

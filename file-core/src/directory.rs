@@ -186,7 +186,7 @@ impl Directory {
     }
 
     /// Adds a file to the locked directory, and returns its number and generation. `name` must be
-    /// valid and unused.
+    /// valid and unused. `created` is the time.
     ///
     /// # Errors
     /// [`Error::NoInodes`], [`Error::NoSpace`], [`Error::Poisoned`]; nothing has changed.
@@ -195,6 +195,7 @@ impl Directory {
         state: &mut DirectoryState,
         medium: &Medium<P>,
         name: &str,
+        created: u64,
     ) -> Result<(u32, u64), Error> {
         let Some(number) = medium.space.take_inode() else {
             return Err(Error::NoInodes {
@@ -219,6 +220,7 @@ impl Directory {
             number,
             generation,
             head: 0,
+            created,
         };
         let stored = if injected_bug!(
             "inode-after-name",

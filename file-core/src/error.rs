@@ -1,6 +1,7 @@
 //! The error type of the crate.
 
 use core::fmt;
+use std::io;
 
 use spanlock_range_lock::RangeError;
 use thiserror::Error;
@@ -15,6 +16,8 @@ pub struct Place {
     pub at: u64,
     /// The inode whose log or table slot is damaged; `None` for the superblock.
     pub inode: Option<u32>,
+    /// Byte offset in the file of the page whose data is damaged; `None` for other damage.
+    pub offset: Option<u64>,
 }
 
 impl Place {
@@ -34,6 +37,9 @@ impl fmt::Display for Place {
         match self.inode {
             Some(inode) => write!(f, "inode {inode}, ")?,
             None => write!(f, "superblock, ")?,
+        }
+        if let Some(offset) = self.offset {
+            write!(f, "file offset {offset}, ")?;
         }
         write!(
             f,
@@ -156,12 +162,13 @@ pub enum Error {
         /// The largest file size in bytes.
         max: u64,
     },
-    /// The write is longer than one atomic write can be.
+    /// The write is longer than one group of the log can describe, with the free pages as scattered
+    /// as they are.
     #[error(
         "a write of {len} bytes is too long: split it into parts of at most {max} bytes, each of which is atomic"
     )]
     WriteTooLong {
-        /// The length of the write in bytes.
+        /// The length of the write in bytes, rounded up to whole pages.
         len: u64,
         /// [`MAX_WRITE_BYTES`](crate::MAX_WRITE_BYTES).
         max: u64,
@@ -220,6 +227,21 @@ impl Error {
             place: Place {
                 at,
                 inode: Some(inode),
+                offset: None,
+            },
+        }
+    }
+
+    /// Returns an error for a page of data that does not match its checksum. It lies at byte `at`,
+    /// and at byte `offset` of the file `inode`.
+    #[cold]
+    pub(crate) fn damaged_data(inode: u32, offset: u64, at: u64) -> Error {
+        Error::Corrupt {
+            what: "data of a file that does not match its checksum",
+            place: Place {
+                at,
+                inode: Some(inode),
+                offset: Some(offset),
             },
         }
     }
@@ -228,7 +250,30 @@ impl Error {
     pub(crate) fn corrupt_superblock(what: &'static str, at: u64) -> Error {
         Error::Corrupt {
             what,
-            place: Place { at, inode: None },
+            place: Place {
+                at,
+                inode: None,
+                offset: None,
+            },
         }
+    }
+}
+
+impl From<Error> for io::Error {
+    /// Wraps the error, with the kind that the standard library uses for it.
+    fn from(error: Error) -> io::Error {
+        let kind = match &error {
+            Error::NoSpace { .. } | Error::NoInodes { .. } => io::ErrorKind::StorageFull,
+            Error::NotFound { .. } => io::ErrorKind::NotFound,
+            Error::Exists { .. } => io::ErrorKind::AlreadyExists,
+            Error::NameTooLong { .. } | Error::NameInvalid { .. } => io::ErrorKind::InvalidFilename,
+            Error::BadFormat { .. } => io::ErrorKind::InvalidInput,
+            Error::FileTooLarge { .. } | Error::WriteTooLong { .. } => io::ErrorKind::FileTooLarge,
+            Error::NotAVolume { .. } | Error::Corrupt { .. } => io::ErrorKind::InvalidData,
+            Error::Truncated { .. } => io::ErrorKind::UnexpectedEof,
+            Error::Version { .. } => io::ErrorKind::Unsupported,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
     }
 }

@@ -7,37 +7,53 @@
 //!       reserve slots in the log                    may fail
 //!         stream data ┐
 //!         store slots ┴─ fence ── mark ── fence
-//!         update index and size
+//!         update index, size and time
 //!       the reservation ends
 //!     replaced pages become free
 //! ```
 //! Every step that can fail precedes the first store (M2). The write becomes durable with the
 //! second fence and visible after it. So no reader ever sees data that a crash could still discard.
 //!
+//! Truncations, holes and allocations go the same way: each is a [`Change`](change::Change), with
+//! parts that are new pages, holes, or pages that the file keeps.
+//!
 //! # Reads
 //! A read locks its bytes shared, reads the size, and then looks up each page without taking
-//! another lock. Pages that the file does not have read as zeros.
+//! another lock. Pages that the file does not have read as zeros. If the volume has data checksums,
+//! a read compares them; so does a write to a part of a page, before its first store. Otherwise it
+//! would give damaged bytes a correct checksum.
+//!
+//! # The end
+//! The bytes of a page past the file's size are zero. A write leaves them so, and a truncation
+//! makes them so. An operation that moves the end holds the page of the later of the two ends at
+//! least; a truncation holds everything from the page of the new size on.
 //!
 //! # Cost
 //! Overwriting one page streams that page and writes one log slot. It takes two fences and two short
 //! critical sections of the allocator. It allocates no heap memory, unless the allocator's map of
 //! free extents needs a node, or the log needs a page.
 
-use core::fmt;
+mod change;
+mod cursor;
+mod holes;
+mod pages;
+mod replaced;
 
-use spanlock_pmem::{Flushed, Pmem};
+use core::fmt;
+use core::ops::Range;
+use std::io::{IoSlice, IoSliceMut};
+
+use spanlock_pmem::Pmem;
 use spanlock_range_lock::{RangeLockExt, RawRangeLock};
 use spanlock_sync::{Arc, injected_bug};
 
-use crate::alloc::{Class, Extent, ExtentList};
+use self::change::{Change, Part};
+pub use self::cursor::Cursor;
+use self::pages::{Bytes, NewPages};
+use crate::alloc::Class;
 use crate::error::Error;
-use crate::index::Mapping;
 use crate::inode::Inode;
-use crate::layout::{MAX_WRITE_BYTES, PAGE, PAGE_BYTES, SLOT_BYTES, page_at};
-use crate::log::Reservation;
-use crate::log_page::Gained;
-use crate::medium::Medium;
-use crate::record::{GroupWriter, WriteHeader, slots_for};
+use crate::layout::{PAGE, PAGE_BYTES, page_at};
 use crate::volume::Volume;
 
 /// An open file. Clones are handles to the same file and may be used by any number of threads.
@@ -67,9 +83,20 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     ///
     /// # Errors
     /// [`Error::FileTooLarge`], [`Error::WriteTooLong`], [`Error::NoSpace`], [`Error::Lock`],
-    /// [`Error::Poisoned`]. The file is unchanged.
+    /// [`Error::Poisoned`], and [`Error::Corrupt`] if the write covers a part of a damaged page in a
+    /// volume with data checksums. The file is unchanged.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
-        if data.is_empty() {
+        self.write_vectored_at(&[IoSlice::new(data)], offset)
+    }
+
+    /// Writes the bytes of all buffers, one after the other, at byte `offset`: one atomic write, as
+    /// [`write_at`](Self::write_at).
+    ///
+    /// # Errors
+    /// Same as [`write_at`](Self::write_at).
+    pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<(), Error> {
+        let data = Bytes::new(bufs);
+        if data.len() == 0 {
             return Ok(());
         }
         let write = self.plan(data, offset)?;
@@ -82,25 +109,46 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// overwrites another. A concurrent write that starts beyond the end's page does not conflict,
     /// so it may enlarge the file before the appended data is visible.
     ///
-    /// Blocks like [`write_at`](Self::write_at). The append restarts if the file grows while it
-    /// waits for the range lock.
+    /// Blocks like [`write_at`](Self::write_at). If the end moves out of the locked pages while the
+    /// append waits for them, it tries again: at most three times, because it then locks everything
+    /// from the end on, and finally the whole file. It asks nothing of the lock but to lock a range,
+    /// so it works with a `Box<dyn RawRangeLock>`.
     ///
     /// # Errors
     /// Same as [`write_at`](Self::write_at).
     pub fn append(&self, data: &[u8]) -> Result<u64, Error> {
+        let max = self.volume.medium.geometry.max_file_size;
+        let bufs = [IoSlice::new(data)];
+        let data = Bytes::new(&bufs);
+        let mut tries = 0;
         loop {
-            let offset = self.inode.size();
-            if data.is_empty() {
-                return Ok(offset);
+            let seen = self.inode.size();
+            if data.len() == 0 {
+                return Ok(seen);
             }
-            let write = self.plan(data, offset)?;
-            let _hold = self.inode.lock.write(write.range())?;
-            // The end is final under the lock: every other append needs the page where the file
-            // ends.
-            if self.inode.size() == offset {
+            let likely = self.plan(data, seen)?.range();
+            let range = match tries {
+                0 | 1 => likely,
+                2 => likely.start..max,
+                _ => 0..max,
+            };
+            let _hold = self.inode.lock.write(range.clone())?;
+            // The end is final under the lock if its page is held: whoever moves it needs that page.
+            let end = match injected_bug!(
+                "append-stale-end",
+                "an append writes where the end was before it had locked it",
+                killed_by = "file-core/append-append"
+            ) {
+                true => seen,
+                false => self.inode.size(),
+            };
+            let write = self.plan(data, end)?;
+            let wanted = write.range();
+            if range.start <= wanted.start && wanted.end <= range.end {
                 self.write_held(&write)?;
-                return Ok(offset);
+                return Ok(end);
             }
+            tries += 1;
         }
     }
 
@@ -111,12 +159,26 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// Blocks while other threads write any of the same 4 KiB pages.
     ///
     /// # Errors
-    /// [`Error::Lock`].
+    /// [`Error::Lock`], and [`Error::Corrupt`] if the volume has data checksums and a page does not
+    /// match its own. The error names the page; bytes before it may have been read.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
-        let medium = &self.volume.medium;
-        let end = offset
-            .saturating_add(buf.len() as u64)
-            .min(medium.geometry.max_file_size);
+        self.read_vectored_at(&mut [IoSliceMut::new(buf)], offset)
+    }
+
+    /// Reads bytes starting at `offset` into all buffers, one after the other, as
+    /// [`read_at`](Self::read_at). The bytes are those of one moment.
+    ///
+    /// # Errors
+    /// Same as [`read_at`](Self::read_at).
+    pub fn read_vectored_at(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        offset: u64,
+    ) -> Result<usize, Error> {
+        let lengths = bufs.iter().map(|buf| buf.len() as u64);
+        let wanted = lengths.fold(0, u64::saturating_add);
+        let max = self.volume.medium.geometry.max_file_size;
+        let end = offset.saturating_add(wanted).min(max);
         if offset >= end {
             return Ok(0);
         }
@@ -124,17 +186,54 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         // Read the size under the lock: an earlier value could hide bytes written since.
         let end = end.min(self.inode.size());
         let mut at = offset;
-        while at < end {
-            let within = (at % PAGE_BYTES) as usize;
-            let n = (PAGE - within).min((end - at) as usize);
-            let into = &mut buf[(at - offset) as usize..][..n];
-            match self.inode.index.get((at / PAGE_BYTES) as u32) {
-                Some(mapping) => medium.load_data(mapping.page, within, into),
-                None => into.fill(0),
-            }
-            at += n as u64;
+        for buf in bufs {
+            let here = (buf.len() as u64).min(end.saturating_sub(at)) as usize;
+            self.read_held(&mut buf[..here], at)?;
+            at += here as u64;
         }
-        Ok(end.saturating_sub(offset) as usize)
+        Ok((at - offset) as usize)
+    }
+
+    /// Reads bytes below the file's size, which the caller holds.
+    fn read_held(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
+        let medium = &self.volume.medium;
+        let with_checksums = medium.geometry.data_checksums;
+        let (mut at, mut rest) = (offset, buf);
+        while !rest.is_empty() {
+            let within = (at % PAGE_BYTES) as usize;
+            let here = (PAGE - within).min(rest.len());
+            let (into, later) = rest.split_at_mut(here);
+            let file_page = (at / PAGE_BYTES) as u32;
+            match self.inode.index.get(file_page) {
+                None => into.fill(0),
+                Some(mapping) if !with_checksums => medium.load_data(mapping.page, within, into),
+                Some(_) => {
+                    let mut image = [0; PAGE];
+                    self.load_page(file_page, &mut image)?;
+                    into.copy_from_slice(&image[within..within + here]);
+                }
+            }
+            (at, rest) = (at + here as u64, later);
+        }
+        Ok(())
+    }
+
+    /// Loads a page of the file, which the caller holds, unless it is a hole. Returns whether the
+    /// file has the page. A hole leaves `image` unchanged.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the page does not match its checksum.
+    fn load_page(&self, file_page: u32, image: &mut [u8; PAGE]) -> Result<bool, Error> {
+        let medium = &self.volume.medium;
+        let Some(mapping) = self.inode.index.get(file_page) else {
+            return Ok(false);
+        };
+        medium.load_data(mapping.page, 0, image);
+        if medium.geometry.data_checksums && crc32c::crc32c(image) != mapping.checksum {
+            let (offset, at) = (page_at(file_page), page_at(mapping.page));
+            return Err(Error::damaged_data(self.inode.number, offset, at));
+        }
+        Ok(true)
     }
 
     /// Returns the size in bytes.
@@ -142,295 +241,121 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         self.inode.size()
     }
 
+    /// Returns a handle with a position at the start of the file, for the traits of `std::io`.
+    pub fn cursor(&self) -> Cursor<P, L> {
+        Cursor::new(self.clone())
+    }
+
     /// Checks that the write is possible. `data` must not be empty.
-    fn plan<'d>(&self, data: &'d [u8], offset: u64) -> Result<Write<'d>, Error> {
-        let (len, max) = (data.len() as u64, self.volume.medium.geometry.max_file_size);
+    fn plan<'d>(&self, data: Bytes<'d>, offset: u64) -> Result<Write<'d>, Error> {
+        let (len, max) = (data.len(), self.volume.medium.geometry.max_file_size);
         match offset.checked_add(len) {
-            Some(end) if end <= max => {}
-            _ => return Err(Error::FileTooLarge { offset, len, max }),
+            Some(end) if end <= max => Ok(Write::new(data, offset, end)),
+            _ => Err(Error::FileTooLarge { offset, len, max }),
         }
-        if len > MAX_WRITE_BYTES {
-            return Err(Error::WriteTooLong {
-                len,
-                max: MAX_WRITE_BYTES,
+    }
+
+    /// Checks that the volume has so many pages in all.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`].
+    fn check_pages(&self, pages: Range<u64>) -> Result<(), Error> {
+        let medium = &self.volume.medium;
+        let needed = pages.end - pages.start;
+        if needed > u64::from(medium.geometry.data_pages()) {
+            let (free, reserved) = medium.space.alloc.free_pages();
+            return Err(Error::NoSpace {
+                needed,
+                free: free - reserved,
             });
         }
-        Ok(Write::new(data, offset))
+        Ok(())
     }
 
     /// Performs the write. The caller holds its file pages exclusively.
     fn write_held(&self, write: &Write<'_>) -> Result<(), Error> {
-        let Volume { medium, .. } = &*self.volume;
-        let inode = &*self.inode;
-        let alloc = &medium.space.alloc;
-        let replaces = write
-            .file_pages()
-            .all(|page| inode.index.get(page).is_some());
+        self.check_pages(write.file_pages())?;
+        let is_mapped = |page: u64| self.inode.index.get(page as u32).is_some();
+        let replaces = write.file_pages().all(is_mapped);
         let class = if replaces {
             Class::Overwrite
         } else {
             Class::Growth
         };
-
-        let hint = (inode.number as u64) << 32 | write.first as u64;
-        let extents = alloc.take(hint, write.pages, class)?;
-        let header = write.header(&extents, medium.geometry.data_checksums);
-        let slots = slots_for(header.record_bytes());
-        match inode.log.reserve(medium, slots as u32, class, inode) {
-            Ok(reservation) => {
-                self.write_reserved(write, &extents, &header, slots, reservation);
-                Ok(())
-            }
-            Err(error) => {
-                // M2: nothing has been stored to these pages.
-                extents.iter().for_each(|extent| alloc.release(extent));
-                Err(error)
-            }
-        }
+        let change = Change {
+            first: write.first as u32,
+            parts: &[Part::New(write.pages())],
+            end: write.end,
+            sets_size: false,
+            sets_modified: None,
+            class,
+        };
+        self.apply(&change, &mut self.new_pages(write)?)
     }
 
-    /// Performs the part that cannot fail, from the first store to freeing the old pages.
-    fn write_reserved(
-        &self,
-        write: &Write<'_>,
-        extents: &ExtentList,
-        header: &WriteHeader,
-        slots: usize,
-        mut reservation: Reservation<'_>,
-    ) {
-        let medium = &self.volume.medium;
-        let (mut few_slots, mut many_slots) = ([0; 4 * SLOT_BYTES], Vec::new());
-        let group = scratch(&mut few_slots, &mut many_slots, slots * SLOT_BYTES);
-        let (mut few, mut many) = ([0; 16], Vec::new());
-        let checksums = scratch(&mut few, &mut many, write.pages as usize);
-
-        let flushed = self.store_data(write, extents, checksums);
-        let mut writer = GroupWriter::new(group);
-        header.put(&mut writer, extents.iter());
-        if header.checksums {
-            for checksum in checksums.iter() {
-                writer.put(&checksum.to_le_bytes());
-            }
-        }
-        let frees_early = injected_bug!(
-            "freed-before-commit",
-            "an overwrite frees the old pages before the new ones are committed",
-            killed_by = "file-core-full/patch-second, file-core-full/patch-append, file-core-full/second-second"
+    /// Returns the pages of a write. The first and last page keep the old bytes that the write does
+    /// not cover.
+    fn new_pages<'d>(&self, write: &Write<'d>) -> Result<NewPages<'d>, Error> {
+        let mut data = write.data;
+        let mut new = NewPages::zeros(write.pages());
+        let (from, to) = (
+            (write.offset % PAGE_BYTES) as usize,
+            (write.end % PAGE_BYTES) as usize,
         );
-        if frees_early {
-            let mut old = Replaced::default();
-            let mapped = write.file_pages().filter_map(|it| self.inode.index.get(it));
-            mapped.for_each(|mapping| old.push(mapping.page, medium));
-            old.flush(medium);
+        if from > 0 || (to > 0 && new.count == 1) {
+            let image = new.head.insert([0; PAGE]);
+            self.load_page(write.first as u32, image)?;
+            let len = ((PAGE - from) as u64).min(write.end - write.offset);
+            data.copy_to(&mut image[from..][..len as usize]);
         }
-        reservation.commit(medium, group, flushed);
-
-        let log_page = reservation.place().page;
-        let mut old = Replaced::default();
-        for ((page, file_page), &checksum) in
-            extents.pages().zip(write.file_pages()).zip(&*checksums)
-        {
-            let mapping = Mapping { page, checksum };
-            if let Some((mapping, log_page)) =
-                self.inode.index.replace(file_page, mapping, log_page)
-            {
-                if !frees_early {
-                    old.push(mapping.page, medium);
-                }
-                old.push_reference(log_page, medium);
-            }
+        if to > 0 && new.count > 1 {
+            let image = new.tail.insert([0; PAGE]);
+            self.load_page((write.last - 1) as u32, image)?;
+            let mut rest = write.data;
+            rest.skip(write.end - write.offset - to as u64);
+            rest.copy_to(&mut image[..to]);
         }
-        self.inode.grow(header.end, log_page);
-        reservation.end(Gained {
-            live: header.pages,
-            tombs: 0,
-        });
-        old.flush(medium);
-    }
-
-    /// Streams the new pages. The first and last page keep the old bytes that the write does not
-    /// cover.
-    fn store_data(
-        &self,
-        write: &Write<'_>,
-        extents: &ExtentList,
-        checksums: &mut [u32],
-    ) -> Flushed {
-        let medium = &self.volume.medium;
-        let with_checksums = medium.geometry.data_checksums;
-        let mut flushed = Flushed::nothing();
-        let mut done = 0;
-        for Extent { start, len } in extents.iter() {
-            let mut i = 0;
-            while i < len {
-                let whole = write.whole_pages(write.first + done).min(len - i);
-                if whole > 0 {
-                    let content = write.content(write.first + done, whole);
-                    flushed = flushed.and(medium.store_pages(start + i, content));
-                    if with_checksums {
-                        let pages = content.chunks_exact(PAGE);
-                        for (page, checksum) in pages.zip(&mut checksums[done as usize..]) {
-                            *checksum = crc32c::crc32c(page);
-                        }
-                    }
-                    (i, done) = (i + whole, done + whole);
-                } else {
-                    let image = self.merged(write, write.first + done);
-                    flushed = flushed.and(medium.store_page(start + i, &image));
-                    if with_checksums {
-                        checksums[done as usize] = crc32c::crc32c(&image);
-                    }
-                    (i, done) = (i + 1, done + 1);
-                }
-            }
-        }
-        flushed
-    }
-
-    /// Returns the new content of a page that the write covers only in part.
-    fn merged(&self, write: &Write<'_>, file_page: u32) -> [u8; PAGE] {
-        let mut image = [0; PAGE];
-        if let Some(mapping) = self.inode.index.get(file_page) {
-            self.volume.medium.load_data(mapping.page, 0, &mut image);
-        }
-        let page_start = page_at(file_page);
-        let from = write.offset.max(page_start);
-        let to = write.end().min(page_start + PAGE_BYTES);
-        let data = &write.data[(from - write.offset) as usize..(to - write.offset) as usize];
-        image[(from - page_start) as usize..][..data.len()].copy_from_slice(data);
-        image
-    }
-}
-
-/// Returns the first `len` elements of `few`, or of `many` if `few` is too short. All elements of
-/// `few` must have their default value.
-fn scratch<'a, T: Copy + Default>(
-    few: &'a mut [T],
-    many: &'a mut Vec<T>,
-    len: usize,
-) -> &'a mut [T] {
-    if len <= few.len() {
-        &mut few[..len]
-    } else {
-        many.resize(len, T::default());
-        many
+        new.whole = Some(data);
+        Ok(new)
     }
 }
 
 /// A write that has been checked: it is not empty and ends within the largest file size.
 struct Write<'d> {
-    data: &'d [u8],
+    data: Bytes<'d>,
     offset: u64,
+    end: u64,
     /// The first file page that it touches.
-    first: u32,
-    /// The number of file pages that it touches.
-    pages: u32,
+    first: u64,
+    /// The file page after the last that it touches.
+    last: u64,
 }
 
 impl<'d> Write<'d> {
-    fn new(data: &'d [u8], offset: u64) -> Self {
-        let end = offset + data.len() as u64;
-        let first = offset / PAGE_BYTES;
+    fn new(data: Bytes<'d>, offset: u64, end: u64) -> Self {
         Write {
             data,
             offset,
-            first: first as u32,
-            pages: (end.div_ceil(PAGE_BYTES) - first) as u32,
+            end,
+            first: offset / PAGE_BYTES,
+            last: end.div_ceil(PAGE_BYTES),
         }
     }
 
-    /// Returns the file pages that the write touches. A range `first..first + pages` could
-    /// overflow: the end of the last possible page does not fit in a `u32`.
-    fn file_pages(&self) -> impl Iterator<Item = u32> + use<> {
-        let first = self.first;
-        (0..self.pages).map(move |i| first + i)
+    /// Returns the file pages that the write touches.
+    fn file_pages(&self) -> Range<u64> {
+        self.first..self.last
     }
 
-    fn end(&self) -> u64 {
-        self.offset + self.data.len() as u64
+    /// Returns how many these are. A volume has fewer than 2³².
+    fn pages(&self) -> u32 {
+        (self.last - self.first) as u32
     }
 
     /// Returns the bytes to lock. They are whole pages, because the first and last page are merged
     /// with their old content.
-    fn range(&self) -> core::ops::Range<u64> {
-        let start = page_at(self.first);
-        start..start + self.pages as u64 * PAGE_BYTES
-    }
-
-    fn header(&self, extents: &ExtentList, checksums: bool) -> WriteHeader {
-        WriteHeader {
-            file_page: self.first,
-            pages: self.pages,
-            extents: extents.count(),
-            end: self.end(),
-            sets_size: false,
-            checksums,
-        }
-    }
-
-    /// Returns the number of consecutive pages from `file_page` on that the write covers
-    /// completely.
-    fn whole_pages(&self, file_page: u32) -> u32 {
-        if page_at(file_page) < self.offset {
-            return 0;
-        }
-        (self.end() / PAGE_BYTES).saturating_sub(file_page as u64) as u32
-    }
-
-    /// Returns the data of `pages` whole pages from `file_page` on.
-    fn content(&self, file_page: u32, pages: u32) -> &'d [u8] {
-        let from = (page_at(file_page) - self.offset) as usize;
-        &self.data[from..from + pages as usize * PAGE]
-    }
-}
-
-/// What a write has replaced: pages, which it frees, and references to log pages, which it takes
-/// away. Neighbours are joined into runs.
-#[derive(Default)]
-struct Replaced {
-    run: Option<Extent>,
-    /// A log page, and how many references.
-    references: (u32, u32),
-}
-
-impl Replaced {
-    fn push<P>(&mut self, page: u32, medium: &Medium<P>) {
-        match &mut self.run {
-            Some(run) if run.start + run.len == page => run.len += 1,
-            run => {
-                // M7: the mark of the write that replaced these pages is durable.
-                if let Some(run) = run.replace(Extent {
-                    start: page,
-                    len: 1,
-                }) {
-                    medium.space.alloc.release(run);
-                }
-            }
-        }
-    }
-
-    fn push_reference<P>(&mut self, log_page: u32, medium: &Medium<P>) {
-        if self.references.0 != log_page {
-            self.take_references(medium);
-            self.references.0 = log_page;
-        }
-        self.references.1 += 1;
-    }
-
-    fn take_references<P>(&mut self, medium: &Medium<P>) {
-        let (log_page, count) = core::mem::take(&mut self.references);
-        if count > 0 {
-            // P1: the mark of the write that replaced them is durable.
-            medium.space.take_live(log_page, count);
-        }
-    }
-
-    fn flush<P>(mut self, medium: &Medium<P>) {
-        self.take_references(medium);
-        if let Some(run) = self.run {
-            // M7, as in `push`.
-            medium.space.alloc.release(run);
-        }
+    fn range(&self) -> Range<u64> {
+        self.first * PAGE_BYTES..self.last * PAGE_BYTES
     }
 }
 

@@ -19,7 +19,7 @@ use crate::inodes::{Begin, Inodes};
 use crate::layout::{LogId, PAGE, PAGE_BYTES, ROOT, ROOT_GENERATION, page_at};
 use crate::log::Log;
 use crate::medium::{Medium, Space};
-use crate::options::{CheckReport, DamagedPage, FormatOptions, RecoveryReport, Stats};
+use crate::options::{CheckReport, DamagedPage, FormatOptions, OpenOptions, RecoveryReport, Stats};
 use crate::recover::{LogReader, Recovery};
 use crate::volume::{Volume, boxed, make_lock};
 
@@ -114,6 +114,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             pmem,
             geometry,
             space,
+            clock: options.clock,
         };
         Ok(FileCore {
             volume: Arc::new(Volume {
@@ -150,6 +151,18 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         pmem: P,
         locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
     ) -> Result<(Self, RecoveryReport), Error> {
+        Self::open_with(pmem, &OpenOptions::new(), locks)
+    }
+
+    /// Opens like [`try_open`](Self::try_open), with these options.
+    ///
+    /// # Errors
+    /// Same as [`try_open`](Self::try_open).
+    pub fn open_with<E: fmt::Display>(
+        pmem: P,
+        options: &OpenOptions,
+        locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
+    ) -> Result<(Self, RecoveryReport), Error> {
         let started = Instant::now();
         let (geometry, repaired) = format::read(&pmem)?;
         let space = Arc::new(Space::new(&geometry));
@@ -172,6 +185,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             pmem,
             geometry,
             space,
+            clock: options.clock,
         };
         report.duration = started.elapsed();
         let volume = Volume {
@@ -416,12 +430,13 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             inodes,
             ..
         } = &*self.volume;
-        let (number, generation) = directory.add(state, medium, name)?;
+        let created = (medium.clock)();
+        let (number, generation) = directory.add(state, medium, name, created)?;
         let id = LogId {
             inode: number,
             generation,
         };
-        let empty = Content::empty(Log::empty(id));
+        let empty = Content::empty(Log::empty(id), created);
         let inode = Arc::new(self.inode((number, generation), lock, empty));
         inodes.add(Arc::clone(&inode));
         Ok(self.handle(inode))
@@ -436,6 +451,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             pmem,
             geometry,
             space,
+            ..
         } = &self.volume.medium;
         let reader = LogReader::new(pmem, geometry);
         let scan = reader.file(&reader.live_inode(number, generation)?)?;

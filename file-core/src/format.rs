@@ -89,6 +89,7 @@ pub(crate) fn write<P: Pmem>(pmem: &P, geometry: &Geometry) {
         number: ROOT,
         generation: ROOT_GENERATION,
         head: 0,
+        created: 0,
     };
     let root = store(pmem, geometry.inode_at(ROOT), &root.encode());
     pmem.fence(root);

@@ -245,6 +245,17 @@ impl Index {
         }
     }
 
+    /// Unmaps the pages from `first` to before `end`. Calls `each` with every page that was mapped,
+    /// its mapping, and that mapping's log page. The caller holds the pages exclusively (X3).
+    pub(crate) fn remove(&self, first: u64, end: u64, each: &mut dyn FnMut(u32, Mapping, u32)) {
+        // Acquire [B←A]: the root's content.
+        let root = self.root.load(Ordering::Acquire);
+        if !root.is_null() && first < end {
+            // SAFETY: X1.
+            unmap(unsafe { &*root }, 0, (first, end), each);
+        }
+    }
+
     /// Says that the group of `page`'s mapping is now in `new`, if it is in one of the log pages
     /// `old`. Returns that page.
     pub(crate) fn relocate(&self, page: u32, old: impl Fn(u32) -> bool, new: u32) -> Option<u32> {
@@ -345,6 +356,43 @@ fn walk(node: &Node, base: u32, each: &mut dyn FnMut(u32, Mapping, u32)) {
     }
 }
 
+/// Unmaps the pages from `first` to before `end` that `node` covers, which begins at page `base`.
+fn unmap(
+    node: &Node,
+    base: u64,
+    (first, end): (u64, u64),
+    each: &mut dyn FnMut(u32, Mapping, u32),
+) {
+    let span = 1_u64 << (node.level * BITS);
+    let from = (first.saturating_sub(base) / span).min(FANOUT as u64) as usize;
+    let to = (end.saturating_sub(base).div_ceil(span)).min(FANOUT as u64) as usize;
+    for slot in from..to {
+        let base = base + slot as u64 * span;
+        match &node.body {
+            Body::Leaf(values) => {
+                let value = &values[slot];
+                // Relaxed: X3, only this thread stores the word meanwhile.
+                let word = value.word.load(Ordering::Relaxed);
+                if let Some(mapping) = Mapping::from_word(word) {
+                    // Acquire [M←L]: the state of the page that a cleaning has stored here.
+                    let log_page = value.log_page.swap(0, Ordering::Acquire);
+                    // Release [C→D]: the log page.
+                    value.word.store(0, Ordering::Release);
+                    each(base as u32, mapping, log_page);
+                }
+            }
+            Body::Inner(inner) => {
+                // Acquire [B←A]: the child's content.
+                let child = inner.0[slot].load(Ordering::Acquire);
+                if !child.is_null() {
+                    // SAFETY: X1.
+                    unmap(unsafe { &*child }, base, (first, end), each);
+                }
+            }
+        }
+    }
+}
+
 impl Drop for Index {
     fn drop(&mut self) {
         // Relaxed: `&mut self` comes after every other use.
@@ -415,6 +463,31 @@ mod tests {
         let mut walked = Vec::new();
         index.for_each(&mut |page, _, _| walked.push(page));
         assert_eq!(walked, sorted);
+    }
+
+    #[test]
+    fn a_range_is_removed_and_nothing_else() {
+        let pages = [0, 5, 63, 64, 4095, 4096, 70_000, 1 << 24, u32::MAX];
+        let bounds = [0, 1, 5, 6, 64, 65, 4096, 70_000, 70_001, 1 << 24, 1 << 32];
+        for &first in &bounds {
+            for &end in &bounds {
+                let index = Index::new();
+                for &page in &pages {
+                    index.replace(page, at(page | 1), 7);
+                }
+                let mut removed = Vec::new();
+                index.remove(first, end, &mut |page, mapping, log_page| {
+                    assert_eq!((mapping, log_page), (at(page | 1), 7));
+                    removed.push(page);
+                });
+                let is_inside = |page: &u32| (first..end).contains(&u64::from(*page));
+                let inside: Vec<u32> = pages.into_iter().filter(is_inside).collect();
+                assert_eq!(removed, inside, "{first}..{end}");
+                for page in &pages {
+                    assert_eq!(index.get(*page).is_none(), is_inside(page));
+                }
+            }
+        }
     }
 
     #[test]

@@ -15,6 +15,8 @@ use crate::record::WriteHeader;
 
 /// The tag of the group that sets the size.
 const SIZE: u64 = u64::MAX;
+/// The tag of the group that sets the time of the last change.
+const TIME: u64 = u64::MAX - 1;
 /// The most bytes in a record that a cleaning writes: those of a page's slots.
 const MOST_BYTES: usize = PAGE_SLOTS as usize * PAYLOAD_BYTES;
 
@@ -23,10 +25,16 @@ const MOST_BYTES: usize = PAGE_SLOTS as usize * PAYLOAD_BYTES;
 /// # Orderings
 ///
 /// The size is Relaxed, and yet an observed size is reliable: a thread that sees it and then locks
-/// bytes below it reads what the writer wrote that raised it. The two holds exclude each other, so
-/// one comes first. Suppose it were the reader's. Its release would synchronize with the writer's
-/// acquisition, so the reader's load of the size would happen before the writer's store, and could
-/// not return its value.
+/// bytes below it reads what the writer wrote that raised it, unless a truncation has cut that off
+/// since. The two holds exclude each other, so one comes first. Suppose it were the reader's. Its
+/// release would synchronize with the writer's acquisition, so the reader's load of the size would
+/// happen before the writer's store, and could not return its value.
+///
+/// A size that is read under a hold is not outdated for the bytes held: an operation that moves the
+/// end into them or out of them holds the position of the end, so the lock orders it with this one.
+/// Others leave the end on the same side of the bytes.
+///
+/// The time of the last change is Relaxed. It says nothing of other memory.
 ///
 /// `removed` is Relaxed. A thread that holds a reference sets it under the directory's mutex. Only
 /// `drop` reads it, after every reference has been released.
@@ -36,9 +44,12 @@ pub(crate) struct Inode<L> {
     pub(crate) lock: L,
     pub(crate) index: Index,
     size: AtomicU64,
-    /// The log page with the group that the size comes from; 0 if none. It has a live reference for
-    /// that. Locked while the size changes.
-    size_page: Mutex<u32>,
+    /// The time of the last change. Never earlier than the one that recovery would find.
+    modified: AtomicU64,
+    /// Locked while the size changes, or the time is set.
+    sources: Mutex<Sources>,
+    /// The time at which the file was created.
+    pub(crate) created: u64,
     pub(crate) log: Log,
     removed: AtomicBool,
     checksums: bool,
@@ -61,7 +72,9 @@ impl<L> Inode<L> {
             lock,
             index: content.index,
             size: AtomicU64::new(content.size),
-            size_page: Mutex::new(content.size_page),
+            modified: AtomicU64::new(content.modified),
+            sources: Mutex::new(content.sources),
+            created: content.created,
             log: content.log,
             removed: AtomicBool::new(false),
             checksums,
@@ -89,16 +102,59 @@ impl<L> Inode<L> {
 
     #[cold]
     fn grow_slowly(&self, end: u64, log_page: u32) {
-        let mut size_page = self.size_page.lock();
-        // Relaxed, both: see the type's documentation.
+        let mut sources = self.sources.lock();
+        // Relaxed: see the type's documentation.
         if self.size.load(Ordering::Relaxed) < end {
-            self.size.store(end, Ordering::Relaxed);
-            self.space.log_pages.add_live(log_page, 1);
-            let before = replace(&mut *size_page, log_page);
-            if before != 0 {
-                self.space.take_live(before, 1);
-            }
+            self.store_size(&mut sources, end, log_page);
         }
+    }
+
+    /// Sets the size, by a group in `log_page`. The caller holds everything from there on, and its
+    /// reservation has not ended.
+    pub(crate) fn set_size(&self, size: u64, log_page: u32) {
+        self.store_size(&mut self.sources.lock(), size, log_page);
+    }
+
+    fn store_size(&self, sources: &mut Sources, size: u64, log_page: u32) {
+        // Relaxed: see the type's documentation.
+        self.size.store(size, Ordering::Relaxed);
+        self.refer(&mut sources.size, log_page);
+    }
+
+    /// Lets a source refer to `log_page`, whose reservation has not ended.
+    fn refer(&self, source: &mut u32, log_page: u32) {
+        self.space.log_pages.add_live(log_page, 1);
+        let before = replace(source, log_page);
+        if before != 0 {
+            // P1: the mark of the group that replaced it is durable.
+            self.space.take_live(before, 1);
+        }
+    }
+
+    /// Returns the time of the last change.
+    pub(crate) fn modified(&self) -> u64 {
+        // Relaxed: see the type's documentation.
+        self.modified.load(Ordering::Relaxed)
+    }
+
+    /// Says that a change at `time` is durable. The caller holds some of the file.
+    #[inline]
+    pub(crate) fn note_modified(&self, time: u64) {
+        // Relaxed, both: see the type's documentation. The load saves the exchange if the time is
+        // not later.
+        if self.modified.load(Ordering::Relaxed) < time {
+            self.modified.fetch_max(time, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets the time of the last change, by a group in `log_page`. The caller holds all of the file,
+    /// so that other changes come before or after this in memory as in the log. Its reservation has
+    /// not ended.
+    pub(crate) fn set_modified(&self, time: u64, log_page: u32) {
+        let mut sources = self.sources.lock();
+        // Relaxed: see the type's documentation.
+        self.modified.store(time, Ordering::Relaxed);
+        self.refer(&mut sources.time, log_page);
     }
 
     /// Marks the file as removed, once its removal is durable. Its pages and its number become free
@@ -109,22 +165,35 @@ impl<L> Inode<L> {
     }
 }
 
+/// The log pages with the groups that a file's attributes come from; 0 if there is none. Each has a
+/// live reference for that.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sources {
+    pub(crate) size: u32,
+    /// Only groups that set the time count. Others that a cleaning may drop were replaced by later
+    /// changes.
+    pub(crate) time: u32,
+}
+
 /// What a file contains.
 pub(crate) struct Content {
     pub(crate) index: Index,
     pub(crate) size: u64,
-    /// See [`Inode`].
-    pub(crate) size_page: u32,
+    pub(crate) created: u64,
+    pub(crate) modified: u64,
+    pub(crate) sources: Sources,
     pub(crate) log: Log,
 }
 
 impl Content {
-    /// Returns the content of a new file.
-    pub(crate) fn empty(log: Log) -> Self {
+    /// Returns the content of a file that is new at the time `created`.
+    pub(crate) fn empty(log: Log, created: u64) -> Self {
         Content {
             index: Index::new(),
             size: 0,
-            size_page: 0,
+            created,
+            modified: created,
+            sources: Sources::default(),
             log,
         }
     }
@@ -162,17 +231,21 @@ impl Run {
         self.checksums.push(checksum);
     }
 
-    /// Emits the run unless it is empty, and starts the next one at `file_page`.
-    fn emit(&mut self, file_page: u32, size: u64, checksums: bool, emit: &mut EmitGroup<'_>) {
+    /// Emits the run unless it is empty, and starts the next one at `file_page`. `file` gives the
+    /// file's size, its time, and whether it has checksums.
+    fn emit(&mut self, file_page: u32, file: &WriteHeader, emit: &mut EmitGroup<'_>) {
+        let checksums = file.checksums;
         if !self.extents.is_empty() {
             let pages = self.checksums.len() as u32;
+            let end = (self.next() * PAGE_BYTES).min(file.end);
+            // Pages past the size do not make the file longer.
+            let is_past = end <= (self.next() - 1) * PAGE_BYTES;
             let header = WriteHeader {
                 file_page: self.file_page,
                 pages,
                 extents: self.extents.len() as u32,
-                end: (self.next() * PAGE_BYTES).min(size),
-                sets_size: false,
-                checksums,
+                end: if is_past { 0 } else { end },
+                ..*file
             };
             emit(LiveGroup {
                 tag: (self.file_page as u64) << 32 | pages as u64,
@@ -194,14 +267,35 @@ impl Run {
     }
 }
 
+/// Emits a group that only sets an attribute.
+fn emit_attribute(tag: u64, header: &WriteHeader, emit: &mut EmitGroup<'_>) {
+    emit(LiveGroup {
+        tag,
+        live: 1,
+        bytes: header.record_bytes(),
+        put: &|group| header.put(group, core::iter::empty()),
+    });
+}
+
 /// The tag of a group that maps pages is the first page of the file, and how many pages it maps.
 impl<L> Live for Inode<L> {
     fn each(&self, is_old: &IsOld<'_>, emit: &mut EmitGroup<'_>) -> u64 {
-        // Read before the index: no page that the walk finds in an old log page lies past it.
-        let (size, sets_size) = {
-            let size_page = self.size_page.lock();
-            (self.size(), is_old(*size_page))
+        // A change that is not in the old pages comes after the copied groups in the log, so it does
+        // not matter whether they already have its size and time.
+        let (size, sets_size, sets_time) = {
+            let sources = self.sources.lock();
+            (self.size(), is_old(sources.size), is_old(sources.time))
         };
+        let file = WriteHeader {
+            end: size,
+            checksums: self.checksums,
+            modified: self.modified(),
+            ..WriteHeader::default()
+        };
+        // The time comes first, so that the other groups do not count before it is set.
+        if sets_time {
+            emit_attribute(TIME, &WriteHeader::of_time(file.modified), emit);
+        }
         let mut run = Run::default();
         let mut pages = 0;
         self.index.for_each(&mut |file_page, mapping, log_page| {
@@ -210,29 +304,31 @@ impl<L> Live for Inode<L> {
                 return;
             }
             if file_page as u64 != run.next() || !run.has_room(self.checksums) {
-                run.emit(file_page, size, self.checksums, emit);
+                run.emit(file_page, &file, emit);
             }
             run.push(mapping.page, mapping.checksum);
         });
-        run.emit(0, size, self.checksums, emit);
+        run.emit(0, &file, emit);
         // The groups that mapped the file's end may be dead, so their ends do not give the size.
         if sets_size {
-            let header = WriteHeader::of_size(size);
-            emit(LiveGroup {
-                tag: SIZE,
-                live: 1,
-                bytes: header.record_bytes(),
-                put: &|group| header.put(group, core::iter::empty()),
-            });
+            let header = WriteHeader {
+                modified: file.modified,
+                ..WriteHeader::of_size(size)
+            };
+            emit_attribute(SIZE, &header, emit);
         }
         pages
     }
 
     fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) {
         for &(tag, place) in groups {
-            if tag == SIZE {
-                let mut size_page = self.size_page.lock();
-                let from = is_old(*size_page).then(|| replace(&mut *size_page, place.page));
+            if tag == SIZE || tag == TIME {
+                let mut sources = self.sources.lock();
+                let source = match tag {
+                    SIZE => &mut sources.size,
+                    _ => &mut sources.time,
+                };
+                let from = is_old(*source).then(|| replace(source, place.page));
                 // P1, as below.
                 self.space.take_live(from.unwrap_or(place.page), 1);
                 continue;

@@ -11,10 +11,10 @@
 //!
 //! ```text
 //!   pointer (inode head, log page next)         mark (first word of a group's lead slot)
-//!   63           32 31            0             63    48 47    32 31            0
-//!  ┌───────────────┬───────────────┐           ┌────────┬────────┬───────────────┐
-//!  │ check (not 0) │ page (not 0)  │           │  4D4B  │ slots  │    CRC32C     │
-//!  └───────────────┴───────────────┘           └────────┴────────┴───────────────┘
+//!   63           32 31            0             63  56 55      32 31            0
+//!  ┌───────────────┬───────────────┐           ┌──────┬──────────┬───────────────┐
+//!  │ check (not 0) │ page (not 0)  │           │  4D  │  slots   │    CRC32C     │
+//!  └───────────────┴───────────────┘           └──────┴──────────┴───────────────┘
 //! ```
 //!
 //! Zero means "empty". Every nonzero word has at least two bits set, so a single bit flip never
@@ -47,24 +47,21 @@ pub(crate) const PAGE_SLOTS: u32 = (PAGE / SLOT_BYTES - 1) as u32;
 /// Offset of a log page's tail.
 pub(crate) const TAIL_AT: usize = PAGE_SLOTS as usize * SLOT_BYTES;
 /// The most slots a group can have, limited by the count in its mark.
-pub(crate) const MAX_GROUP_SLOTS: usize = u16::MAX as usize;
+pub(crate) const MAX_GROUP_SLOTS: usize = 0xFF_FFFF;
 
 /// The format version that this build reads and writes.
 pub const FORMAT_VERSION: u32 = 2;
 /// The longest name of a file, in bytes of UTF-8.
 pub const MAX_NAME_BYTES: usize = 1024;
-/// The longest single write, in bytes: 1 GiB.
-pub const MAX_WRITE_BYTES: u64 = 1 << 30;
+/// The longest write in bytes that is certain to fit one group, however scattered the free pages
+/// are: about 291 GiB. If they lie together, a write can be longer.
+pub const MAX_WRITE_BYTES: u64 = {
+    let record = MAX_GROUP_SLOTS * PAYLOAD_BYTES - WRITE_HEADER_BYTES;
+    // A write that is not aligned touches one page more than it has.
+    ((record / (EXTENT_BYTES + 4)) as u64 - 1) * PAGE_BYTES
+};
 /// The largest size of a file that the format can name: 2³² pages.
 pub(crate) const MAX_FILE_BYTES: u64 = 1 << 44;
-
-// The largest possible group still fits a mark: the longest write, unaligned, with an extent for
-// every page.
-const _: () = assert!(
-    (WRITE_HEADER_BYTES + (MAX_WRITE_BYTES / PAGE_BYTES + 1) as usize * (EXTENT_BYTES + 4))
-        .div_ceil(PAYLOAD_BYTES)
-        <= MAX_GROUP_SLOTS
-);
 
 /// Returns the 4 bytes at `at` as a number.
 #[inline]
@@ -255,8 +252,9 @@ pub(crate) const I_HEAD_AT: usize = 0;
 const I_GENERATION_AT: usize = I_HEAD_AT + 8;
 const I_KIND_AT: usize = I_GENERATION_AT + 8;
 const I_NUMBER_AT: usize = I_KIND_AT + 4;
-const I_RESERVED_AT: usize = I_NUMBER_AT + 4;
-const I_CRC_AT: usize = I_RESERVED_AT + 36;
+const I_CREATED_AT: usize = I_NUMBER_AT + 4;
+const I_RESERVED_AT: usize = I_CREATED_AT + 8;
+const I_CRC_AT: usize = I_RESERVED_AT + 28;
 const _: () = assert!(I_CRC_AT + 4 == INODE_USED_BYTES);
 
 const KIND_DIRECTORY: u32 = 1;
@@ -269,6 +267,8 @@ pub(crate) struct RawInode {
     pub(crate) generation: u64,
     /// The sealed head pointer; 0 if the log is empty.
     pub(crate) head: u64,
+    /// The time at which the file was created, in nanoseconds since 1970; 0 for the directory.
+    pub(crate) created: u64,
 }
 
 impl RawInode {
@@ -286,6 +286,7 @@ impl RawInode {
             },
         );
         put_u32(&mut b, I_NUMBER_AT, self.number);
+        put_u64(&mut b, I_CREATED_AT, self.created);
         let crc = crc32c(&b[I_GENERATION_AT..I_CRC_AT]);
         put_u32(&mut b, I_CRC_AT, crc);
         b
@@ -297,6 +298,7 @@ impl RawInode {
             number,
             generation: get_u64(b, I_GENERATION_AT),
             head: get_u64(b, I_HEAD_AT),
+            created: get_u64(b, I_CREATED_AT),
         };
         (inode.encode() == *b).then_some(inode)
     }
@@ -315,7 +317,7 @@ const T_RESERVED_AT: usize = T_PAGE_AT + 4;
 const T_CRC_AT: usize = T_RESERVED_AT + 28;
 const _: () = assert!(T_CRC_AT + 4 == PAGE);
 
-const MARK_TAG: u64 = 0x4D4B;
+const MARK_TAG: u64 = 0x4D;
 
 /// The identity of a log: the inode that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -412,19 +414,19 @@ pub(crate) fn mark_of(seed: u32, slot: u32, slots: &[u8]) -> u64 {
     let (seed, slot) = if is_unbound { (0, 0) } else { (seed, slot) };
     let place = (slot as u64 | (count as u64) << 32).to_le_bytes();
     let crc = crc32c_append(crc32c_append(seed, &place), slots);
-    crc as u64 | (count as u64) << 32 | MARK_TAG << 48
+    crc as u64 | (count as u64) << 32 | MARK_TAG << 56
 }
 
 /// Returns the number of slots that `mark` commits, or `None` if it cannot be a mark.
 pub(crate) fn slots_of_mark(mark: u64) -> Option<u32> {
-    let count = (mark >> 32) as u32 & 0xFFFF;
-    (mark >> 48 == MARK_TAG && count != 0).then_some(count)
+    let count = (mark >> 32) as u32 & MAX_GROUP_SLOTS as u32;
+    (mark >> 56 == MARK_TAG && count != 0).then_some(count)
 }
 
 // ── Records ──────────────────────────────────────────────────────────────────────────────────
 
 /// Bytes of a write record before its extents.
-pub(crate) const WRITE_HEADER_BYTES: usize = 24;
+pub(crate) const WRITE_HEADER_BYTES: usize = 32;
 /// Bytes per extent in a write record.
 pub(crate) const EXTENT_BYTES: usize = 8;
 /// Bytes of a directory record before its name.
@@ -515,5 +517,7 @@ mod tests {
         assert_ne!(mark, mark_of(ID.seed(), 51, &slots));
         assert_ne!(mark, mark_of(PageId { page: 21, ..ID }.seed(), 50, &slots));
         assert_eq!(slots_of_mark(0), None);
+        let many = vec![3; 70_000 * SLOT_BYTES];
+        assert_eq!(slots_of_mark(mark_of(ID.seed(), 0, &many)), Some(70_000));
     }
 }

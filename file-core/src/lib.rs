@@ -18,10 +18,13 @@ mod medium;
 mod options;
 mod record;
 mod recover;
+mod time;
 mod volume;
 
 pub use error::{Error, Place};
-pub use file::File;
+pub use file::{Cursor, File};
 pub use file_core::FileCore;
 pub use layout::{FORMAT_VERSION, MAX_NAME_BYTES, MAX_WRITE_BYTES};
-pub use options::{CheckReport, DamagedPage, FormatOptions, RecoveryReport, Stats};
+pub use options::{
+    CheckReport, DamagedPage, FormatOptions, Metadata, OpenOptions, RecoveryReport, Stats,
+};

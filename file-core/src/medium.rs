@@ -44,6 +44,7 @@ use spanlock_sync::{Arc, Mutex};
 use crate::alloc::{Allocator, Extent};
 use crate::layout::{Geometry, I_HEAD_AT, PAGE, RawInode, T_NEXT_AT, page_at};
 use crate::log_page::LogPages;
+use crate::time::Clock;
 
 /// Free space and statistics. The volume shares it with its inodes, because a removed file outlives
 /// its name.
@@ -151,12 +152,14 @@ impl Space {
     }
 }
 
-/// The region, its geometry, and its free space.
+/// The region, its geometry, its free space, and its clock.
 #[derive(Debug)]
 pub(crate) struct Medium<P> {
     pub(crate) pmem: P,
     pub(crate) geometry: Geometry,
     pub(crate) space: Arc<Space>,
+    /// See [`FormatOptions::clock`](crate::FormatOptions::clock).
+    pub(crate) clock: Clock,
 }
 
 impl<P: Pmem> Medium<P> {

@@ -1,6 +1,9 @@
 //! The options a volume is formatted with, and the reports it returns.
 
 use core::time::Duration;
+use std::time::SystemTime;
+
+use crate::time::{Clock, system_clock};
 
 /// Options for formatting a volume.
 ///
@@ -10,9 +13,10 @@ use core::time::Duration;
 /// let options = FormatOptions::new().inodes(1024).max_file_size(1 << 30);
 /// # let _ = options;
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[must_use = "options do nothing until a volume is formatted with them"]
 pub struct FormatOptions {
+    pub(crate) clock: Clock,
     pub(crate) inodes: Option<u32>,
     pub(crate) max_file_size: Option<u64>,
     pub(crate) data_checksums: bool,
@@ -22,7 +26,20 @@ impl FormatOptions {
     /// Returns the defaults: one inode per 16 KiB (at least 64), a largest file size equal to the
     /// volume's size, and no data checksums.
     pub fn new() -> Self {
-        Self::default()
+        FormatOptions {
+            clock: system_clock,
+            inodes: None,
+            max_file_size: None,
+            data_checksums: false,
+        }
+    }
+
+    /// Sets the clock from which the volume takes the times of files until it is closed: a function
+    /// that returns nanoseconds since 1970. It must not block and must not use the volume. By
+    /// default it is the system's.
+    pub fn clock(mut self, clock: fn() -> u64) -> Self {
+        self.clock = clock;
+        self
     }
 
     /// Sets the number of inodes, which is fixed for the life of the volume. The root directory
@@ -43,15 +60,63 @@ impl FormatOptions {
         self
     }
 
-    /// Sets whether every write logs a CRC32C of each data page, for
-    /// [`check`](crate::FileCore::check) to compare. Metadata is always checksummed.
+    /// Sets whether every write logs a CRC32C of each data page, which every read and
+    /// [`check`](crate::FileCore::check) compare. Metadata is always checksummed.
     ///
     /// Off by default: with checksums, a write of one page is about a third slower. A long write,
-    /// which consists almost only of copying, takes about twice as long.
+    /// which consists almost only of copying, takes about twice as long. A read of some bytes
+    /// reads the whole pages that they lie in.
     pub fn data_checksums(mut self, on: bool) -> Self {
         self.data_checksums = on;
         self
     }
+}
+
+impl Default for FormatOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Options for opening a volume.
+#[derive(Clone, Debug)]
+#[must_use = "options do nothing until a volume is opened with them"]
+pub struct OpenOptions {
+    pub(crate) clock: Clock,
+}
+
+impl OpenOptions {
+    /// Returns the defaults: the system's clock.
+    pub fn new() -> Self {
+        OpenOptions {
+            clock: system_clock,
+        }
+    }
+
+    /// Sets the clock, as [`FormatOptions::clock`] does.
+    pub fn clock(mut self, clock: fn() -> u64) -> Self {
+        self.clock = clock;
+        self
+    }
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What a volume knows of a file besides its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metadata {
+    /// The size in bytes.
+    pub size: u64,
+    /// The time at which the file was created.
+    pub created: SystemTime,
+    /// The time of the last change: the latest one since the time was last
+    /// [set](crate::File::set_modified).
+    pub modified: SystemTime,
 }
 
 /// The result of the recovery that [`FileCore::open`](crate::FileCore::open) performs.

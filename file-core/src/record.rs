@@ -22,6 +22,7 @@ const KIND_ADD: u8 = 2;
 
 const WRITE_WITH_CHECKSUMS: u8 = 1;
 const WRITE_SETS_SIZE: u8 = 2;
+const WRITE_SETS_MODIFIED: u8 = 4;
 
 /// Returns the number of slots for a record of `bytes` bytes.
 #[inline]
@@ -70,7 +71,7 @@ pub(crate) fn record_of(slots: &[u8]) -> Vec<u8> {
 ///
 /// Its extents cover the file's pages from `file_page` on. An extent that starts at page 0 makes
 /// its pages a hole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WriteHeader {
     /// First file page that is replaced.
     pub(crate) file_page: u32,
@@ -79,24 +80,34 @@ pub(crate) struct WriteHeader {
     /// Number of extents, in file order.
     pub(crate) extents: u32,
     /// End of the write: one past its last byte in the file. It lies in the last page. Zero if the
-    /// record only makes a hole.
+    /// record does not make the file longer.
     pub(crate) end: u64,
     /// Whether `end` becomes the file's size, even if it was larger. Pages past it become holes.
     pub(crate) sets_size: bool,
     /// Whether a checksum of each page that is not in a hole follows the extents.
     pub(crate) checksums: bool,
+    /// The time of the change, in nanoseconds since 1970.
+    pub(crate) modified: u64,
+    /// Whether `modified` becomes the file's time, even if it was later.
+    pub(crate) sets_modified: bool,
 }
 
 impl WriteHeader {
     /// Returns the header of a record that only sets the size.
     pub(crate) fn of_size(size: u64) -> Self {
         WriteHeader {
-            file_page: 0,
-            pages: 0,
-            extents: 0,
             end: size,
             sets_size: true,
-            checksums: false,
+            ..WriteHeader::default()
+        }
+    }
+
+    /// Returns the header of a record that only sets the time of the last change.
+    pub(crate) fn of_time(modified: u64) -> Self {
+        WriteHeader {
+            modified,
+            sets_modified: true,
+            ..WriteHeader::default()
         }
     }
 
@@ -117,17 +128,15 @@ impl WriteHeader {
     pub(crate) fn put(&self, group: &mut GroupWriter<'_>, extents: impl Iterator<Item = Extent>) {
         let mut b = [0; WRITE_HEADER_BYTES];
         b[0] = KIND_WRITE;
-        let checksums = if self.checksums {
-            WRITE_WITH_CHECKSUMS
-        } else {
-            0
-        };
-        let sets_size = if self.sets_size { WRITE_SETS_SIZE } else { 0 };
-        b[1] = checksums | sets_size;
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        b[1] = flag(self.checksums, WRITE_WITH_CHECKSUMS)
+            | flag(self.sets_size, WRITE_SETS_SIZE)
+            | flag(self.sets_modified, WRITE_SETS_MODIFIED);
         b[4..8].copy_from_slice(&self.extents.to_le_bytes());
         b[8..12].copy_from_slice(&self.file_page.to_le_bytes());
         b[12..16].copy_from_slice(&self.pages.to_le_bytes());
         b[16..24].copy_from_slice(&self.end.to_le_bytes());
+        b[24..32].copy_from_slice(&self.modified.to_le_bytes());
         group.put(&b);
         for extent in extents {
             let mut b = [0; EXTENT_BYTES];
@@ -215,8 +224,10 @@ impl Record {
             end: get_u64(b, 16),
             sets_size: b[1] & WRITE_SETS_SIZE != 0,
             checksums: b[1] & WRITE_WITH_CHECKSUMS != 0,
+            modified: get_u64(b, 24),
+            sets_modified: b[1] & WRITE_SETS_MODIFIED != 0,
         };
-        if header.extents == 0 && !header.sets_size {
+        if header.extents == 0 && !header.sets_size && !header.sets_modified {
             return Err("a write record that does nothing");
         }
         // Check bounds before multiplying: every extent and checksum takes some bytes.
@@ -305,8 +316,9 @@ mod tests {
             pages: 200,
             extents: 100,
             end: 204 * 4096,
-            sets_size: false,
             checksums: true,
+            modified: 1 << 60,
+            ..WriteHeader::default()
         };
         let mut slots = vec![0; slots_for(header.record_bytes()) * SLOT_BYTES];
         let mut group = GroupWriter::new(&mut slots);

@@ -37,6 +37,7 @@ fn medium() -> Medium<MappedFile> {
         pmem,
         geometry,
         space,
+        clock: || 0,
     }
 }
 

@@ -7,7 +7,7 @@ use super::runs::Runs;
 use crate::alloc::Extent;
 use crate::error::Error;
 use crate::index::Index;
-use crate::inode::Content;
+use crate::inode::{Content, Sources};
 use crate::layout::{Geometry, PAGE_BYTES, RawInode};
 use crate::log_page::LogPages;
 use crate::record::{Record, WriteHeader};
@@ -17,8 +17,9 @@ pub(crate) struct FileScan {
     pub(super) runs: Runs,
     pub(super) replayed: Replayed,
     pub(super) size: u64,
-    /// The log page with the group that the size comes from; 0 if none.
-    size_page: u32,
+    created: u64,
+    modified: u64,
+    sources: Sources,
 }
 
 impl FileScan {
@@ -35,13 +36,17 @@ impl FileScan {
             Ok(()) => {}
             Err(never) => match never {},
         }
-        if self.size_page != 0 {
-            log_pages.add_live(self.size_page, 1);
+        for source in [self.sources.size, self.sources.time] {
+            if source != 0 {
+                log_pages.add_live(source, 1);
+            }
         }
         Content {
             index,
             size: self.size,
-            size_page: self.size_page,
+            created: self.created,
+            modified: self.modified,
+            sources: self.sources,
             log,
         }
     }
@@ -73,7 +78,8 @@ impl<P: Pmem> LogReader<'_, P> {
         visit: &mut EachPage<'_>,
     ) -> Result<FileScan, Error> {
         let mut runs = Runs::default();
-        let (mut size, mut size_page) = (0, 0);
+        let (mut size, mut modified) = (0, inode.created);
+        let mut sources = Sources::default();
         let geometry = self.geometry;
         let replayed = self.replay(inode, visit, &mut |record, place| {
             let corrupt = |what| Error::corrupt(what, inode.number, place.at());
@@ -96,7 +102,11 @@ impl<P: Pmem> LogReader<'_, P> {
                 return Err(corrupt("a file with more pages than the volume"));
             }
             if header.sets_size || header.end > size {
-                (size, size_page) = (header.end, place.page);
+                (size, sources.size) = (header.end, place.page);
+            }
+            modified = modified.max(header.modified);
+            if header.sets_modified {
+                (modified, sources.time) = (header.modified, place.page);
             }
             Ok(())
         })?;
@@ -104,7 +114,9 @@ impl<P: Pmem> LogReader<'_, P> {
             runs,
             replayed,
             size,
-            size_page,
+            created: inode.created,
+            modified,
+            sources,
         })
     }
 }
@@ -125,7 +137,7 @@ fn check_write(
         end_page * PAGE_BYTES,
     );
     let ends_in_last = last_page.0 < header.end && header.end <= last_page.1;
-    let grows_nothing = header.end == 0 && extents.iter().any(|e| e.is_hole());
+    let grows_nothing = header.end == 0 && !header.sets_size;
     if covered > 0 && !ends_in_last && !grows_nothing {
         return Err("a write record that does not end in its last page");
     }

@@ -129,8 +129,7 @@ fn with_log(region: &MappedFile, free: &[u32], groups: &[(u32, Extent)]) {
                 pages: extent.len,
                 extents: 1,
                 end: (u64::from(file_page) + u64::from(extent.len)) * PAGE_BYTES,
-                sets_size: false,
-                checksums: false,
+                ..WriteHeader::default()
             };
             assert_eq!(slots_for(header.record_bytes()), 1);
             let slot = &mut image[i * SLOT_BYTES..][..SLOT_BYTES];

@@ -31,8 +31,7 @@ fn write(log: &PageId, slot: u32, file_page: u32, extent: Extent, end: u64) -> V
         pages: extent.len,
         extents: 1,
         end,
-        sets_size: false,
-        checksums: false,
+        ..WriteHeader::default()
     };
     group(log, slot, header.record_bytes(), |g| {
         header.put(g, [extent].into_iter())
@@ -224,8 +223,7 @@ fn only_a_group_longer_than_a_page_may_cross_one() {
                 pages,
                 extents: pages,
                 end: u64::from(pages) * PAGE_BYTES,
-                sets_size: false,
-                checksums: false,
+                ..WriteHeader::default()
             };
             let extents = (0..pages).map(|i| one(FREE_PAGE + i));
             let mut slots = vec![0; slot as usize * SLOT_BYTES];

@@ -10,5 +10,7 @@ mod full;
 mod lazy;
 mod model;
 mod names;
+mod operations;
 mod panics;
+mod random;
 mod threads;

@@ -1,0 +1,316 @@
+//! A change to a file: what one group of its log commits.
+
+use core::slice;
+
+use spanlock_pmem::Pmem;
+use spanlock_range_lock::RawRangeLock;
+use spanlock_sync::injected_bug;
+
+use super::File;
+use super::pages::NewPages;
+use super::replaced::Replaced;
+use crate::alloc::{Class, Extent, ExtentList};
+use crate::error::Error;
+use crate::index::Mapping;
+use crate::layout::{MAX_GROUP_SLOTS, MAX_WRITE_BYTES, PAGE_BYTES, SLOT_BYTES};
+use crate::log::Reservation;
+use crate::log_page::Gained;
+use crate::record::{GroupWriter, WriteHeader, slots_for};
+
+/// What becomes of consecutive pages of the file. No part is empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// So many new pages.
+    New(u32),
+    /// The data pages that the file has there.
+    Kept(Extent),
+    /// So many pages become holes.
+    Hole(u32),
+}
+
+impl Part {
+    fn len(self) -> u32 {
+        match self {
+            Part::New(len) | Part::Hole(len) => len,
+            Part::Kept(extent) => extent.len,
+        }
+    }
+}
+
+/// A change to a file. The caller holds everything exclusively that it changes.
+pub(super) struct Change<'c> {
+    /// The first page of the file that it replaces.
+    pub(super) first: u32,
+    /// What becomes of the pages from there on.
+    pub(super) parts: &'c [Part],
+    /// See [`WriteHeader::end`].
+    pub(super) end: u64,
+    /// See [`WriteHeader::sets_size`].
+    pub(super) sets_size: bool,
+    /// The time, if the change sets it.
+    pub(super) sets_modified: Option<u64>,
+    pub(super) class: Class,
+}
+
+impl Change<'_> {
+    fn header(&self, new: &ExtentList, checksums: bool, now: u64) -> WriteHeader {
+        let data = self.parts.iter().filter(|it| !matches!(it, Part::Hole(_)));
+        WriteHeader {
+            file_page: self.first,
+            pages: data.map(|part| part.len()).sum(),
+            extents: Extents::of(self.parts, new.iter()).count() as u32,
+            end: self.end,
+            sets_size: self.sets_size,
+            checksums,
+            modified: self.sets_modified.unwrap_or(now),
+            sets_modified: self.sets_modified.is_some(),
+        }
+    }
+
+    /// Returns the parts with the file pages at which they begin.
+    fn placed(&self) -> impl Iterator<Item = (u64, Part)> {
+        self.parts.iter().scan(u64::from(self.first), |at, part| {
+            let from = *at;
+            *at += u64::from(part.len());
+            Some((from, *part))
+        })
+    }
+
+    fn takes_away(&self) -> bool {
+        self.sets_size || self.parts.iter().any(|part| matches!(part, Part::Hole(_)))
+    }
+}
+
+/// The extents of parts, whose new pages lie in the extents `new`.
+struct Extents<'a, I> {
+    parts: slice::Iter<'a, Part>,
+    new: I,
+    /// What is left of the current extent of `new`.
+    rest: Extent,
+    /// What is left of the current part of new pages.
+    wanted: u32,
+}
+
+impl<'a, I: Iterator<Item = Extent>> Extents<'a, I> {
+    fn of(parts: &'a [Part], new: I) -> Self {
+        Extents {
+            parts: parts.iter(),
+            new,
+            rest: Extent { start: 0, len: 0 },
+            wanted: 0,
+        }
+    }
+}
+
+impl<I: Iterator<Item = Extent>> Iterator for Extents<'_, I> {
+    type Item = Extent;
+
+    fn next(&mut self) -> Option<Extent> {
+        if self.wanted == 0 {
+            match *self.parts.next()? {
+                Part::New(len) => self.wanted = len,
+                Part::Kept(extent) => return Some(extent),
+                Part::Hole(len) => return Some(Extent { start: 0, len }),
+            }
+        }
+        if self.rest.len == 0 {
+            self.rest = self.new.next()?;
+        }
+        let Extent { start, len } = self.rest;
+        let here = len.min(self.wanted);
+        self.wanted -= here;
+        self.rest = Extent {
+            start: start + here,
+            len: len - here,
+        };
+        Some(Extent { start, len: here })
+    }
+}
+
+impl<P: Pmem, L: RawRangeLock> File<P, L> {
+    /// Performs a change whose new pages are `new`, atomically and durably.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Poisoned`], [`Error::WriteTooLong`]. Nothing has changed.
+    pub(super) fn apply(&self, change: &Change<'_>, new: &mut NewPages<'_>) -> Result<(), Error> {
+        let (medium, inode) = (&self.volume.medium, &*self.inode);
+        let alloc = &medium.space.alloc;
+        let hint = (inode.number as u64) << 32 | change.first as u64;
+        let extents = match new.count {
+            0 => ExtentList::default(),
+            count => alloc.take(hint, count, change.class)?,
+        };
+        let header = change.header(&extents, medium.geometry.data_checksums, (medium.clock)());
+        let slots = slots_for(header.record_bytes());
+        let reserved = if slots > MAX_GROUP_SLOTS {
+            Err(Error::WriteTooLong {
+                len: u64::from(header.pages) * PAGE_BYTES,
+                max: MAX_WRITE_BYTES,
+            })
+        } else {
+            inode.log.reserve(medium, slots as u32, change.class, inode)
+        };
+        match reserved {
+            Ok(reservation) => {
+                self.commit(change, new, &extents, &header, reservation);
+                Ok(())
+            }
+            Err(error) => {
+                // M2: nothing has been stored to these pages.
+                extents.iter().for_each(|extent| alloc.release(extent));
+                Err(error)
+            }
+        }
+    }
+
+    /// Performs the part that cannot fail, from the first store to freeing the old pages.
+    fn commit(
+        &self,
+        change: &Change<'_>,
+        new: &mut NewPages<'_>,
+        extents: &ExtentList,
+        header: &WriteHeader,
+        mut reservation: Reservation<'_>,
+    ) {
+        let (medium, inode) = (&self.volume.medium, &*self.inode);
+        let group_bytes = slots_for(header.record_bytes()) * SLOT_BYTES;
+        let (mut few_slots, mut many_slots) = ([0; 4 * SLOT_BYTES], Vec::new());
+        let group = scratch(&mut few_slots, &mut many_slots, group_bytes);
+        let (mut few, mut many) = ([0; 16], Vec::new());
+        let checksums = scratch(&mut few, &mut many, new.count as usize);
+
+        let flushed = new.store(medium, extents, checksums);
+        self.put_record(change, extents, header, checksums, group);
+        let frees_early = self.free_early(change);
+        reservation.commit(medium, group, flushed);
+
+        let log_page = reservation.place().page;
+        let mut old = Replaced::default();
+        let mut gone = |mapping: Mapping, from: u32| {
+            if !frees_early {
+                old.push(mapping.page, medium);
+            }
+            old.push_reference(from, medium);
+        };
+        let mut added = extents.pages().zip(&*checksums);
+        for (at, part) in change.placed() {
+            let end = at + u64::from(part.len());
+            match part {
+                Part::New(_) => {
+                    for (file_page, (page, &checksum)) in (at..end).zip(&mut added) {
+                        let mapping = Mapping { page, checksum };
+                        let before = inode.index.replace(file_page as u32, mapping, log_page);
+                        if let Some((mapping, from)) = before {
+                            gone(mapping, from);
+                        }
+                    }
+                }
+                Part::Kept(_) => self.keep(at, end, log_page),
+                Part::Hole(_) => inode
+                    .index
+                    .remove(at, end, &mut |_, it, from| gone(it, from)),
+            }
+        }
+        if change.sets_size {
+            let first = change.end.div_ceil(PAGE_BYTES);
+            let mut gone = |_, it, from| gone(it, from);
+            inode.index.remove(first, u64::MAX, &mut gone);
+            inode.set_size(change.end, log_page);
+        } else {
+            inode.grow(change.end, log_page);
+        }
+        match change.sets_modified {
+            Some(time) => inode.set_modified(time, log_page),
+            None => inode.note_modified(header.modified),
+        }
+        reservation.end(Gained {
+            live: header.pages,
+            tombs: change.takes_away() as u32,
+        });
+        old.flush(medium);
+    }
+
+    /// Writes the record into its group. `checksums` are those of the new pages.
+    fn put_record(
+        &self,
+        change: &Change<'_>,
+        extents: &ExtentList,
+        header: &WriteHeader,
+        checksums: &[u32],
+        group: &mut [u8],
+    ) {
+        let mut writer = GroupWriter::new(group);
+        header.put(&mut writer, Extents::of(change.parts, extents.iter()));
+        if !header.checksums {
+            return;
+        }
+        let mut new = checksums.iter();
+        for (at, part) in change.placed() {
+            for file_page in at..at + u64::from(part.len()) {
+                let checksum = match part {
+                    Part::New(_) => new.next().copied(),
+                    Part::Kept(_) => self.inode.index.get(file_page as u32).map(|it| it.checksum),
+                    Part::Hole(_) => break,
+                };
+                writer.put(&checksum.unwrap_or(0).to_le_bytes());
+            }
+        }
+    }
+
+    /// Lets the pages from `at` to `end`, which keep their data, belong to a group in `log_page`.
+    fn keep(&self, at: u64, end: u64, log_page: u32) {
+        for file_page in at..end {
+            let file_page = file_page as u32;
+            let Some(mapping) = self.inode.index.get(file_page) else {
+                continue;
+            };
+            if let Some((_, from)) = self.inode.index.replace(file_page, mapping, log_page) {
+                // P1: the mark of the group that maps the page now is durable.
+                self.volume.medium.space.take_live(from, 1);
+            }
+        }
+    }
+
+    /// Frees the pages that the change replaces, if a bug is injected that does so before it is
+    /// committed. Returns whether it has.
+    fn free_early(&self, change: &Change<'_>) -> bool {
+        let overwrites = injected_bug!(
+            "freed-before-commit",
+            "an overwrite frees the old pages before the new ones are committed",
+            killed_by = "file-core-full/patch-second, file-core-full/patch-append, file-core-full/second-second"
+        );
+        let punches = injected_bug!(
+            "punched-before-commit",
+            "a hole frees its pages before it is committed",
+            killed_by = "file-core-full/patch-punch"
+        );
+        let is_hole = |part| matches!(part, Part::Hole(_));
+        let frees_early = overwrites || (punches && change.parts.iter().copied().all(is_hole));
+        if frees_early {
+            let medium = &self.volume.medium;
+            let mut old = Replaced::default();
+            for (at, part) in change.placed() {
+                let pages = at..at + u64::from(part.len());
+                let mapped = pages.filter_map(|page| self.inode.index.get(page as u32));
+                mapped.for_each(|mapping| old.push(mapping.page, medium));
+            }
+            old.flush(medium);
+        }
+        frees_early
+    }
+}
+
+/// Returns the first `len` elements of `few`, or of `many` if `few` is too short. All elements of
+/// `few` must have their default value.
+fn scratch<'a, T: Copy + Default>(
+    few: &'a mut [T],
+    many: &'a mut Vec<T>,
+    len: usize,
+) -> &'a mut [T] {
+    if len <= few.len() {
+        &mut few[..len]
+    } else {
+        many.resize(len, T::default());
+        many
+    }
+}

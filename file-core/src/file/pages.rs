@@ -1,0 +1,148 @@
+//! The new pages of a change, and where their bytes come from.
+
+use std::io::IoSlice;
+
+use spanlock_pmem::{Flushed, Pmem};
+
+use crate::alloc::{Extent, ExtentList};
+use crate::layout::PAGE;
+use crate::medium::Medium;
+
+/// Zeros for pages that an allocation adds, stored this many at a time.
+static ZEROS: [u8; 16 * PAGE] = [0; 16 * PAGE];
+
+/// A position in the bytes of a write.
+#[derive(Clone, Copy)]
+pub(super) struct Bytes<'d> {
+    slices: &'d [IoSlice<'d>],
+    /// The bytes of the first slice that have been taken.
+    taken: usize,
+}
+
+impl<'d> Bytes<'d> {
+    pub(super) fn new(slices: &'d [IoSlice<'d>]) -> Self {
+        Bytes { slices, taken: 0 }
+    }
+
+    /// Returns the number of bytes, at most `u64::MAX`.
+    pub(super) fn len(&self) -> u64 {
+        let lengths = self.slices.iter().map(|slice| slice.len() as u64);
+        lengths
+            .fold(0, u64::saturating_add)
+            .saturating_sub(self.taken as u64)
+    }
+
+    /// Returns what is left of the first slice that is not empty.
+    fn first(&mut self) -> &'d [u8] {
+        while let Some((first, rest)) = self.slices.split_first() {
+            if self.taken < first.len() {
+                return &first[self.taken..];
+            }
+            (self.slices, self.taken) = (rest, 0);
+        }
+        &[]
+    }
+
+    /// Skips bytes.
+    pub(super) fn skip(&mut self, mut count: u64) {
+        while count > 0 {
+            let here = count.min(self.first().len() as u64);
+            if here == 0 {
+                return;
+            }
+            self.taken += here as usize;
+            count -= here;
+        }
+    }
+
+    /// Takes as many bytes as `into` has, and copies them there.
+    pub(super) fn copy_to(&mut self, mut into: &mut [u8]) {
+        while !into.is_empty() {
+            let first = self.first();
+            if first.is_empty() {
+                return;
+            }
+            let here = first.len().min(into.len());
+            let (now, later) = into.split_at_mut(here);
+            now.copy_from_slice(&first[..here]);
+            self.taken += here;
+            into = later;
+        }
+    }
+
+    /// Takes whole pages that lie in one piece, at most `most`. There may be none.
+    fn pages(&mut self, most: usize) -> &'d [u8] {
+        let first = self.first();
+        let pages = &first[..(first.len() / PAGE).min(most) * PAGE];
+        self.taken += pages.len();
+        pages
+    }
+}
+
+/// The pages that a change adds, in the order of the file.
+pub(super) struct NewPages<'d> {
+    /// How many pages there are.
+    pub(super) count: u32,
+    /// The first page, if it keeps bytes that the file had.
+    pub(super) head: Option<[u8; PAGE]>,
+    /// The last page, if it keeps bytes and is not the first.
+    pub(super) tail: Option<[u8; PAGE]>,
+    /// The pages between; zeros if `None`.
+    pub(super) whole: Option<Bytes<'d>>,
+}
+
+impl NewPages<'_> {
+    /// Returns `count` pages of zeros.
+    pub(super) fn zeros(count: u32) -> Self {
+        NewPages {
+            count,
+            head: None,
+            tail: None,
+            whole: None,
+        }
+    }
+
+    /// Streams the pages to `extents`, and writes their checksums into `checksums` if the volume
+    /// has them.
+    pub(super) fn store<P: Pmem>(
+        &mut self,
+        medium: &Medium<P>,
+        extents: &ExtentList,
+        checksums: &mut [u32],
+    ) -> Flushed {
+        let with_checksums = medium.geometry.data_checksums;
+        let mut flushed = Flushed::nothing();
+        let mut done = 0;
+        for Extent { start, len } in extents.iter() {
+            let mut within = 0;
+            while within < len {
+                let most = (len - within).min(self.count - done - self.tail.is_some() as u32);
+                let assembled: [u8; PAGE];
+                let content: &[u8] = match (&self.head, &self.tail, &mut self.whole) {
+                    (Some(head), _, _) if done == 0 => head,
+                    (_, Some(tail), _) if done + 1 == self.count => tail,
+                    (_, _, None) => &ZEROS[..PAGE * (most as usize).min(ZEROS.len() / PAGE)],
+                    (_, _, Some(bytes)) => match bytes.pages(most as usize) {
+                        [] => {
+                            let mut image = [0; PAGE];
+                            bytes.copy_to(&mut image);
+                            assembled = image;
+                            &assembled
+                        }
+                        pages => pages,
+                    },
+                };
+                flushed = flushed.and(medium.store_pages(start + within, content));
+                if with_checksums {
+                    let pages = content.chunks_exact(PAGE);
+                    for (page, checksum) in pages.zip(&mut checksums[done as usize..]) {
+                        *checksum = crc32c::crc32c(page);
+                    }
+                }
+                let count = (content.len() / PAGE) as u32;
+                (within, done) = (within + count, done + count);
+            }
+        }
+        flushed
+    }
+}

@@ -1,0 +1,27 @@
+//! Times, as the volume stores them: nanoseconds since 1970.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Returns the current time in nanoseconds since 1970.
+pub(crate) type Clock = fn() -> u64;
+
+/// The clock of the system.
+pub(crate) fn system_clock() -> u64 {
+    nanoseconds(SystemTime::now())
+}
+
+/// Returns the time in nanoseconds since 1970. Times before that count as 0, and times past the
+/// year 2554 as the last one.
+pub(crate) fn nanoseconds(time: SystemTime) -> u64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => u64::try_from(since.as_nanos()).unwrap_or(u64::MAX),
+        Err(_) => 0,
+    }
+}
+
+/// Returns the time that lies so many nanoseconds after the start of 1970, or the start if the
+/// system cannot represent it.
+pub(crate) fn time_of(nanoseconds: u64) -> SystemTime {
+    let since = Duration::from_nanos(nanoseconds);
+    UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH)
+}
