@@ -204,7 +204,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             let here = (PAGE - within).min(rest.len());
             let (into, later) = rest.split_at_mut(here);
             let file_page = (at / PAGE_BYTES) as u32;
-            match self.inode.index.get(file_page) {
+            // SAFETY: the caller holds the bytes that are read.
+            match unsafe { self.inode.index.get(file_page) } {
                 None => into.fill(0),
                 Some(mapping) if !with_checksums => medium.load_data(mapping.page, within, into),
                 Some(_) => {
@@ -225,7 +226,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// [`Error::Corrupt`] if the page does not match its checksum.
     fn load_page(&self, file_page: u32, image: &mut [u8; PAGE]) -> Result<bool, Error> {
         let medium = &self.volume.medium;
-        let Some(mapping) = self.inode.index.get(file_page) else {
+        // SAFETY: the caller holds the page.
+        let Some(mapping) = (unsafe { self.inode.index.get(file_page) }) else {
             return Ok(false);
         };
         medium.load_data(mapping.page, 0, image);
@@ -275,7 +277,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// Performs the write. The caller holds its file pages exclusively.
     fn write_held(&self, write: &Write<'_>) -> Result<(), Error> {
         self.check_pages(write.file_pages())?;
-        let is_mapped = |page: u64| self.inode.index.get(page as u32).is_some();
+        // SAFETY: the caller holds the pages of the write.
+        let is_mapped = |page: u64| unsafe { self.inode.index.get(page as u32) }.is_some();
         let replaces = write.file_pages().all(is_mapped);
         let class = if replaces {
             Class::Overwrite

@@ -391,7 +391,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         for file_page in pages {
             let offset = page_at(file_page);
             let _hold = inode.lock.read(offset..offset + PAGE_BYTES)?;
-            let Some(mapping) = inode.index.get(file_page) else {
+            // SAFETY: the page is held.
+            let Some(mapping) = (unsafe { inode.index.get(file_page) }) else {
                 continue;
             };
             self.volume.medium.load_data(mapping.page, 0, &mut content);

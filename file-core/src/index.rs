@@ -8,23 +8,53 @@
 //! # Properties
 //! - A radix tree of 64-way nodes. It grows at the root, only as high as the largest page needs; a
 //!   file of up to 256 KiB has one node.
-//! - Lookups take no lock and write nothing. Inserts never block. Nodes are allocated on first use
-//!   and freed with the tree.
+//! - Lookups take no lock and write nothing. Inserts and removals never block. Nodes are allocated
+//!   on first use. A removal frees the nodes whose whole span it removes, except for the root.
+//! - A thread needs no pin for pages that it holds, because the range lock protects their nodes. A
+//!   *walker*, a thread that holds nothing, pins itself (about 7 ns).
 //! - A value is a word, the data page and the checksum of its content, and the log page that has
 //!   the group. The log counts by it what is needed of each of its pages.
 //!
 //! ```text
 //!   root ──► Inner (level 1) ──► Leaf: 64 × │ checksum │ page │ log page │
-//!                 │                              63..32   31..0
+//!   + level       │                              63..32   31..0
 //!                 └────────────► Leaf
 //! ```
 //!
+//! The **span** of a node, or of a slot of an inner node, is the file pages below it. A thread
+//! **holds** a page shared while it holds any of the page's bytes in the file's range lock, and
+//! exclusively while it holds all of them exclusively. While nobody else has the index, as during
+//! recovery, its owner holds all pages exclusively.
+//!
 //! # Invariants
-//! - **X1** A node that is reachable from the root stays reachable and allocated until the tree is
-//!   dropped through `&mut`. (The old root becomes child 0 of the new one.)
+//! - **X1** A thread uses a node only while it holds a page of the node's span, or while it is
+//!   pinned and has found the node since. X4 keeps the node allocated in both cases.
 //! - **X2** A node's `level` and kind never change. A child's level is one less than its parent's.
-//! - **X3** A value is written only by a thread that holds its file page exclusively, or by
-//!   recovery. But a cleaning of the log may change a value's log page at any time.
+//! - **X3** A value is written only by a thread that holds its file page exclusively. But a cleaning
+//!   of the log may change a value's log page at any time.
+//! - **X4** Only [`Index::remove`] unlinks a node, never the root, and only while its thread holds
+//!   the node's whole span exclusively. Its free is deferred by epoch.
+//!   - Another thread that holds a page of the span does so before the removal or after it. Before,
+//!     the node is linked. After, the thread finds its slot empty, because the range lock orders
+//!     the two. So no such thread ever has an unlinked node, nor inserts below one.
+//!   - A pinned thread may have it, until it unpins (EP-I2 of `spanlock_sync::epoch`).
+//! - **X5** A slot of a linked inner node is changed only by threads that hold pages of the slot's
+//!   span: from null to a node by a thread that holds one of them, and back by one that holds them
+//!   all. So unlinking a node loses no insert of a neighbour. Neighbours insert into other slots of
+//!   the parent, or below a child that is covered only in part, which stays.
+//! - **X6** The root's word is never null again, and its level only increases: growth alone changes
+//!   it, and the old root becomes child 0 of the new one. So no earlier word comes back, and a
+//!   growing thread, whose exchange succeeds, has linked a node that was the root all the time. The
+//!   level stands in the word, so no thread uses a root that does not cover its page (X1). If the
+//!   tree grows during a removal, the removal leaves the old root linked and empty.
+//! - **X7** A node is unlinked only when it is empty: its values are holes, its slots null. So a
+//!   walker finds nothing in an unlinked node that [`Index::remove`] has not reported.
+//!
+//! # Log pages
+//! A removal takes a value's log page by a swap with 0. A cleaning replaces it by an exchange. So
+//! if [`Index::relocate`] comes first, the removal reports the new log page; otherwise `relocate`
+//! finds 0, or no node, and returns `None`, as if a writer had replaced the mapping. Either way each
+//! reference to a log page is taken away once, in an unlinked node too.
 //!
 //! # Orderings
 //!
@@ -32,11 +62,10 @@
 //! |---|---|---|---|
 //! | A | CAS in [`Index::publish_root`], [`Inner::child_or_insert`], Release | B | a new node |
 //! | B | loads of root and children, and the CAS's failure, Acquire | A | |
-//!
-//! | C | [`Index::replace`]: store of the word, Release | D | the log page, which is stored before |
+//! | C | [`Value::replace`]: store of the word, Release | D | the log page, which is stored before |
 //! | D | [`Index::for_each`]: load of the word, Acquire | C | |
 //! | L | [`Index::relocate`]: CAS of the log page, Release | M | the new log page's state |
-//! | M | [`Index::replace`]: swap of the log page, Acquire | L | |
+//! | M | [`Value::replace`], [`Value::take`]: swap of the log page, Acquire | L | |
 //!
 //! X3 orders every other access to a value. A reader holds the range lock shared, so the last
 //! writer's store happens-before its load. A cleaning looks only at pages whose groups are all in
@@ -44,12 +73,17 @@
 //! loads. It may also see what later writers store. C and D let it recognize that: it never takes a
 //! later writer's page for an earlier one's.
 //!
+//! Unlinking needs no ordering. A thread that holds a page of the span is ordered by the range
+//! lock, and walkers by the fences of the epochs.
+//!
 //! # Not guaranteed
 //! The value of a page is meaningless to a thread that does not hold that page, except as a hint.
+//! An index that is emptied keeps its root, and the levels above the largest page that it ever had.
 
 use core::ptr;
 
 use spanlock_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use spanlock_sync::epoch::{self, Collector};
 
 const BITS: u32 = 6;
 const FANOUT: usize = 1 << BITS;
@@ -92,8 +126,35 @@ impl Value {
             log_page: AtomicU32::new(0),
         }
     }
+
+    /// Maps the page, and returns the previous mapping with its log page.
+    #[inline]
+    fn replace(&self, mapping: Mapping, log_page: u32) -> Option<(Mapping, u32)> {
+        // Acquire [M←L]: the state of the page that a cleaning has stored here.
+        let old_log_page = self.log_page.swap(log_page, Ordering::Acquire);
+        // Relaxed: X3, only this thread stores the word meanwhile.
+        let old = self.word.load(Ordering::Relaxed);
+        // Release [C→D]: the log page.
+        self.word.store(mapping.to_word(), Ordering::Release);
+        Mapping::from_word(old).map(|old| (old, old_log_page))
+    }
+
+    /// Makes the page a hole, and returns the previous mapping with its log page.
+    fn take(&self) -> Option<(Mapping, u32)> {
+        // Relaxed: X3, only this thread stores the word meanwhile.
+        let mapping = Mapping::from_word(self.word.load(Ordering::Relaxed))?;
+        // Relaxed: a walker that sees a hole looks no further.
+        self.word.store(0, Ordering::Relaxed);
+        // Acquire [M←L]: the state of the page that a cleaning has stored here.
+        let log_page = self.log_page.swap(0, Ordering::Acquire);
+        Some((mapping, log_page))
+    }
 }
 
+#[allow(
+    clippy::large_enum_variant,
+    reason = "most nodes are leaves, and a box would cost each lookup a load"
+)]
 enum Body {
     Leaf([Value; FANOUT]),
     Inner(Inner),
@@ -116,7 +177,7 @@ impl Node {
                 AtomicPtr::new(ptr::null_mut())
             })))
         };
-        Box::new(Node { level, body })
+        epoch::allocate(Node { level, body })
     }
 
     /// Returns the slot of `page` in this node.
@@ -124,11 +185,35 @@ impl Node {
     fn slot(&self, page: u32) -> usize {
         (page >> (self.level * BITS)) as usize % FANOUT
     }
+}
 
-    /// Returns whether this node, as the root, covers `page`.
+/// The word of the root: a pointer whose lowest bits are the node's level. Null if there is none.
+#[derive(Clone, Copy)]
+struct Root(*mut Node);
+
+/// The bits of the level.
+const LEVEL: usize = 7;
+const _: () = assert!(align_of::<Node>() > LEVEL);
+
+impl Root {
+    fn new(node: *mut Node, level: u32) -> Root {
+        Root(node.map_addr(|at| at | level as usize))
+    }
+
     #[inline]
-    fn covers(&self, page: u32) -> bool {
-        level_for(page) <= self.level
+    fn node(self) -> *mut Node {
+        self.0.map_addr(|at| at & !LEVEL)
+    }
+
+    #[inline]
+    fn level(self) -> u32 {
+        (self.0.addr() & LEVEL) as u32
+    }
+
+    /// Returns whether there is a root and its span has `page`.
+    #[inline]
+    fn covers(self, page: u32) -> bool {
+        !self.0.is_null() && level_for(page) <= self.level()
     }
 }
 
@@ -158,7 +243,7 @@ impl Inner {
             Err(winner) => {
                 // SAFETY: `new` came from `Box::into_raw` and was not published, so this thread
                 // owns it.
-                drop(unsafe { Box::from_raw(new) });
+                epoch::free(unsafe { Box::from_raw(new) });
                 winner
             }
         }
@@ -167,29 +252,39 @@ impl Inner {
 
 /// The index of one file.
 pub(crate) struct Index {
+    /// See [`Root`].
     root: AtomicPtr<Node>,
+    /// Frees the nodes that are unlinked.
+    epochs: Collector,
 }
 
 impl Index {
     pub(crate) fn new() -> Self {
         Index {
             root: AtomicPtr::new(ptr::null_mut()),
+            epochs: Collector::new(),
         }
     }
 
-    /// Returns the value of file page `page`, or `None` if there is no node for it.
     #[inline]
-    fn value(&self, page: u32) -> Option<&Value> {
+    fn root(&self) -> Root {
         // Acquire [B←A]: the root's content.
-        let root = self.root.load(Ordering::Acquire);
-        if root.is_null() {
+        Root(self.root.load(Ordering::Acquire))
+    }
+
+    /// Returns the value of file page `page`, or `None` if there is no node for it.
+    ///
+    /// # Safety
+    /// While the reference is used, and since before the call, the caller holds the page or is
+    /// pinned.
+    #[inline]
+    unsafe fn value(&self, page: u32) -> Option<&Value> {
+        let root = self.root();
+        if !root.covers(page) {
             return None;
         }
-        // SAFETY: X1.
-        let mut node = unsafe { &*root };
-        if !node.covers(page) {
-            return None;
-        }
+        // SAFETY: X1, as the caller promises: the root covers `page`.
+        let mut node = unsafe { &*root.node() };
         loop {
             match &node.body {
                 Body::Leaf(values) => return Some(&values[node.slot(page)]),
@@ -199,7 +294,7 @@ impl Index {
                     if child.is_null() {
                         return None;
                     }
-                    // SAFETY: X1.
+                    // SAFETY: X1, as above.
                     node = unsafe { &*child };
                 }
             }
@@ -207,129 +302,211 @@ impl Index {
     }
 
     /// Returns the location of file page `page`, or `None` for a hole.
+    ///
+    /// # Safety
+    /// The caller holds the page, shared or exclusively (X1).
     #[inline]
-    pub(crate) fn get(&self, page: u32) -> Option<Mapping> {
+    pub(crate) unsafe fn get(&self, page: u32) -> Option<Mapping> {
+        // SAFETY: the caller holds the page.
+        let value = unsafe { self.value(page) }?;
         // Relaxed: X3, the range lock orders this after the last store.
-        Mapping::from_word(self.value(page)?.word.load(Ordering::Relaxed))
+        Mapping::from_word(value.word.load(Ordering::Relaxed))
     }
 
     /// Maps `page` of the file by a group in `log_page`, and returns its previous mapping and that
-    /// mapping's log page. The caller holds the page exclusively (X3).
+    /// mapping's log page.
+    ///
+    /// # Safety
+    /// The caller holds the page exclusively (X1, X3).
     #[inline]
-    pub(crate) fn replace(
+    pub(crate) unsafe fn replace(
         &self,
         page: u32,
         mapping: Mapping,
         log_page: u32,
     ) -> Option<(Mapping, u32)> {
         debug_assert!(mapping.page != 0 && log_page != 0);
-        let mut node = self.root_covering(page);
+        let root = self.root_covering(page);
+        // SAFETY: X1: the caller holds the page, which the root covers.
+        let mut node = unsafe { &*root.node() };
         loop {
             match &node.body {
-                Body::Leaf(values) => {
-                    let value = &values[node.slot(page)];
-                    // Acquire [M←L]: the state of the page that a cleaning has stored here.
-                    let old_log_page = value.log_page.swap(log_page, Ordering::Acquire);
-                    // Relaxed: X3, only this thread stores the word meanwhile.
-                    let old = value.word.load(Ordering::Relaxed);
-                    // Release [C→D]: the log page.
-                    value.word.store(mapping.to_word(), Ordering::Release);
-                    return Mapping::from_word(old).map(|old| (old, old_log_page));
-                }
+                Body::Leaf(values) => return values[node.slot(page)].replace(mapping, log_page),
                 Body::Inner(inner) => {
                     let child = inner.child_or_insert(node.slot(page), node.level - 1);
-                    // SAFETY: X1.
+                    // SAFETY: X1, as above.
                     node = unsafe { &*child };
                 }
             }
         }
     }
 
-    /// Unmaps the pages from `first` to before `end`. Calls `each` with every page that was mapped,
-    /// its mapping, and that mapping's log page. The caller holds the pages exclusively (X3).
-    pub(crate) fn remove(&self, first: u64, end: u64, each: &mut dyn FnMut(u32, Mapping, u32)) {
-        // Acquire [B←A]: the root's content.
-        let root = self.root.load(Ordering::Acquire);
-        if !root.is_null() && first < end {
-            // SAFETY: X1.
-            unmap(unsafe { &*root }, 0, (first, end), each);
+    /// Makes the file pages `first..end` holes. Calls `each` for every one that was mapped, in file
+    /// order, with its mapping and the log page of its group. Frees the nodes that this empties,
+    /// once no walker can reference them.
+    ///
+    /// If `each` panics, the pages after it stay mapped.
+    ///
+    /// # Safety
+    /// The caller holds these pages exclusively (X1, X3, X4). Pages that no thread can hold, past
+    /// the capacity of the range lock, need no hold. So a removal of everything from `first` on may
+    /// have any end past them.
+    pub(crate) unsafe fn remove(
+        &self,
+        first: u64,
+        end: u64,
+        each: &mut dyn FnMut(u32, Mapping, u32),
+    ) {
+        let root = self.root();
+        let has_pages = |first| first < end && root.covers(first as u32);
+        if !u32::try_from(first).is_ok_and(|_| has_pages(first)) {
+            return;
+        }
+        let mut removal = Removal {
+            epochs: &self.epochs,
+            first,
+            end,
+            unlinked: false,
+            each,
+        };
+        // SAFETY: X1: the caller holds `first`, which the root covers.
+        removal.clear(unsafe { &*root.node() }, 0);
+        if removal.unlinked {
+            self.epochs.pin().flush();
         }
     }
 
     /// Says that the group of `page`'s mapping is now in `new`, if it is in one of the log pages
-    /// `old`. Returns that page.
+    /// `old`. Returns that page. The caller need not hold `page`.
     pub(crate) fn relocate(&self, page: u32, old: impl Fn(u32) -> bool, new: u32) -> Option<u32> {
-        let log_page = &self.value(page)?.log_page;
+        let _pinned = self.epochs.pin();
+        // SAFETY: pinned until the end of the function.
+        let log_page = &unsafe { self.value(page) }?.log_page;
         // Relaxed: the exchange checks it.
         let from = log_page.load(Ordering::Relaxed);
         if !old(from) {
             return None;
         }
-        // Release [L→M]: the state of `new`. Relaxed on failure: a writer has replaced the mapping.
+        // Release [L→M]: the state of `new`. Relaxed on failure: a writer has replaced the mapping,
+        // or a removal has taken it.
         log_page
             .compare_exchange(from, new, Ordering::Release, Ordering::Relaxed)
             .ok()
     }
 
     /// Returns a root that covers `page`, growing the tree if needed.
-    fn root_covering(&self, page: u32) -> &Node {
-        // Acquire [B←A]: the root's content.
-        let mut root = self.root.load(Ordering::Acquire);
-        loop {
-            let new = if root.is_null() {
+    fn root_covering(&self, page: u32) -> Root {
+        let mut root = self.root();
+        while !root.covers(page) {
+            let new = if root.0.is_null() {
                 Node::new(level_for(page))
             } else {
-                // SAFETY: X1.
-                let node = unsafe { &*root };
-                if node.covers(page) {
-                    return node;
-                }
-                let parent = Node::new(node.level + 1);
+                // The node of the old root is not used here: the thread holds no page of its span.
+                let parent = Node::new(root.level() + 1);
                 if let Body::Inner(inner) = &parent.body {
                     // Relaxed: not published yet; A publishes it.
-                    inner.0[0].store(root, Ordering::Relaxed);
+                    inner.0[0].store(root.node(), Ordering::Relaxed);
                 }
                 parent
             };
             root = self.publish_root(root, new);
         }
+        root
     }
 
     /// Makes `new` the root if the root is still `old`. Returns the current root.
-    fn publish_root(&self, old: *mut Node, new: Box<Node>) -> *mut Node {
+    fn publish_root(&self, old: Root, new: Box<Node>) -> Root {
+        let level = new.level;
         let new = Box::into_raw(new);
+        let root = Root::new(new, level);
         // Release [A→B]: publishes the new root with its child. Acquire [B←A] on failure: the
         // winner's root.
         match self
             .root
-            .compare_exchange(old, new, Ordering::Release, Ordering::Acquire)
+            .compare_exchange(old.0, root.0, Ordering::Release, Ordering::Acquire)
         {
-            Ok(_) => new,
+            Ok(_) => root,
             Err(winner) => {
                 // SAFETY: `new` came from `Box::into_raw` and was not published, so this thread
-                // owns it. Dropping a node does not drop its children.
-                drop(unsafe { Box::from_raw(new) });
-                winner
+                // owns it. Freeing a node does not free its children.
+                epoch::free(unsafe { Box::from_raw(new) });
+                Root(winner)
             }
         }
     }
 
     /// Calls `each` for every mapped page, in file order, with the mapping and the log page of its
-    /// group.
+    /// group. The caller need not hold any page. While `each` runs, no node is freed, so it should
+    /// not take long.
     ///
     /// While other threads change the index, the result is only a hint. It includes every page that
-    /// was mapped before the call, but the mapping may be outdated. The log page may be a later one
-    /// than the mapping's, but not an earlier one.
+    /// was mapped before the call and is not removed meanwhile, but the mapping may be outdated. The
+    /// log page may be a later one than the mapping's, but not an earlier one.
     pub(crate) fn for_each(&self, each: &mut dyn FnMut(u32, Mapping, u32)) {
-        // Acquire [B←A]: the root's content.
-        let root = self.root.load(Ordering::Acquire);
-        if !root.is_null() {
-            // SAFETY: X1.
-            walk(unsafe { &*root }, 0, each);
+        let _pinned = self.epochs.pin();
+        let root = self.root();
+        if !root.0.is_null() {
+            // SAFETY: X1: pinned until the end of the function.
+            walk(unsafe { &*root.node() }, 0, each);
         }
     }
 }
 
+/// A removal of file pages, by a thread that holds them exclusively.
+struct Removal<'a> {
+    epochs: &'a Collector,
+    first: u64,
+    end: u64,
+    /// Whether a node was unlinked.
+    unlinked: bool,
+    each: &'a mut dyn FnMut(u32, Mapping, u32),
+}
+
+impl Removal<'_> {
+    /// Removes the pages from a node whose span begins at `base` and has at least one of them.
+    fn clear(&mut self, node: &Node, base: u64) {
+        let width = 1 << (node.level * BITS);
+        let from = self.first.saturating_sub(base) / width;
+        let to = (self.end - base).div_ceil(width).min(FANOUT as u64);
+        for slot in from..to {
+            let at = base + slot * width;
+            match &node.body {
+                Body::Leaf(values) => {
+                    if let Some((mapping, log_page)) = values[slot as usize].take() {
+                        (self.each)(at as u32, mapping, log_page);
+                    }
+                }
+                Body::Inner(inner) => self.clear_child(&inner.0[slot as usize], at..at + width),
+            }
+        }
+    }
+
+    /// Removes the pages from the child in `slot`, and the child if they are all of its span.
+    fn clear_child(&mut self, slot: &AtomicPtr<Node>, span: core::ops::Range<u64>) {
+        // Acquire [B←A]: the child's content.
+        let child = slot.load(Ordering::Acquire);
+        if child.is_null() {
+            return;
+        }
+        // SAFETY: X1: the caller of `Index::remove` holds some of the span.
+        self.clear(unsafe { &*child }, span.start);
+        if span.start < self.first || span.end > self.end {
+            return;
+        }
+        // Relaxed: see "Orderings".
+        slot.store(ptr::null_mut(), Ordering::Relaxed);
+        self.unlinked = true;
+        // Each node has a pin of its own. So in a large removal, epochs advance and nodes are freed
+        // meanwhile, a few at a time.
+        let guard = self.epochs.pin();
+        // SAFETY: the node came from `Box::into_raw`. X4: it is unlinked, so a thread that is
+        // pinned later cannot find it, and no other thread holds a page of its span. This thread,
+        // which has just unlinked it, is the only one to free it.
+        unsafe { guard.defer_free(child) };
+    }
+}
+
+/// Calls `each` for every page that is mapped below `node`. The caller is pinned.
 fn walk(node: &Node, base: u32, each: &mut dyn FnMut(u32, Mapping, u32)) {
     match &node.body {
         Body::Leaf(values) => {
@@ -338,7 +515,10 @@ fn walk(node: &Node, base: u32, each: &mut dyn FnMut(u32, Mapping, u32)) {
                 if let Some(mapping) = Mapping::from_word(value.word.load(Ordering::Acquire)) {
                     // Relaxed: read after the word.
                     let log_page = value.log_page.load(Ordering::Relaxed);
-                    each(base + i as u32, mapping, log_page);
+                    // 0 if the page is being removed.
+                    if log_page != 0 {
+                        each(base + i as u32, mapping, log_page);
+                    }
                 }
             }
         }
@@ -348,45 +528,8 @@ fn walk(node: &Node, base: u32, each: &mut dyn FnMut(u32, Mapping, u32)) {
                 let child = child.load(Ordering::Acquire);
                 if !child.is_null() {
                     let base = base + ((i as u32) << (node.level * BITS));
-                    // SAFETY: X1.
+                    // SAFETY: X1: the caller is pinned.
                     walk(unsafe { &*child }, base, each);
-                }
-            }
-        }
-    }
-}
-
-/// Unmaps the pages from `first` to before `end` that `node` covers, which begins at page `base`.
-fn unmap(
-    node: &Node,
-    base: u64,
-    (first, end): (u64, u64),
-    each: &mut dyn FnMut(u32, Mapping, u32),
-) {
-    let span = 1_u64 << (node.level * BITS);
-    let from = (first.saturating_sub(base) / span).min(FANOUT as u64) as usize;
-    let to = (end.saturating_sub(base).div_ceil(span)).min(FANOUT as u64) as usize;
-    for slot in from..to {
-        let base = base + slot as u64 * span;
-        match &node.body {
-            Body::Leaf(values) => {
-                let value = &values[slot];
-                // Relaxed: X3, only this thread stores the word meanwhile.
-                let word = value.word.load(Ordering::Relaxed);
-                if let Some(mapping) = Mapping::from_word(word) {
-                    // Acquire [M←L]: the state of the page that a cleaning has stored here.
-                    let log_page = value.log_page.swap(0, Ordering::Acquire);
-                    // Release [C→D]: the log page.
-                    value.word.store(0, Ordering::Release);
-                    each(base as u32, mapping, log_page);
-                }
-            }
-            Body::Inner(inner) => {
-                // Acquire [B←A]: the child's content.
-                let child = inner.0[slot].load(Ordering::Acquire);
-                if !child.is_null() {
-                    // SAFETY: X1.
-                    unmap(unsafe { &*child }, base, (first, end), each);
                 }
             }
         }
@@ -396,7 +539,7 @@ fn unmap(
 impl Drop for Index {
     fn drop(&mut self) {
         // Relaxed: `&mut self` comes after every other use.
-        free(self.root.load(Ordering::Relaxed));
+        free(Root(self.root.load(Ordering::Relaxed)).node());
     }
 }
 
@@ -406,7 +549,7 @@ fn free(node: *mut Node) {
         return;
     }
     // SAFETY: the node came from `Box::into_raw`. The tree is being dropped, so no other reference
-    // to the node exists, and it has only one parent.
+    // to the node exists. It is linked, so no removal frees it, and it has only one parent.
     let node = unsafe { Box::from_raw(node) };
     if let Body::Inner(inner) = &node.body {
         for child in &inner.0 {
@@ -414,99 +557,8 @@ fn free(node: *mut Node) {
             free(child.load(Ordering::Relaxed));
         }
     }
+    epoch::free(node);
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(page: u32) -> Mapping {
-        Mapping {
-            page,
-            checksum: !page,
-        }
-    }
-
-    #[test]
-    fn the_root_level_follows_from_the_largest_page() {
-        for (page, level) in [
-            (0, 0),
-            (63, 0),
-            (64, 1),
-            (4095, 1),
-            (4096, 2),
-            (1 << 30, 5),
-            (u32::MAX, 5),
-        ] {
-            assert_eq!(level_for(page), level, "{page}");
-        }
-    }
-
-    #[test]
-    fn mappings_are_found_and_replaced() {
-        let index = Index::new();
-        assert_eq!(index.get(0), None);
-        let pages = [5, 0, 63, 64, 4095, 4096, 70_000, u32::MAX, 1 << 24];
-        for (i, &page) in pages.iter().enumerate() {
-            assert_eq!(index.replace(page, at(i as u32 + 1), 7), None);
-            for (j, &other) in pages.iter().enumerate() {
-                let wanted = (j <= i).then(|| at(j as u32 + 1));
-                assert_eq!(index.get(other), wanted, "{other} after {page}");
-            }
-        }
-        assert_eq!(index.replace(64, at(99), 8), Some((at(4), 7)));
-        assert_eq!(index.relocate(64, |page| page == 7, 9), None);
-        assert_eq!(index.relocate(63, |page| page == 7, 9), Some(7));
-        assert_eq!(index.replace(63, at(3), 8), Some((at(3), 9)));
-        let mut sorted = pages;
-        sorted.sort_unstable();
-        let mut walked = Vec::new();
-        index.for_each(&mut |page, _, _| walked.push(page));
-        assert_eq!(walked, sorted);
-    }
-
-    #[test]
-    fn a_range_is_removed_and_nothing_else() {
-        let pages = [0, 5, 63, 64, 4095, 4096, 70_000, 1 << 24, u32::MAX];
-        let bounds = [0, 1, 5, 6, 64, 65, 4096, 70_000, 70_001, 1 << 24, 1 << 32];
-        for &first in &bounds {
-            for &end in &bounds {
-                let index = Index::new();
-                for &page in &pages {
-                    index.replace(page, at(page | 1), 7);
-                }
-                let mut removed = Vec::new();
-                index.remove(first, end, &mut |page, mapping, log_page| {
-                    assert_eq!((mapping, log_page), (at(page | 1), 7));
-                    removed.push(page);
-                });
-                let is_inside = |page: &u32| (first..end).contains(&u64::from(*page));
-                let inside: Vec<u32> = pages.into_iter().filter(is_inside).collect();
-                assert_eq!(removed, inside, "{first}..{end}");
-                for page in &pages {
-                    assert_eq!(index.get(*page).is_none(), is_inside(page));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn several_threads_grow_one_tree() {
-        let index = Index::new();
-        std::thread::scope(|scope| {
-            for t in 0..4_u32 {
-                let index = &index;
-                scope.spawn(move || {
-                    for i in 0..2000_u32 {
-                        let page = (i * 4 + t).wrapping_mul(2_654_435_761) >> (i % 27);
-                        // Pages of different threads could coincide, so each thread gets its own
-                        // residue.
-                        let page = (page & !3) | t;
-                        index.replace(page, at(page | 1), 1);
-                        assert_eq!(index.get(page), Some(at(page | 1)));
-                    }
-                });
-            }
-        });
-    }
-}
+mod tests;

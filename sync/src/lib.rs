@@ -6,6 +6,8 @@ extern crate alloc;
 pub mod atomic;
 pub mod barrier;
 pub mod cell;
+#[cfg(feature = "epoch")]
+pub mod epoch;
 pub mod hint;
 pub mod mapped;
 mod park;

@@ -13,6 +13,8 @@ pub(crate) mod atomic;
 pub(crate) mod barrier;
 mod bug;
 pub(crate) mod cell;
+#[cfg(feature = "epoch")]
+pub(crate) mod epoch;
 #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
 mod fork;
 pub(crate) mod hint;

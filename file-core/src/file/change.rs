@@ -199,22 +199,27 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
                 Part::New(_) => {
                     for (file_page, (page, &checksum)) in (at..end).zip(&mut added) {
                         let mapping = Mapping { page, checksum };
-                        let before = inode.index.replace(file_page as u32, mapping, log_page);
+                        let file_page = file_page as u32;
+                        // SAFETY: the caller holds the pages of the change exclusively.
+                        let before = unsafe { inode.index.replace(file_page, mapping, log_page) };
                         if let Some((mapping, from)) = before {
                             gone(mapping, from);
                         }
                     }
                 }
                 Part::Kept(_) => self.keep(at, end, log_page),
-                Part::Hole(_) => inode
-                    .index
-                    .remove(at, end, &mut |_, it, from| gone(it, from)),
+                Part::Hole(_) => {
+                    let mut gone = |_, it, from| gone(it, from);
+                    // SAFETY: as above.
+                    unsafe { inode.index.remove(at, end, &mut gone) };
+                }
             }
         }
         if change.sets_size {
             let first = change.end.div_ceil(PAGE_BYTES);
             let mut gone = |_, it, from| gone(it, from);
-            inode.index.remove(first, u64::MAX, &mut gone);
+            // SAFETY: the caller holds the file exclusively from there to the lock's capacity.
+            unsafe { inode.index.remove(first, u64::MAX, &mut gone) };
             inode.set_size(change.end, log_page);
         } else {
             inode.grow(change.end, log_page);
@@ -249,7 +254,11 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             for file_page in at..at + u64::from(part.len()) {
                 let checksum = match part {
                     Part::New(_) => new.next().copied(),
-                    Part::Kept(_) => self.inode.index.get(file_page as u32).map(|it| it.checksum),
+                    Part::Kept(_) => {
+                        // SAFETY: the caller holds the pages of the change.
+                        let mapping = unsafe { self.inode.index.get(file_page as u32) };
+                        mapping.map(|it| it.checksum)
+                    }
                     Part::Hole(_) => break,
                 };
                 writer.put(&checksum.unwrap_or(0).to_le_bytes());
@@ -257,14 +266,18 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         }
     }
 
-    /// Lets the pages from `at` to `end`, which keep their data, belong to a group in `log_page`.
+    /// Lets the pages from `at` to `end`, which keep their data, belong to a group in `log_page`. The
+    /// caller holds these pages exclusively.
     fn keep(&self, at: u64, end: u64, log_page: u32) {
         for file_page in at..end {
             let file_page = file_page as u32;
-            let Some(mapping) = self.inode.index.get(file_page) else {
+            // SAFETY: the caller holds the pages exclusively.
+            let Some(mapping) = (unsafe { self.inode.index.get(file_page) }) else {
                 continue;
             };
-            if let Some((_, from)) = self.inode.index.replace(file_page, mapping, log_page) {
+            // SAFETY: as above.
+            let before = unsafe { self.inode.index.replace(file_page, mapping, log_page) };
+            if let Some((_, from)) = before {
                 // P1: the mark of the group that maps the page now is durable.
                 self.volume.medium.space.take_live(from, 1);
             }
@@ -291,7 +304,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             let mut old = Replaced::default();
             for (at, part) in change.placed() {
                 let pages = at..at + u64::from(part.len());
-                let mapped = pages.filter_map(|page| self.inode.index.get(page as u32));
+                // SAFETY: the caller holds the pages of the change.
+                let mapped = pages.filter_map(|it| unsafe { self.inode.index.get(it as u32) });
                 mapped.for_each(|mapping| old.push(mapping.page, medium));
             }
             old.flush(medium);

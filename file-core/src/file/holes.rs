@@ -198,7 +198,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             .lock
             .write(first * PAGE_BYTES..last * PAGE_BYTES)?;
         let grows = grows && range.end > self.inode.size();
-        let is_hole = |page: &u64| self.inode.index.get(*page as u32).is_none();
+        // SAFETY: the pages are held.
+        let is_hole = |page: &u64| unsafe { self.inode.index.get(*page as u32) }.is_none();
         let Some(first) = (first..last).find(is_hole).or(grows.then_some(last - 1)) else {
             return Ok(());
         };
@@ -224,11 +225,13 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         self.apply(&change, &mut NewPages::zeros(count))
     }
 
-    /// Returns the pages from `first` to `last` with new ones in the holes, and their number.
+    /// Returns the pages from `first` to `last` with new ones in the holes, and their number. The
+    /// caller holds these pages.
     fn with_holes_filled(&self, first: u64, last: u64) -> (Vec<Part>, u32) {
         let (mut parts, mut count) = (Vec::new(), 0);
         for file_page in first..last {
-            let mapping = self.inode.index.get(file_page as u32);
+            // SAFETY: the caller holds the pages.
+            let mapping = unsafe { self.inode.index.get(file_page as u32) };
             count += mapping.is_none() as u32;
             match (mapping.map(|it| it.page), parts.last_mut()) {
                 (None, Some(Part::New(len))) => *len += 1,

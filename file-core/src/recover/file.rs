@@ -28,7 +28,8 @@ impl FileScan {
         let log = self.replayed.into_log(log_pages);
         let index = Index::new();
         let done = self.runs.each(|file_page, mapping, log_page| {
-            index.replace(file_page, mapping, log_page);
+            // SAFETY: no other thread has the index yet.
+            unsafe { index.replace(file_page, mapping, log_page) };
             log_pages.add_live(log_page, 1);
             Ok::<_, core::convert::Infallible>(())
         });

@@ -1,8 +1,8 @@
 //! Detects the use of freed atomics.
 //!
-//! Each slice of atomics has a cell. A use of one of the atomics reads the cell, and the free of
-//! the slice writes the cell. So a search tries both orders of a use and the free. Loom also
-//! detects, in either order, a use that does not happen-before the free.
+//! Each allocation of atomics, a slice or a box, has a cell. A use of one of the atomics reads the
+//! cell, and the free of the allocation writes the cell. So a search tries both orders of a use and
+//! the free. Loom also detects, in either order, a use that does not happen-before the free.
 //!
 //! Freed memory is kept until the next execution, so that its addresses are not reused. A use after
 //! the free fails the model.
@@ -38,7 +38,7 @@ fn addresses<T>(memory: &[T]) -> Range<usize> {
     start.addr()..end.addr()
 }
 
-/// Records a slice that may be freed later.
+/// Records memory that may be freed later.
 pub(crate) fn made<T>(memory: &[T]) {
     let memory = Memory {
         addresses: addresses(memory),
@@ -46,25 +46,40 @@ pub(crate) fn made<T>(memory: &[T]) {
         freed: None,
     };
     MEMORY.with_borrow_mut(|all| {
-        // A slice may have been dropped without `free`, and its addresses may have been reused.
+        // Memory may have been dropped without `free`, and its addresses may have been reused.
         let apart = |a: &Range<usize>, b: &Range<usize>| a.end <= b.start || b.end <= a.start;
         all.retain(|known| known.freed.is_some() || apart(&known.addresses, &memory.addresses));
         all.push(memory);
     });
 }
 
-/// Records that a slice is freed, and keeps its memory.
+/// Records that memory is freed, and keeps it.
 ///
 /// # Panics
-/// If the slice was not recorded by [`made`].
+/// If the memory was not recorded by [`made`].
 pub(crate) fn free<T: 'static>(memory: Box<[T]>) {
     let addresses = addresses(&memory);
     MEMORY.with_borrow_mut(|all| {
         let known = all.iter_mut().find(|known| known.addresses == addresses);
-        let known = known.expect("free_slice frees only what zeroed_slice has allocated");
+        let known = known.expect("only memory that the facade has allocated is freed");
         known.freed = Some(Box::new(memory));
         known.cell.with_mut(|_| ());
     });
+}
+
+/// Does the same as [`free`], for a box.
+#[cfg(feature = "epoch")]
+pub(crate) fn free_box<T: 'static>(memory: Box<T>) {
+    let memory = core::ptr::slice_from_raw_parts_mut(Box::into_raw(memory), 1);
+    // SAFETY: a slice of one element has the layout of the element.
+    free(unsafe { Box::from_raw(memory) });
+}
+
+/// Forgets memory that is about to be dropped, and that no other thread can use.
+#[cfg(feature = "epoch")]
+pub(crate) fn forget<T>(memory: &T) {
+    let addresses = addresses(core::slice::from_ref(memory));
+    MEMORY.with_borrow_mut(|all| all.retain(|known| known.addresses != addresses));
 }
 
 /// Notes that an atomic operation uses an object.

@@ -25,6 +25,8 @@ pub(crate) mod barrier;
 mod bug;
 pub(crate) mod cell;
 pub mod check;
+#[cfg(feature = "epoch")]
+pub(crate) mod epoch;
 pub mod footprint;
 mod freed;
 pub(crate) mod hint;
