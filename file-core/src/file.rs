@@ -29,8 +29,8 @@
 //! least; a truncation holds everything from the page of the new size on.
 //!
 //! # Cost
-//! Overwriting one page streams that page and writes one log slot. It takes two fences and two short
-//! critical sections of the allocator. It allocates no heap memory, unless the allocator's map of
+//! Overwriting one page streams that page and writes one log slot. It takes two fences and two
+//! short critical sections of the allocator. It allocates no heap memory, unless the allocator's map of
 //! free extents needs a node, or the log needs a page.
 
 mod change;
@@ -83,8 +83,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     ///
     /// # Errors
     /// [`Error::FileTooLarge`], [`Error::WriteTooLong`], [`Error::NoSpace`], [`Error::Lock`],
-    /// [`Error::Poisoned`], and [`Error::Corrupt`] if the write covers a part of a damaged page in a
-    /// volume with data checksums. The file is unchanged.
+    /// [`Error::Poisoned`], and [`Error::Corrupt`] if the write covers a part of a damaged page in
+    /// a volume with data checksums. The file is unchanged.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
         self.write_vectored_at(&[IoSlice::new(data)], offset)
     }
@@ -111,8 +111,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     ///
     /// Blocks like [`write_at`](Self::write_at). If the end moves out of the locked pages while the
     /// append waits for them, it tries again: at most three times, because it then locks everything
-    /// from the end on, and finally the whole file. It asks nothing of the lock but to lock a range,
-    /// so it works with a `Box<dyn RawRangeLock>`.
+    /// from the end on, and finally the whole file. It asks nothing of the lock but to lock a
+    /// range, so it works with a `Box<dyn RawRangeLock>`.
     ///
     /// # Errors
     /// Same as [`write_at`](Self::write_at).
@@ -133,7 +133,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
                 _ => 0..max,
             };
             let _hold = self.inode.lock.write(range.clone())?;
-            // The end is final under the lock if its page is held: whoever moves it needs that page.
+            // The end is final under the lock if its page is held: a thread that moves it needs
+            // that page.
             let end = match injected_bug!(
                 "append-stale-end",
                 "an append writes where the end was before it had locked it",

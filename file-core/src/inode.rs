@@ -147,9 +147,9 @@ impl<L> Inode<L> {
         }
     }
 
-    /// Sets the time of the last change, by a group in `log_page`. The caller holds all of the file,
-    /// so that other changes come before or after this in memory as in the log. Its reservation has
-    /// not ended.
+    /// Sets the time of the last change, by a group in `log_page`. The caller holds all of the
+    /// file, so that other changes come before or after this in memory as in the log. Its
+    /// reservation has not ended.
     pub(crate) fn set_modified(&self, time: u64, log_page: u32) {
         let mut sources = self.sources.lock();
         // Relaxed: see the type's documentation.
@@ -280,8 +280,8 @@ fn emit_attribute(tag: u64, header: &WriteHeader, emit: &mut EmitGroup<'_>) {
 /// The tag of a group that maps pages is the first page of the file, and how many pages it maps.
 impl<L> Live for Inode<L> {
     fn each(&self, is_old: &IsOld<'_>, emit: &mut EmitGroup<'_>) -> u64 {
-        // A change that is not in the old pages comes after the copied groups in the log, so it does
-        // not matter whether they already have its size and time.
+        // A change that is not in the old pages comes after the copied groups in the log, so it
+        // does not matter whether they already have its size and time.
         let (size, sets_size, sets_time) = {
             let sources = self.sources.lock();
             (self.size(), is_old(sources.size), is_old(sources.time))
