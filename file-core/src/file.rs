@@ -97,7 +97,12 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             let _hold = self.inode.lock.write(write.range())?;
             // The end is final under the lock: every other append needs the page where the file
             // ends.
-            if self.inode.size() == offset {
+            let is_unchecked = injected_bug!(
+                "append-at-old-end",
+                "an append takes the file's end before the lock, and does not look again",
+                killed_by = "file-core-histories/file"
+            );
+            if is_unchecked || self.inode.size() == offset {
                 self.write_held(&write)?;
                 return Ok(offset);
             }
@@ -120,9 +125,15 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         if offset >= end {
             return Ok(0);
         }
+        let early = injected_bug!(
+            "read-of-old-size",
+            "a read looks the size up before it locks its range",
+            killed_by = "file-core-histories/growth"
+        )
+        .then(|| self.inode.size());
         let _hold = self.inode.lock.read(offset..end)?;
         // Read the size under the lock: an earlier value could hide bytes written since.
-        let end = end.min(self.inode.size());
+        let end = end.min(early.unwrap_or_else(|| self.inode.size()));
         let mut at = offset;
         while at < end {
             let within = (at % PAGE_BYTES) as usize;
@@ -353,6 +364,13 @@ impl<'d> Write<'d> {
     /// Returns the bytes to lock. They are whole pages, because the first and last page are merged
     /// with their old content.
     fn range(&self) -> core::ops::Range<u64> {
+        if injected_bug!(
+            "locks-bytes-only",
+            "a write locks its bytes, and not the whole pages that it copies",
+            killed_by = "file-core-histories/file"
+        ) {
+            return self.offset..self.end();
+        }
         let start = page_at(self.first);
         start..start + self.pages as u64 * PAGE_BYTES
     }
