@@ -15,6 +15,10 @@ use spanlock_verify::{Program, Suite, finished};
 
 use self::file::{FileOp, Pages};
 use self::names::{NameOp, Names};
+use crate::store::PAGE;
+
+/// Half of a page.
+const HALF_PAGE: u64 = PAGE / 2;
 
 pub(crate) fn suite() -> Suite {
     let all = |operations, in_full_run, of_each: Option<u64>| Scenarios::All {
@@ -32,25 +36,19 @@ pub(crate) fn suite() -> Suite {
     Suite::new("file-core-histories")
         .step_bound(4_000)
         .without_pairs()
-        .program(program::<Pages>(
+        .program(program::<Pages<PAGE>>(
             "file",
             of_file,
-            FileOp::ALL,
+            FileOp::SEARCHED,
             all(1, 2, random),
         ))
-        .program(program::<Pages>(
-            "growth",
-            of_file,
-            FileOp::GROWTH,
-            all(2, 3, random),
-        ))
-        .program(program::<Pages>(
+        .program(program::<Pages<HALF_PAGE>>(
             "file-2",
             of_file,
             FileOp::ALL,
             sampled(2, 3),
         ))
-        .program(program::<Pages>(
+        .program(program::<Pages<HALF_PAGE>>(
             "file-3",
             of_file,
             FileOp::ALL,

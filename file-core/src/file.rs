@@ -125,15 +125,9 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         if offset >= end {
             return Ok(0);
         }
-        let early = injected_bug!(
-            "read-of-old-size",
-            "a read looks the size up before it locks its range",
-            killed_by = "file-core-histories/growth"
-        )
-        .then(|| self.inode.size());
         let _hold = self.inode.lock.read(offset..end)?;
         // Read the size under the lock: an earlier value could hide bytes written since.
-        let end = end.min(early.unwrap_or_else(|| self.inode.size()));
+        let end = end.min(self.inode.size());
         let mut at = offset;
         while at < end {
             let within = (at % PAGE_BYTES) as usize;
@@ -367,7 +361,7 @@ impl<'d> Write<'d> {
         if injected_bug!(
             "locks-bytes-only",
             "a write locks its bytes, and not the whole pages that it copies",
-            killed_by = "file-core-histories/file"
+            killed_by = "file-core-histories/file-2, file-core-histories/file-3"
         ) {
             return self.offset..self.end();
         }

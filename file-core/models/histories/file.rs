@@ -13,8 +13,8 @@ use crate::store::PAGE;
 
 /// The words of a page.
 const WORDS: u64 = PAGE / 8;
-/// The pages that a file may have.
-const MOST_PAGES: u64 = 8;
+/// The pages that a read covers. No operation reaches further.
+const MOST_PAGES: u64 = 3;
 /// The first word and the number of words that a new file has. It ends within its second page.
 const INITIAL: u64 = WORDS + 1;
 /// What its first word is.
@@ -59,8 +59,9 @@ impl FileOp {
         FileOp::Size,
         FileOp::Read,
     ];
-    /// Operations that find what depends on the order of two changes by one thread.
-    pub(super) const GROWTH: &[FileOp] = &[LOW, FAR, FileOp::Read];
+    /// Operations of few steps. A read of all pages takes many, so that a search of it takes too
+    /// long; at the end of each execution, the main thread reads all the same.
+    pub(super) const SEARCHED: &[FileOp] = &[LOW, ACROSS, FAR, FileOp::Append, FileOp::Size];
 }
 
 impl fmt::Display for FileOp {
@@ -125,27 +126,24 @@ impl Content {
     }
 }
 
-/// A volume and its file.
-pub(super) struct Pages {
+/// A file, whose lock has segments of so many bytes. With whole pages, a search takes few steps.
+/// With half pages, an access to half a page does not lock all of it.
+pub(super) struct Pages<const SEGMENT: u64> {
     file: File<Arc<Simulated>, SrlArray>,
 }
 
-/// Makes a lock with two segments a page. So an access to half a page does not lock all of it.
-fn half_pages(capacity: u64) -> SrlArray {
-    SrlArray::with_segment_size(capacity, PAGE / 2).expect("memory, and a power of two")
-}
-
-impl Sequential for Pages {
+impl<const SEGMENT: u64> Sequential for Pages<SEGMENT> {
     type Op = FileOp;
     type Answer = FileAnswer;
     type State = Content;
     const AT_END: &[FileOp] = &[FileOp::Size, FileOp::Read];
 
-    fn new() -> Pages {
+    fn new() -> Self {
+        let lock = |capacity| SrlArray::with_segment_size(capacity, SEGMENT).expect("memory");
         let region = Simulated::new(&[0; 24 * PAGE as usize]);
         let options = FormatOptions::new().inodes(8);
-        let options = options.max_file_size(MOST_PAGES * PAGE);
-        let volume = FileCore::format(region, &options, half_pages).expect("there is room");
+        let options = options.max_file_size(4 * PAGE);
+        let volume = FileCore::format(region, &options, lock).expect("there is room");
         let file = volume.create("file").expect("there is room");
         let mut initial = vec![0; INITIAL as usize * 8];
         initial[..8].fill(FIRST);
