@@ -1,7 +1,9 @@
 //! The file core under a checker: crashes of every pair of operations in two threads and of
-//! sequences of operations, with every image that a crash may leave; and races in memory.
+//! sequences of operations, with every image that a crash may leave; races in memory; and histories
+//! of concurrent operations.
 
 mod format;
+mod histories;
 mod memory;
 mod store;
 
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         suite_of_full.programs(full.sequences(2)),
         format::suite(),
         memory::suite(),
+        histories::suite(),
     ])
 }
 

@@ -138,7 +138,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             let end = match injected_bug!(
                 "append-stale-end",
                 "an append writes where the end was before it had locked it",
-                killed_by = "file-core/append-append"
+                killed_by = "file-core/append-append, file-core-histories/file"
             ) {
                 true => seen,
                 false => self.inode.size(),
@@ -359,6 +359,13 @@ impl<'d> Write<'d> {
     /// Returns the bytes to lock. They are whole pages, because the first and last page are merged
     /// with their old content.
     fn range(&self) -> Range<u64> {
+        if injected_bug!(
+            "locks-bytes-only",
+            "a write locks its bytes, and not the whole pages that it copies",
+            killed_by = "file-core-histories/file-2, file-core-histories/file-3"
+        ) {
+            return self.offset..self.end;
+        }
         self.first * PAGE_BYTES..self.last * PAGE_BYTES
     }
 }

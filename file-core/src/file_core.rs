@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use spanlock_pmem::Pmem;
 use spanlock_range_lock::{RangeLockExt, RawRangeLock};
-use spanlock_sync::Arc;
+use spanlock_sync::{Arc, injected_bug};
 
 use crate::alloc::Extent;
 use crate::directory::{Directory, DirectoryState, check_name};
@@ -217,7 +217,12 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         // The factory is user code, so it must not run under the directory's mutex.
         let lock = self.make_lock(name)?;
         let mut state = self.volume.directory.lock();
-        if state.contains(name) {
+        let is_unchecked = injected_bug!(
+            "create-checks-early",
+            "a creation looks for the name before it locks the directory, and not again",
+            killed_by = "file-core-histories/names"
+        );
+        if !is_unchecked && state.contains(name) {
             return Err(exists());
         }
         self.add(&mut state, name, lock)
