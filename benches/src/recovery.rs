@@ -49,8 +49,6 @@ pub struct Plan {
     pub contents: Vec<Content>,
     /// Thread counts, ascending and without duplicates.
     pub threads: Vec<usize>,
-    /// The lock's name.
-    pub lock: String,
     /// The folder of the temporary volumes. `None` for the default.
     pub dir: Option<PathBuf>,
 }
@@ -87,8 +85,6 @@ pub struct Outcome {
     pub rows: Vec<Row>,
     /// A description of the first volume and its location.
     pub volume: String,
-    /// The lock's name.
-    pub lock: String,
     /// The load caused by other programs.
     pub others: Others,
 }
@@ -121,7 +117,6 @@ pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome
     Ok(Outcome {
         rows,
         volume,
-        lock: plan.lock.clone(),
         others: watch.others(),
     })
 }
@@ -133,7 +128,7 @@ fn rows_of(
     bar: &ProgressBar,
 ) -> Result<Vec<Row>> {
     let recovered = |threads, counts| -> Result<Recovered> {
-        let recovered = recover_in_child(scratch, &plan.lock, threads, counts)?;
+        let recovered = recover_in_child(scratch, threads, counts)?;
         bar.inc(RECOVERY_STEPS);
         ensure!(
             recovered.files == u64::from(content.files()),

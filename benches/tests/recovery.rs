@@ -64,7 +64,7 @@ fn the_heap_that_a_child_counts_repeats() {
     let scene = Scene::new(0);
     let path = scene.make_volume(1 << 20);
     let peak = || {
-        let args = ["recovery-child", path.to_str().unwrap(), "std", "1"];
+        let args = ["recovery-child", path.to_str().unwrap(), "1"];
         let output = scene.compare(&[&args[..], &["--count-heap"]].concat());
         assert!(output.status.success(), "{output:?}");
         let recovered: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -79,10 +79,9 @@ fn the_heap_that_a_child_counts_repeats() {
 fn wrong_arguments_are_errors() {
     let scene = Scene::new(0);
     scene.fails(&["recovery", "--files", "0"], &["--files", "0"]);
-    scene.fails(&["recovery", "--lock", "nolock"], &["nolock", "srl-tree"]);
     scene.fails(
         &["recovery", "--dir", "missing"],
         &["in missing", "another folder with --dir"],
     );
-    scene.fails(&["recovery-child", "missing", "std", "1"], &["missing"]);
+    scene.fails(&["recovery-child", "missing", "1"], &["missing"]);
 }

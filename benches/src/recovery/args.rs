@@ -6,8 +6,7 @@ use clap::Args;
 
 use super::Plan;
 use super::fixture::Content;
-use crate::args::{names, threads};
-use crate::locks;
+use crate::args::threads;
 
 /// Bytes of the file of `--large`.
 const LARGE_FILE: u64 = 8 << 30;
@@ -25,10 +24,6 @@ pub struct RecoveryArgs {
     /// Thread counts of the recovery, separated by commas
     #[arg(long, value_delimiter = ',', value_parser = threads, default_value = "1,2", value_name = "N,…")]
     pub threads: Vec<usize>,
-
-    /// Lock of the files
-    #[arg(long, default_value = "rw-counter", value_parser = names(all_locks()), value_name = "LOCK")]
-    pub lock: String,
 
     /// Also recover one file of 8 GiB, written in pieces of 4 KiB, and one directory of 100,000
     /// names
@@ -63,13 +58,7 @@ impl RecoveryArgs {
         Plan {
             contents,
             threads,
-            lock: self.lock.clone(),
             dir: self.dir.clone(),
         }
     }
-}
-
-fn all_locks() -> Vec<(&'static str, &'static str)> {
-    let all = locks::contestants().into_iter();
-    all.map(|it| (it.name, it.about)).collect()
 }

@@ -1,6 +1,6 @@
 //! A recovery in a separate process, so that its heap holds nothing else.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -11,10 +11,9 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use spanlock_file_core::FileCore;
 use spanlock_pmem::{MappedFile, Options};
-use spanlock_range_lock::RawRangeLock;
+use spanlock_srl::SrlTree;
 
 use super::heap;
-use crate::locks::{self, Make, Task};
 use crate::scratch::Scratch;
 
 /// The result of one recovery, which the child prints as JSON.
@@ -32,9 +31,7 @@ pub struct Recovered {
 #[derive(Args, Clone, Debug)]
 pub struct RecoveryChild {
     /// The volume.
-    path: std::path::PathBuf,
-    /// The lock's name.
-    lock: String,
+    path: PathBuf,
     /// The number of threads.
     threads: usize,
     /// Count the heap. This takes time, most of all with several threads.
@@ -50,7 +47,7 @@ impl RecoveryChild {
     pub fn run(&self) -> Result<()> {
         // A child must not outlive its parent.
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        let recovered = recover(&self.path, &self.lock, self.threads, self.count_heap)?;
+        let recovered = recover(&self.path, self.threads, self.count_heap)?;
         println!("{}", serde_json::to_string(&recovered)?);
         Ok(())
     }
@@ -58,63 +55,38 @@ impl RecoveryChild {
 
 /// Recovers the volume at `path` in this process, inside a rayon pool of `threads` threads.
 ///
+/// The lock is the one that takes the most memory, so that a recovery that makes locks shows.
+///
 /// # Errors
 /// The volume cannot be opened, or the pool cannot be created.
-///
-/// # Panics
-/// Panics if no lock has this name.
-pub fn recover(path: &Path, lock: &str, threads: usize, counts: bool) -> Result<Recovered> {
-    let open = Open {
-        path,
-        threads,
-        counts,
-    };
-    locks::with(lock, open)
-}
-
-struct Open<'a> {
-    path: &'a Path,
-    threads: usize,
-    counts: bool,
-}
-
-impl Task for Open<'_> {
-    type Output = Result<Recovered>;
-
-    fn run<L: RawRangeLock + 'static>(self, make: Make<L>) -> Result<Recovered> {
-        let region = MappedFile::open(self.path, Options::new())?;
-        let pool = ThreadPoolBuilder::new().num_threads(self.threads).build();
-        let pool = pool.context("starting the threads of the pool")?;
-        if self.counts {
-            heap::count();
-        }
-        let started = Instant::now();
-        let opened = pool.install(|| FileCore::try_open(region, make));
-        let seconds = started.elapsed().as_secs_f64();
-        let peak_bytes = self.counts.then(heap::peak);
-        let (_volume, report) = opened?;
-        Ok(Recovered {
-            files: report.files,
-            seconds,
-            peak_bytes,
-        })
+pub fn recover(path: &Path, threads: usize, counts: bool) -> Result<Recovered> {
+    let region = MappedFile::open(path, Options::new())?;
+    let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+    let pool = pool.context("starting the threads of the pool")?;
+    if counts {
+        heap::count();
     }
+    let started = Instant::now();
+    let opened = pool.install(|| FileCore::try_open(region, SrlTree::new));
+    let seconds = started.elapsed().as_secs_f64();
+    let peak_bytes = counts.then(heap::peak);
+    let (_volume, report) = opened?;
+    Ok(Recovered {
+        files: report.files,
+        seconds,
+        peak_bytes,
+    })
 }
 
 /// Recovers the volume in a child process.
 ///
 /// # Errors
 /// The child cannot be started, or fails.
-pub fn recover_in_child(
-    volume: &Scratch,
-    lock: &str,
-    threads: usize,
-    counts: bool,
-) -> Result<Recovered> {
+pub fn recover_in_child(volume: &Scratch, threads: usize, counts: bool) -> Result<Recovered> {
     let own = std::env::current_exe().context("finding the path of this program")?;
     let mut command = Command::new(own);
     command.arg("recovery-child").arg(volume.path());
-    command.args([lock, &threads.to_string()]);
+    command.arg(threads.to_string());
     if counts {
         command.arg("--count-heap");
     }
@@ -122,7 +94,7 @@ pub fn recover_in_child(
     let output = command.output().context("starting a child")?;
     ensure!(
         output.status.success(),
-        "the process that recovers the volume under {lock} with {threads} threads failed ({}); after \
+        "the process that recovers the volume with {threads} threads failed ({}); after \
          signal 9 there may be too little memory: use fewer --files",
         output.status
     );

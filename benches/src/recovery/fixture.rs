@@ -113,7 +113,7 @@ fn each(
     let every = (count / 100).max(1);
     for nth in 0..count {
         step(nth)?;
-        if (nth + 1).is_multiple_of(every) {
+        if (nth + 1).is_multiple_of(every) || nth + 1 == count {
             done(f64::from(nth + 1) / f64::from(count));
         }
     }
@@ -137,7 +137,7 @@ mod tests {
             let last = Cell::new(0.0);
             let scratch = content.make(None, |share| last.set(share)).unwrap();
             assert_eq!(last.get(), 1.0);
-            let recovered = recover(scratch.path(), "srl-tree", 2, false).unwrap();
+            let recovered = recover(scratch.path(), 2, false).unwrap();
             assert_eq!(recovered.files, files, "{content:?}");
             assert!(recovered.seconds > 0.0 && recovered.peak_bytes.is_none());
         }

@@ -68,10 +68,7 @@ fn targets(outcome: &Outcome) -> Vec<(String, [String; 5])> {
 /// # Errors
 /// None are expected: formatting into a string does not fail.
 pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
-    let own = [
-        ("volume", outcome.volume.clone()),
-        ("lock", outcome.lock.clone()),
-    ];
+    let own = [("volume", outcome.volume.clone())];
     let title = "Spanlock: recovery of large volumes";
     let mut page = begun(title, command, outcome.others, &own)?;
     writeln!(
