@@ -9,7 +9,10 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::args::{Size, names, seconds, selected, size, threads};
 use crate::contention::args::ContentionArgs;
 use crate::failures::args::{Child, FailuresArgs};
+use crate::file_core::args::FileCoreArgs;
 use crate::journal::args::JournalArgs;
+use crate::recovery::args::RecoveryArgs;
+use crate::recovery::child::RecoveryChild;
 use crate::{locks, measure, micro, workloads};
 
 /// Compares range locks on the same workloads: FxMark's on a shared file, and the import of a real
@@ -87,9 +90,20 @@ pub enum Command {
     /// Compares the locks under contention, without files: throughput, waits, and processor time,
     /// for critical sections of different lengths, overlaps, shares of reads, and threads
     Contention(ContentionArgs),
+    /// Compares the file core's overwrites with the bare copy, flushes and fences of the same
+    /// bytes, and two threads with one, under each lock. Also measures appends, creations, removals
+    /// and the longest stall by cleaning, and counts the flushes and fences of each operation
+    #[command(after_help = FileCoreArgs::lists())]
+    FileCore(FileCoreArgs),
+    /// Measures the recovery of a volume with many files: files per second with each number of
+    /// threads, and the most heap that it takes
+    Recovery(RecoveryArgs),
     /// The child processes that `failures` starts.
     #[command(hide = true, subcommand)]
     FailuresChild(Child),
+    /// The child processes that `recovery` starts.
+    #[command(hide = true)]
+    RecoveryChild(RecoveryChild),
 }
 
 /// The runs to perform: the arguments with defaults filled in.

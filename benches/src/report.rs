@@ -2,12 +2,14 @@
 
 pub mod contention;
 pub mod failures;
+pub mod file_core;
 mod html;
 pub mod journal;
 mod machine;
 pub mod micro;
 mod outputs;
 mod plots;
+pub mod recovery;
 mod text;
 
 pub use html::page;

@@ -74,6 +74,13 @@ impl Written {
         }
     }
 
+    /// Returns the bytes that the token names. For implementations of [`Pmem`](crate::Pmem) that
+    /// wrap another region and count what it writes back.
+    #[inline]
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
     /// Consumes the token, to flush it, and returns the bytes it names. For implementations of
     /// [`Pmem`](crate::Pmem).
     ///

@@ -9,8 +9,17 @@ use indicatif::{ProgressBar, ProgressStyle};
 use spanlock_benches::cli::{Args, Command};
 use spanlock_benches::contention::args::ContentionArgs;
 use spanlock_benches::failures::args::FailuresArgs;
+use spanlock_benches::file_core::args::FileCoreArgs;
 use spanlock_benches::journal::args::JournalArgs;
-use spanlock_benches::{compare, contention, failures, journal, micro, report};
+use spanlock_benches::recovery::args::RecoveryArgs;
+use spanlock_benches::recovery::heap::CountedHeap;
+use spanlock_benches::{
+    compare, contention, failures, file_core, journal, micro, recovery, report,
+};
+
+/// Counts only in a child of `recovery`.
+#[global_allocator]
+static HEAP: CountedHeap = CountedHeap;
 
 fn main() -> ExitCode {
     match run(&Args::of_process()) {
@@ -23,8 +32,10 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
-    if let Some(Command::FailuresChild(child)) = &args.command {
-        return child.run();
+    match &args.command {
+        Some(Command::FailuresChild(child)) => return child.run(),
+        Some(Command::RecoveryChild(child)) => return child.run(),
+        _ => {}
     }
     let bar = ProgressBar::new(0).with_style(
         ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}, {eta} left")
@@ -40,8 +51,10 @@ fn run(args: &Args) -> Result<()> {
     match &args.command {
         Some(Command::Journal(args)) => run_journal(args, &bar, &terminal)?,
         Some(Command::Contention(args)) => run_contention(args, &bar, &terminal)?,
+        Some(Command::FileCore(args)) => run_file_core(args, &bar, &terminal)?,
+        Some(Command::Recovery(args)) => run_recovery(args, &bar, &terminal)?,
         Some(Command::Failures(args)) => return run_failures(args, &bar, terminal),
-        Some(Command::FailuresChild(_)) | None => {
+        Some(Command::FailuresChild(_) | Command::RecoveryChild(_)) | None => {
             let json = args.json.as_deref();
             let outputs = report::Outputs::check(&args.report, json, args.volume.as_deref())?;
             if args.micro {
@@ -116,6 +129,32 @@ fn run_contention(args: &ContentionArgs, bar: &ProgressBar, terminal: &Terminal)
     terminal.say(&report::contention::told(&outcome));
     terminal.say(&outcome.others.to_string());
     let page = report::contention::page(&outcome, &command())?;
+    terminal.say(&outputs.write(&outcome.rows, &page)?);
+    Ok(())
+}
+
+fn run_file_core(args: &FileCoreArgs, bar: &ProgressBar, terminal: &Terminal) -> Result<()> {
+    let outputs = report::Outputs::check(&args.report, args.json.as_deref(), None)?;
+    let outcome = file_core::run(&args.plan(), bar, |line| {
+        bar.suspend(|| terminal.say(line));
+    })?;
+    bar.finish_and_clear();
+    terminal.say(&report::file_core::told(&outcome));
+    terminal.say(&outcome.others.to_string());
+    let page = report::file_core::page(&outcome, &command())?;
+    terminal.say(&outputs.write(&outcome.rows, &page)?);
+    Ok(())
+}
+
+fn run_recovery(args: &RecoveryArgs, bar: &ProgressBar, terminal: &Terminal) -> Result<()> {
+    let outputs = report::Outputs::check(&args.report, args.json.as_deref(), None)?;
+    let outcome = recovery::run(&args.plan(), bar, |line| {
+        bar.suspend(|| terminal.say(line));
+    })?;
+    bar.finish_and_clear();
+    terminal.say(&report::recovery::told(&outcome));
+    terminal.say(&outcome.others.to_string());
+    let page = report::recovery::page(&outcome, &command())?;
     terminal.say(&outputs.write(&outcome.rows, &page)?);
     Ok(())
 }

@@ -4,6 +4,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Row as TableRow, Table};
 
 use crate::compare::{Outcome, Row, Target};
+use crate::journal::rows::Bound;
 
 /// The columns, on the terminal and in the report.
 pub(super) const COLUMNS: [&str; 10] = [
@@ -115,6 +116,29 @@ pub(super) fn target_cells(target: &Target) -> [String; 6] {
     ]
 }
 
+/// The columns of a table of targets of named rows.
+pub(super) const JUDGED_COLUMNS: [&str; 5] = ["row", "figure", "asked", "measured", "met"];
+
+/// Returns the target of the row that `row` names as text, column by column.
+pub(super) fn judged_cells(row: &str, target: &crate::target::Target) -> [String; 5] {
+    let sign = match target.bound {
+        Bound::AtLeast => "≥",
+        Bound::AtMost => "≤",
+    };
+    let of_figure = |number: f64| match target.figure.ends_with("_ns") {
+        true => duration(number as u64),
+        false if number >= 100.0 => grouped(number.round() as u64),
+        false => format!("{number:.2}"),
+    };
+    [
+        row.to_owned(),
+        target.figure.to_owned(),
+        format!("{sign} {}", of_figure(target.asked)),
+        target.measured.map_or_else(|| "–".to_owned(), of_figure),
+        verdict(target.met),
+    ]
+}
+
 /// Formats whether a target is met.
 pub(super) fn verdict(met: Option<bool>) -> String {
     match met {
@@ -150,6 +174,11 @@ pub(super) fn duration(ns: u64) -> String {
         ns if ns < 1e9 => format!("{:.2} ms", ns / 1e6),
         ns => format!("{:.2} s", ns / 1e9),
     }
+}
+
+/// Formats a ratio with two digits, or a dash for none.
+pub(super) fn ratio_or_dash(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "–".to_owned(), |it| format!("{it:.2}"))
 }
 
 /// Formats nanoseconds with a suitable unit and one decimal below a microsecond.

@@ -1,0 +1,195 @@
+//! The operations that are measured. A new one is an entry in [`operations`].
+
+use spanlock_file_core::{Error, File, FileCore};
+use spanlock_pmem::Pmem;
+use spanlock_range_lock::RawRangeLock;
+
+use super::limit::MOST_BYTES;
+use crate::killed;
+use crate::workloads::PAGES_APART;
+
+/// The overwrite of a page.
+pub const OVERWRITE_4K: &str = "overwrite-4k";
+/// The overwrite of sixteen pages.
+pub const OVERWRITE_64K: &str = "overwrite-64k";
+/// The overwrite of pages in random order, so that the log is cleaned.
+pub const CLEANING: &str = "cleaning";
+
+/// Bytes in a page.
+const PAGE: usize = 4096;
+/// The file that is overwritten.
+const HOT: &str = "hot";
+/// The file that grows.
+const GROWING: &str = "growing";
+/// Operations in a batch. As many files exist at a time.
+pub const BATCH: usize = 1024;
+
+/// What an operation works on.
+#[derive(Debug)]
+pub struct Stage<P: Pmem, L: RawRangeLock> {
+    pub(super) volume: FileCore<P, L>,
+    /// Names for [`BATCH`] files.
+    names: Vec<String>,
+    data: Vec<u8>,
+}
+
+/// The place of an operation in a round.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    /// The thread's number.
+    pub worker: usize,
+    /// The number of operations of this thread before this one; in a batch, of this batch.
+    pub nth: usize,
+}
+
+/// An operation, with what comes before and after it.
+#[derive(Debug)]
+pub struct Operation<P: Pmem, L: RawRangeLock> {
+    /// The name for selection and reports.
+    pub name: &'static str,
+    /// A short description.
+    pub about: &'static str,
+    /// How often it is repeated, and what is timed.
+    pub pace: Pace,
+    /// The bytes of a bare write of the same size. `None` if there is none.
+    pub bare_bytes: Option<usize>,
+    /// Prepares a round, or a batch. Not timed. Returns the file that the steps use.
+    pub begin: Begin<P, L>,
+    /// Performs the operation once.
+    pub step: Step<P, L>,
+    /// Cleans up after a round, or a batch. Not timed.
+    pub end: fn(&Stage<P, L>) -> Result<(), Error>,
+}
+
+/// Returns the file that steps use.
+pub type Begin<P, L> = fn(&Stage<P, L>) -> Result<File<P, L>, Error>;
+
+/// Performs an operation on the file.
+pub type Step<P, L> = fn(&Stage<P, L>, &File<P, L>, Turn) -> Result<(), Error>;
+
+/// How an operation is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Without a pause, by one or more threads; latencies are sampled.
+    Repeated,
+    /// In batches of [`BATCH`] by one thread; latencies are sampled.
+    Batches,
+    /// Without a pause, by one thread; every latency counts.
+    EachTimed,
+}
+
+/// Returns all operations, in the order in which they are reported.
+pub fn operations<P: Pmem, L: RawRangeLock>() -> Vec<Operation<P, L>> {
+    vec![
+        Operation {
+            name: OVERWRITE_4K,
+            about: "each thread overwrites its own 4 KiB of one file",
+            pace: Pace::Repeated,
+            bare_bytes: Some(PAGE),
+            begin: hot,
+            step: |stage, file, turn| file.write_at(&stage.data[..PAGE], place(turn)),
+            end: nothing,
+        },
+        Operation {
+            name: OVERWRITE_64K,
+            about: "each thread overwrites its own 64 KiB of one file",
+            pace: Pace::Repeated,
+            bare_bytes: Some(MOST_BYTES),
+            begin: hot,
+            step: |stage, file, turn| file.write_at(&stage.data, place(turn)),
+            end: nothing,
+        },
+        Operation {
+            name: "append",
+            about: "appends 4 KiB to a file, which is replaced when it has 4 MiB",
+            pace: Pace::Batches,
+            bare_bytes: None,
+            begin: |stage| stage.volume.create(GROWING),
+            step: |stage, file, _| file.append(&stage.data[..PAGE]).map(drop),
+            end: |stage| stage.volume.remove(GROWING),
+        },
+        Operation {
+            name: "create",
+            about: "creates an empty file next to up to 1,023 others",
+            pace: Pace::Batches,
+            bare_bytes: None,
+            begin: hot,
+            step: |stage, _, turn| stage.volume.create(&stage.names[turn.nth]).map(drop),
+            end: |stage| each(stage, |volume, name| volume.remove(name)),
+        },
+        Operation {
+            name: "remove",
+            about: "removes one of up to 1,024 empty files",
+            pace: Pace::Batches,
+            bare_bytes: None,
+            begin: |stage| {
+                each(stage, |volume, name| volume.create(name).map(drop))?;
+                hot(stage)
+            },
+            step: |stage, _, turn| stage.volume.remove(&stage.names[turn.nth]),
+            end: nothing,
+        },
+        Operation {
+            name: CLEANING,
+            about: "overwrites 4 KiB at random places of 8 MiB; the longest write shows how long cleaning stalls it",
+            pace: Pace::EachTimed,
+            bare_bytes: Some(PAGE),
+            begin: hot,
+            step: |stage, file, turn| {
+                let pages = PAGES_APART / PAGE as u64;
+                let page = killed::next(turn.nth as u64) % pages;
+                file.write_at(&stage.data[..PAGE], page * PAGE as u64)
+            },
+            end: nothing,
+        },
+    ]
+}
+
+impl<P: Pmem, L: RawRangeLock> Stage<P, L> {
+    /// Returns the stage on a volume that [`fill`](Self::fill) has filled.
+    pub fn new(volume: FileCore<P, L>) -> Self {
+        Stage {
+            volume,
+            names: (0..BATCH).map(|nth| format!("file-{nth:04}")).collect(),
+            data: vec![0x5a; MOST_BYTES],
+        }
+    }
+
+    /// Creates the file that is overwritten, and writes it completely: 8 MiB for each thread.
+    ///
+    /// # Errors
+    /// The volume is too small.
+    pub fn fill(&self, threads: usize) -> Result<(), Error> {
+        let file = self.volume.create(HOT)?;
+        for at in (0..hot_bytes(threads)).step_by(self.data.len()) {
+            file.write_at(&self.data, at)?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the size of the file that is overwritten.
+pub fn hot_bytes(threads: usize) -> u64 {
+    threads as u64 * PAGES_APART
+}
+
+/// Returns where a thread overwrites.
+fn place(turn: Turn) -> u64 {
+    turn.worker as u64 * PAGES_APART
+}
+
+fn hot<P: Pmem, L: RawRangeLock>(stage: &Stage<P, L>) -> Result<File<P, L>, Error> {
+    stage.volume.open_file(HOT)
+}
+
+fn nothing<P: Pmem, L: RawRangeLock>(_: &Stage<P, L>) -> Result<(), Error> {
+    Ok(())
+}
+
+fn each<P: Pmem, L: RawRangeLock>(
+    stage: &Stage<P, L>,
+    of_one: impl Fn(&FileCore<P, L>, &str) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut names = stage.names.iter();
+    names.try_for_each(|name| of_one(&stage.volume, name))
+}
