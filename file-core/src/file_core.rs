@@ -19,12 +19,10 @@ use crate::inodes::{Begin, Inodes};
 use crate::layout::{LogId, PAGE, PAGE_BYTES, ROOT, ROOT_GENERATION, page_at};
 use crate::log::Log;
 use crate::medium::{Medium, Space};
+use crate::open::{CACHED_FILES, OpenOptions};
 use crate::options::{CheckReport, DamagedPage, FormatOptions, RecoveryReport, Stats};
 use crate::recover::{LogReader, Recovery};
 use crate::volume::{Volume, boxed, make_lock};
-
-/// Files that are not open and stay in memory.
-const CACHED_FILES: usize = 1024;
 
 /// A volume: a flat directory of files in a region of persistent memory.
 ///
@@ -128,38 +126,33 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// Opens a formatted volume. All operations that returned before are present; every other
     /// operation is present as a whole or not at all.
     ///
-    /// `locks` is the same as in [`format`](Self::format); for locks whose creation can fail, use
-    /// [`try_open`](Self::try_open). Opening reads all logs, so it takes time proportional to their
-    /// size. It writes nothing, except that it repairs a damaged superblock from the other one.
+    /// `locks` is the same as in [`try_format`](Self::try_format). Opening reads all logs, so it
+    /// takes time proportional to their size. It writes nothing, except that it repairs a damaged
+    /// superblock from the other one, and that the volume grows if the options say so.
     ///
     /// # Errors
-    /// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], [`Error::Corrupt`].
-    pub fn open(
+    /// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], [`Error::Corrupt`]. Opening
+    /// a volume creates no lock; opening or creating a file later may return [`Error::NoLock`].
+    pub fn open_with<E: fmt::Display>(
         pmem: P,
-        locks: impl Fn(u64) -> L + Send + Sync + 'static,
-    ) -> Result<(Self, RecoveryReport), Error> {
-        Self::try_open(pmem, move |capacity| Ok::<_, Infallible>(locks(capacity)))
-    }
-
-    /// Opens like [`open`](Self::open), with a lock factory that may fail.
-    ///
-    /// # Errors
-    /// Same as [`open`](Self::open): opening a volume creates no lock. Opening or creating a file
-    /// later may return [`Error::NoLock`].
-    pub fn try_open<E: fmt::Display>(
-        pmem: P,
+        options: &OpenOptions,
         locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
     ) -> Result<(Self, RecoveryReport), Error> {
         let started = Instant::now();
-        let (geometry, repaired) = format::read(&pmem)?;
+        let (formatted, repaired) = format::read(&pmem)?;
+        let geometry = match options.grow {
+            true => format::grow(&pmem, formatted),
+            false => formatted,
+        };
         let space = Arc::new(Space::new(&geometry));
         let mut recovery = Recovery::new(&pmem, &geometry, &space.log_pages);
         recovery.report.superblock_repaired = repaired;
+        recovery.report.pages_grown = u64::from(geometry.pages - formatted.pages);
         let live = recovery.directory()?;
         let entries = live.names.values();
         let mut numbers: Vec<_> = entries.map(|it| (it.number, it.generation)).collect();
         numbers.sort_unstable();
-        let inodes = Inodes::new(geometry.inodes, CACHED_FILES);
+        let inodes = Inodes::new(geometry.inodes, options.cached_files);
         recovery.files(&numbers, &|number, size| inodes.set_size(number, size))?;
 
         let is_free = |it: &u32| numbers.binary_search_by_key(it, |file| file.0).is_err();

@@ -73,6 +73,9 @@ pub struct RecoveryReport {
     pub pages_used: u64,
     /// Whether one of the two superblocks was damaged and has been rewritten from the other.
     pub superblock_repaired: bool,
+    /// Pages of 4 KiB by which the volume has grown, because
+    /// [the options asked for it](crate::OpenOptions::grow).
+    pub pages_grown: u64,
     /// Wall-clock time of the recovery.
     pub duration: Duration,
 }
