@@ -19,12 +19,11 @@ use crate::inodes::{Begin, Inodes};
 use crate::layout::{LogId, PAGE, PAGE_BYTES, ROOT, ROOT_GENERATION, page_at};
 use crate::log::Log;
 use crate::medium::{Medium, Space};
-use crate::options::{CheckReport, DamagedPage, FormatOptions, OpenOptions, RecoveryReport, Stats};
+use crate::options::{
+    CACHED_FILES, CheckReport, DamagedPage, FormatOptions, OpenOptions, RecoveryReport, Stats,
+};
 use crate::recover::{LogReader, Recovery};
 use crate::volume::{Volume, boxed, make_lock};
-
-/// Files that are not open and stay in memory.
-const CACHED_FILES: usize = 1024;
 
 /// A volume: a flat directory of files in a region of persistent memory.
 ///
@@ -154,7 +153,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         Self::open_with(pmem, &OpenOptions::new(), locks)
     }
 
-    /// Opens like [`try_open`](Self::try_open), with these options.
+    /// Opens like [`try_open`](Self::try_open), with these options. It also writes to the region if the
+    /// volume is to [grow](OpenOptions::grow).
     ///
     /// # Errors
     /// Same as [`try_open`](Self::try_open).
@@ -164,15 +164,20 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
     ) -> Result<(Self, RecoveryReport), Error> {
         let started = Instant::now();
-        let (geometry, repaired) = format::read(&pmem)?;
+        let (formatted, repaired) = format::read(&pmem)?;
+        let geometry = match options.grow {
+            true => format::grow(&pmem, formatted),
+            false => formatted,
+        };
         let space = Arc::new(Space::new(&geometry));
         let mut recovery = Recovery::new(&pmem, &geometry, &space.log_pages);
         recovery.report.superblock_repaired = repaired;
+        recovery.report.pages_grown = u64::from(geometry.pages - formatted.pages);
         let live = recovery.directory()?;
         let entries = live.names.values();
         let mut numbers: Vec<_> = entries.map(|it| (it.number, it.generation)).collect();
         numbers.sort_unstable();
-        let inodes = Inodes::new(geometry.inodes, CACHED_FILES);
+        let inodes = Inodes::new(geometry.inodes, options.cached_files);
         recovery.files(&numbers, &|number, size| inodes.set_size(number, size))?;
 
         let is_free = |it: &u32| numbers.binary_search_by_key(it, |file| file.0).is_err();

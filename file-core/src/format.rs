@@ -152,6 +152,25 @@ pub(crate) fn read<P: Pmem>(pmem: &P) -> Result<(Geometry, bool), Error> {
     Ok((geometry, repair_at.is_some()))
 }
 
+/// Lets the volume take the whole region, and returns its geometry. The page of its second
+/// superblock becomes free. Does nothing if the region has no page after the volume.
+///
+/// Until the first superblock is stored whole, it is the old one, whose second one is intact, or it
+/// is torn. A torn one is repaired from the new second superblock, which is durable by then.
+pub(crate) fn grow<P: Pmem>(pmem: &P, geometry: Geometry) -> Geometry {
+    let pages = u32::try_from(pmem.len() / PAGE_BYTES).unwrap_or(u32::MAX);
+    if pages <= geometry.pages {
+        return geometry;
+    }
+    let larger = Geometry { pages, ..geometry };
+    let replica = store(pmem, larger.replica_at(), &larger.encode());
+    pmem.fence(replica);
+    // M7: the fence after the first superblock orders it before any new use of the old second one.
+    let primary = store(pmem, 0, &larger.encode());
+    pmem.fence(primary);
+    larger
+}
+
 fn other_version(found: u32) -> Error {
     Error::Version {
         found,

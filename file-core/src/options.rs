@@ -78,19 +78,46 @@ impl Default for FormatOptions {
     }
 }
 
+/// Files that are not open and stay in memory, unless the options say otherwise.
+pub(crate) const CACHED_FILES: usize = 1024;
+
 /// Options for opening a volume.
 #[derive(Clone, Debug)]
 #[must_use = "options do nothing until a volume is opened with them"]
 pub struct OpenOptions {
     pub(crate) clock: Clock,
+    pub(crate) cached_files: usize,
+    pub(crate) grow: bool,
 }
 
 impl OpenOptions {
-    /// Returns the defaults: the system's clock.
+    /// Returns the defaults: the system's clock, up to 1,024 files in memory that are not open, and a
+    /// volume that keeps its size.
     pub fn new() -> Self {
         OpenOptions {
             clock: system_clock,
+            cached_files: CACHED_FILES,
+            grow: false,
         }
+    }
+
+    /// Sets how many files may stay in memory although nobody has them open. Opening a file that is
+    /// not in memory reads its log. With 0, a file may leave memory as soon as its last handle is
+    /// dropped.
+    pub fn cached_files(mut self, files: usize) -> Self {
+        self.cached_files = files;
+        self
+    }
+
+    /// Sets whether the volume takes the whole region, if the region is larger than the volume. The
+    /// new pages are free at once. The number of inodes and the largest file size stay as they were
+    /// formatted. A volume never shrinks.
+    ///
+    /// After a crash during the call, the volume opens with its old size or its new size. The
+    /// volume grows before its logs are read, so it may have grown even if opening it then fails.
+    pub fn grow(mut self, on: bool) -> Self {
+        self.grow = on;
+        self
     }
 
     /// Sets the clock, as [`FormatOptions::clock`] does.
@@ -138,6 +165,9 @@ pub struct RecoveryReport {
     pub pages_used: u64,
     /// Whether one of the two superblocks was damaged and has been rewritten from the other.
     pub superblock_repaired: bool,
+    /// Pages of 4 KiB by which the volume has grown, because
+    /// [the options asked for it](crate::OpenOptions::grow).
+    pub pages_grown: u64,
     /// Wall-clock time of the recovery.
     pub duration: Duration,
 }

@@ -7,6 +7,7 @@ mod compaction;
 mod crashes;
 mod damage;
 mod full;
+mod growth;
 mod lazy;
 mod model;
 mod names;
