@@ -16,8 +16,8 @@ pub(crate) struct LogState {
     pub(crate) births: u64,
     /// Whether a thread cleans the log.
     pub(crate) is_cleaned: bool,
-    /// The number of pages from which it is worth looking for pages that are not needed, unless it is
-    /// less than [`Space::least_cleaned`](crate::medium::Space::least_cleaned).
+    /// The number of pages from which it is worth looking for pages that are not needed, unless it
+    /// is less than [`Space::least_cleaned`](crate::medium::Space::least_cleaned).
     pub(crate) clean_at: usize,
 }
 

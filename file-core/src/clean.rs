@@ -21,8 +21,8 @@
 //! - **On a full volume**, all pages of a log can be written to fresh ones, so that the same number
 //!   of pages has room again ([`if_it_helps`]). This waits for the operations in flight, and new
 //!   ones wait for it.
-//! - **Space**: while live groups are copied, they exist twice. A cleaning may use the whole reserve
-//!   and frees more than it takes.
+//! - **Space**: while live groups are copied, they exist twice. A cleaning may use the whole
+//!   reserve and frees more than it takes.
 //!
 //! # The order of groups
 //! Recovery applies groups in the order of the chain. Fresh pages take the place of the *oldest*
@@ -35,9 +35,9 @@
 //!    page that stays. They are private: nothing points to them, so their marks are not published
 //!    one by one.
 //! 2. *Fence.* Only now may anything point to the fresh pages.
-//! 3. The pointer before the old pages is published, flushed, and *fenced*. Before this 8-byte store
-//!    persists, recovery reads the old pages; afterwards it reads the fresh ones. Both have the
-//!    same content. Fast cleaning consists of this step.
+//! 3. The pointer before the old pages is published, flushed, and *fenced*. Before this 8-byte
+//!    store persists, recovery reads the old pages; afterwards it reads the fresh ones. Both have
+//!    the same content. Fast cleaning consists of this step.
 //! 4. The index is told where the groups are now. A writer may replace one of them at the same
 //!    moment; it then takes away its reference to the page that the index names.
 //! 5. The old pages become free (M7), each as soon as no reference to it is left (P2).
@@ -90,8 +90,9 @@ pub(crate) trait Live {
     /// how many pages or names it visited.
     fn each(&self, is_old: &IsOld<'_>, emit: &mut EmitGroup<'_>) -> u64;
 
-    /// Says where the groups are now, in the order in which [`each`](Self::each) emitted them. Takes
-    /// away the references to the old pages, and those to the new ones that are not there any more.
+    /// Says where the groups are now, in the order in which [`each`](Self::each) emitted them.
+    /// Takes away the references to the old pages, and those to the new ones that are not there any
+    /// more.
     fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]);
 }
 
@@ -192,8 +193,8 @@ fn unlink_dead<P: Pmem>(log: &Log, id: LogId, pages: &[u32], medium: &Medium<P>)
     let mut stored = Flushed::nothing();
     for (before, next) in pointers {
         let (at, seed) = pointer_after(medium, id, before);
-        // Both pages are linked already, so nothing has to be durable before the pointer is. Each of
-        // the pointers leaves a chain, whichever of them a crash keeps.
+        // Both pages are linked already, so nothing has to be durable before the pointer is. Each
+        // of the pointers leaves a chain, whichever of them a crash keeps.
         stored = stored.and(medium.store_word(at, seal(seed, next), Durable::at_rest()));
     }
     if injected_bug!(

@@ -30,8 +30,8 @@
 //!
 //! # Cost
 //! Overwriting one page streams that page and writes one log slot. It takes two fences and two
-//! short critical sections of the allocator. It allocates no heap memory, unless the allocator's map of
-//! free extents needs a node, or the log needs a page.
+//! short critical sections of the allocator. It allocates no heap memory, unless the allocator's
+//! map of free extents needs a node, or the log needs a page.
 
 mod change;
 mod cursor;

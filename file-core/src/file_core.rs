@@ -153,8 +153,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         Self::open_with(pmem, &OpenOptions::new(), locks)
     }
 
-    /// Opens like [`try_open`](Self::try_open), with these options. It also writes to the region if the
-    /// volume is to [grow](OpenOptions::grow).
+    /// Opens like [`try_open`](Self::try_open), with these options. It also writes to the region if
+    /// the volume is to [grow](OpenOptions::grow).
     ///
     /// # Errors
     /// Same as [`try_open`](Self::try_open).
@@ -312,8 +312,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         if removed.file.is_some() {
             return Ok(());
         }
-        // Nobody else can open the file, whose number is still in use. If its log was damaged since
-        // the volume was opened, the next recovery frees its pages.
+        // No other thread can open the file, whose number is still in use. If its log was damaged
+        // since the volume was opened, the next recovery frees its pages.
         if let Ok(content) = self.load(removed.number, removed.generation) {
             let id = (removed.number, removed.generation);
             self.inode(id, (), content).mark_removed();

@@ -30,8 +30,8 @@
 //! - **X1** A thread uses a node only while it holds a page of the node's span, or while it is
 //!   pinned and has found the node since. X4 keeps the node allocated in both cases.
 //! - **X2** A node's `level` and kind never change. A child's level is one less than its parent's.
-//! - **X3** A value is written only by a thread that holds its file page exclusively. But a cleaning
-//!   of the log may change a value's log page at any time.
+//! - **X3** A value is written only by a thread that holds its file page exclusively. But a
+//!   cleaning of the log may change a value's log page at any time.
 //! - **X4** Only [`Index::remove`] unlinks a node, never the root, and only while its thread holds
 //!   the node's whole span exclusively. Its free is deferred by epoch.
 //!   - Another thread that holds a page of the span does so before the removal or after it. Before,
@@ -53,8 +53,8 @@
 //! # Log pages
 //! A removal takes a value's log page by a swap with 0. A cleaning replaces it by an exchange. So
 //! if [`Index::relocate`] comes first, the removal reports the new log page; otherwise `relocate`
-//! finds 0, or no node, and returns `None`, as if a writer had replaced the mapping. Either way each
-//! reference to a log page is taken away once, in an unlinked node too.
+//! finds 0, or no node, and returns `None`, as if a writer had replaced the mapping. Either way
+//! each reference to a log page is taken away once, in an unlinked node too.
 //!
 //! # Orderings
 //!
@@ -62,7 +62,7 @@
 //! |---|---|---|---|
 //! | A | CAS in [`Index::publish_root`], [`Inner::child_or_insert`], Release | B | a new node |
 //! | B | loads of root and children, and the CAS's failure, Acquire | A | |
-//! | C | [`Value::replace`]: store of the word, Release | D | the log page, which is stored before |
+//! | C | [`Value::replace`]: store of the word, Release | D | the log page, stored before |
 //! | D | [`Index::for_each`]: load of the word, Acquire | C | |
 //! | L | [`Index::relocate`]: CAS of the log page, Release | M | the new log page's state |
 //! | M | [`Value::replace`], [`Value::take`]: swap of the log page, Acquire | L | |
@@ -440,8 +440,8 @@ impl Index {
     /// not take long.
     ///
     /// While other threads change the index, the result is only a hint. It includes every page that
-    /// was mapped before the call and is not removed meanwhile, but the mapping may be outdated. The
-    /// log page may be a later one than the mapping's, but not an earlier one.
+    /// was mapped before the call and is not removed meanwhile, but the mapping may be outdated.
+    /// The log page may be a later one than the mapping's, but not an earlier one.
     pub(crate) fn for_each(&self, each: &mut dyn FnMut(u32, Mapping, u32)) {
         let _pinned = self.epochs.pin();
         let root = self.root();

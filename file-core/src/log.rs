@@ -35,8 +35,8 @@
 //!   that no slot is left.
 //! - **L2** The link to every page of the chain is durable before the tail enters it. So a mark on
 //!   a page cannot be durable before the page is reachable.
-//! - **L3** Each slot of a page is open until it is skipped or its operation ends. A slot is skipped
-//!   by the thread that moves the tail past it.
+//! - **L3** Each slot of a page is open until it is skipped or its operation ends. A slot is
+//!   skipped by the thread that moves the tail past it.
 //! - **L4** A reservation ends only after its owner has updated index and size. So for a page that
 //!   is settled, the index agrees with the committed groups there.
 //! - **L5** The region may panic if its medium fails. Memory and medium may then disagree about
@@ -51,7 +51,7 @@
 //!
 //! | letter | where | pairs with | carries |
 //! |---|---|---|---|
-//! | T | `Log::extend`, `Log::adopt`: the tail's exchange, Release | U | the state of the tail's page, and that the page is linked |
+//! | T | `Log::enter`: the tail's exchange, Release | U | the page's state, and that it is linked |
 //! | U | `Log::try_take`: addition to the tail, Acquire | T | |
 //!
 //! Poison is a bit of the tail, so an addition sees it if it comes later in the tail's modification
@@ -200,8 +200,8 @@ impl Log {
                 further: Vec::new(),
             });
         }
-        // Another thread took the room or poisoned the log. In the first case, this thread has closed
-        // the page (L3).
+        // Another thread took the room or poisoned the log. In the first case, this thread has
+        // closed the page (L3).
         if !tail.is_poisoned() {
             space.log_pages.skip(tail.page(), tail.left());
         }

@@ -34,8 +34,8 @@
 //!
 //! | letter | where | pairs with | carries |
 //! |---|---|---|---|
-//! | F | [`LogPages::end`], [`LogPages::take_live`]: Release | G | the index and size that the operation changed |
-//! | G | [`LogPages::state`], [`LogPages::wait_for`], [`LogPages::unlink`], [`LogPages::take_live`]: Acquire | F | |
+//! | F | `end`, `take_live`: Release | G | the index and size that the operation changed |
+//! | G | `state`, `wait_for`, `unlink`, `take_live`: Acquire | F | |
 
 use spanlock_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use spanlock_sync::injected_bug;

@@ -91,8 +91,8 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// Returns the defaults: the system's clock, up to 1,024 files in memory that are not open, and a
-    /// volume that keeps its size.
+    /// Returns the defaults: the system's clock, up to 1,024 files in memory that are not open, and
+    /// a volume that keeps its size.
     pub fn new() -> Self {
         OpenOptions {
             clock: system_clock,

@@ -38,9 +38,9 @@
 //!   stands for. That write-back began after the stores of the `Written` tokens that became it.
 //! - **PM-I3** A `Durable` exists only if a fence of the same thread followed every flush that it
 //!   stands for.
-//! - **PM-I4** Tokens are neither copied nor cloned. `Flushed` never leaves its thread, and `Written`
-//!   only as an `Unflushed`, to be flushed where it arrives. `Durable` may, because it describes the
-//!   medium and no longer a thread's caches.
+//! - **PM-I4** Tokens are neither copied nor cloned. `Flushed` never leaves its thread, and
+//!   `Written` only as an `Unflushed`, to be flushed where it arrives. `Durable` may, because it
+//!   describes the medium and no longer a thread's caches.
 //! - **PM-I5** A store that makes other bytes reachable goes through [`Pmem::publish`], which
 //!   consumes a `Durable`.
 //!

@@ -266,8 +266,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         }
     }
 
-    /// Lets the pages from `at` to `end`, which keep their data, belong to a group in `log_page`. The
-    /// caller holds these pages exclusively.
+    /// Lets the pages from `at` to `end`, which keep their data, belong to a group in `log_page`.
+    /// The caller holds these pages exclusively.
     fn keep(&self, at: u64, end: u64, log_page: u32) {
         for file_page in at..end {
             let file_page = file_page as u32;
