@@ -1,9 +1,9 @@
 //! The file core next to the bare work of its stores: `cargo compare file-core`.
 //!
 //! A *case* is an operation, and a *row* is a case with a lock and a number of threads. The locks
-//! and the bare writes take turns, and each round begins with a different one, so that other load on
-//! the machine affects all of them equally. Flushes and fences are counted in a separate pass that
-//! is not timed.
+//! and the bare writes take turns, and each round begins with a different one, so that other load
+//! on the machine affects all of them equally. Flushes and fences are counted in a separate pass
+//! that is not timed.
 //!
 //! | file | contents |
 //! |---|---|

@@ -1,8 +1,8 @@
 //! The recovery of large volumes: `cargo compare recovery`.
 //!
-//! Each recovery runs in a process of its own. The recoveries with different numbers of threads take
-//! turns. The heap is counted in another process than the one that is timed, because counting slows
-//! threads down.
+//! Each recovery runs in a process of its own. The recoveries with different numbers of threads
+//! take turns. The heap is counted in another process than the one that is timed, because counting
+//! slows threads down.
 //!
 //! | file | contents |
 //! |---|---|

@@ -200,12 +200,15 @@ impl Log {
                 further: Vec::new(),
             });
         }
-        // Another thread took the room or poisoned the log. In the first case, this thread has
-        // closed the page (L3).
-        if !tail.is_poisoned() {
-            space.log_pages.skip(tail.page(), tail.left());
-        }
+        // Another thread took the room or poisoned the log.
+        self.skip_added(space, tail, count);
         None
+    }
+
+    /// Skips the slots that an addition of `count` to the tail `before` has moved past (L3).
+    fn skip_added(&self, space: &Space, before: Tail, count: u32) {
+        let passed = before.left().min(count);
+        space.log_pages.skip(before.page(), passed);
     }
 
     /// Makes room for `slots` slots and takes them. Cleans the log if that is due, then adds pages.
@@ -219,6 +222,9 @@ impl Log {
         live: &dyn Live,
     ) -> Result<Slots, Error> {
         let mut state = self.state.lock();
+        // The addition that failed may have skipped slots for which a cleaning waits. The cleaning
+        // holds the mutex from saying so until it sleeps, so this comes after one or the other.
+        self.settled.notify_all();
         loop {
             self.check_poison(&state)?;
             // Another thread may have added a page.

@@ -14,7 +14,7 @@
 //!
 //! | | a walker | | the thread that frees memory |
 //! |---|---|---|---|
-//! | 1 | [`pin`]: announces itself, and fences | 1 | unlinks the memory, by a store of any ordering |
+//! | 1 | [`pin`]: announces itself, and fences | 1 | unlinks the memory, by any store |
 //! | 2 | walks | 2 | [`defer_free`] fences, and notes the threads that are pinned |
 //! | 3 | drops the [`Guard`] | 3 | *later*, once these threads have done so: frees the memory |
 //!

@@ -10,8 +10,8 @@
 //! bytes that says where the data is, and the mark in this slot. It has no lock, no index and no
 //! free space. `copy` leaves the slot and the mark out, so that both costs can be told apart.
 //!
-//! Each thread streams to two places in turn, as the file core does when it overwrites one page, and
-//! uses the slots of sixteen pages one after another.
+//! Each thread streams to two places in turn, as the file core does when it overwrites one page,
+//! and uses the slots of sixteen pages one after another.
 
 use spanlock_pmem::{LINE_BYTES, PAGE_BYTES, Pmem};
 

@@ -1,6 +1,8 @@
-//! The events that poison a log.
+//! The events that poison a log, and the end of waits for slots.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_sync::Arc;
@@ -70,4 +72,55 @@ fn a_panic_between_the_commit_and_the_end_poisons_the_log() {
         let after = reserve(&log, &medium).map(|it| it.end(Gained::default()));
         assert_eq!(after, Err(Error::Poisoned { inode: ROOT }));
     }
+}
+
+/// Creates a full volume and a log whose only page has one slot left.
+fn nearly_full() -> (Medium<MappedFile>, Log) {
+    let medium = medium();
+    let log = Log::empty(LogId {
+        inode: ROOT,
+        generation: 1,
+    });
+    for _ in 1..PAGE_SLOTS {
+        reserve(&log, &medium).unwrap().end(Gained::default());
+    }
+    while medium.space.alloc.take(0, 1, Class::Growth).is_ok() {}
+    (medium, log)
+}
+
+/// Lets a thread clean the log while another one has added too much to the tail, and has not
+/// skipped the slot that was left. The cleaning waits for that slot.
+#[test]
+fn a_cleaning_that_waits_for_a_skipped_slot_goes_on() {
+    let shared = Arc::new(nearly_full());
+    let (medium, log) = &*shared;
+    let page = log.lock().pages[0];
+    // What `try_take` does if another thread has taken room between its check and its addition.
+    log.tail.fetch_add(2, Ordering::Relaxed);
+    let before = medium.space.log_pages.state(page);
+
+    let (sender, cleaned) = mpsc::channel();
+    let cleaning = Arc::clone(&shared);
+    std::thread::spawn(move || {
+        let (medium, log) = &*cleaning;
+        reserve(log, medium).unwrap().end(Gained::default());
+        sender.send(()).unwrap();
+    });
+    while medium.space.log_pages.state(page) == before {
+        std::thread::yield_now();
+    }
+    medium.space.log_pages.skip(page, 1);
+    reserve(log, medium).unwrap().end(Gained::default());
+    assert_eq!(cleaned.recv_timeout(Duration::from_secs(20)), Ok(()));
+}
+
+#[test]
+fn an_addition_to_a_poisoned_tail_skips_its_slots() {
+    let (medium, log) = nearly_full();
+    let page = log.lock().pages[0];
+    let before = Tail(log.tail.fetch_add(1, Ordering::Relaxed));
+    log.poison();
+    let poisoned = Tail(before.0 | Tail::POISON);
+    log.skip_added(&medium.space, poisoned, 1);
+    assert!(medium.space.log_pages.state(page).is_settled());
 }
