@@ -13,7 +13,7 @@ use std::sync::Arc;
 use spanlock_testkit::crashes::{MakeMedium, sequences, threads};
 use spanlock_verify::{Mode, Program, Suite};
 
-use store::{Files, KINDS, Kind, LONG, SHORT, at_page_end, full, number, roomy};
+use store::{Files, KINDS, Kind, LONG, SHORT, at_page_end, cleaned, full, number, roomy};
 
 fn main() -> ExitCode {
     let volume = |name, make: fn() -> Vec<u8>, created| On {
@@ -24,6 +24,7 @@ fn main() -> ExitCode {
     let roomy = volume("file-core", roomy, LONG);
     let at_page_end = volume("file-core-page-end", at_page_end, SHORT);
     let full = volume("file-core-full", full, SHORT);
+    let cleaned = volume("file-core-cleaning", cleaned, SHORT);
 
     let both_clean = "both clean a log, and the order of their steps in the allocator makes the \
                       search longer than four minutes; the other volumes have this pair";
@@ -49,6 +50,9 @@ fn main() -> ExitCode {
             .programs(at_page_end.more_threes())
             .programs(at_page_end.sequences(2)),
         suite_of_full.programs(full.sequences(2)),
+        Suite::new("file-core-cleaning")
+            .step_bound(2_000)
+            .programs(cleaned.sequences(2)),
         format::suite(),
         memory::suite(),
         histories::suite(),

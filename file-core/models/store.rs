@@ -86,10 +86,12 @@ fn bytes(operation: u32) -> [u8; 8] {
 
 pub(crate) type Volume = FileCore<Arc<Simulated>, SrlArray>;
 
+pub(crate) type Handle = File<Arc<Simulated>, SrlArray>;
+
 /// An open volume, and the file that the operations use.
 pub(crate) struct Open {
     volume: Volume,
-    file: Option<File<Arc<Simulated>, SrlArray>>,
+    file: Option<Handle>,
 }
 
 /// The file that the operations use, and one that fills the volume.
@@ -322,11 +324,7 @@ pub(crate) fn full() -> Vec<u8> {
 /// A volume as [`full`], in which the file's log has room for so many groups.
 pub(crate) fn full_but_for(groups: u32) -> Vec<u8> {
     let volume = filled(24, groups);
-    let hog = volume.open_file(HOG).expect("it is there");
-    // Few words of a page differ from zero, so that a crash may leave few images.
-    let mut page = [0; PAGE as usize];
-    page[0] = 9;
-    while hog.append(&page).is_ok() {}
+    fill_up(&volume);
     let file = volume.open_file(FILE).expect("it is there");
     let again = open(Simulated::new(&volume.pmem().bytes())).expect("sound");
     for _ in 0..=groups {
@@ -334,6 +332,43 @@ pub(crate) fn full_but_for(groups: u32) -> Vec<u8> {
     }
     assert_eq!(volume.stats().compactions, 1, "the log is not full");
     again.pmem().bytes()
+}
+
+/// A volume whose file has a log of four full pages: one that is needed, one that is needed because
+/// it makes a hole, one of which nothing is needed, and the last. The next group unlinks the third.
+/// No pages are free but the reserve, so that the page is used again at once.
+pub(crate) fn cleaned() -> Vec<u8> {
+    let volume = format(32);
+    let file = volume.open_file(FILE).expect("it is there");
+    let overwrite = |file: &Handle| {
+        file.write_at(b"content.", 0).expect("there is room");
+    };
+    let fill = || {
+        let again = |it: &Volume| overwrite(&it.open_file(FILE).expect("it is there"));
+        while !needs_a_page(&volume, again) {
+            overwrite(&file);
+        }
+    };
+    file.write_at(b"content.", 2 * PAGE).expect("there is room");
+    fill();
+    file.punch_hole(2 * PAGE..3 * PAGE).expect("there is room");
+    fill();
+    for _ in 0..2 {
+        overwrite(&file);
+        fill();
+    }
+    assert_eq!(volume.stats().unlinked_pages, 0);
+    fill_up(&volume);
+    volume.pmem().bytes()
+}
+
+/// Fills a volume with another file.
+fn fill_up(volume: &Volume) {
+    let hog = volume.open_or_create(HOG).expect("there is room");
+    // Few words of a page differ from zero, so that a crash may leave few images.
+    let mut page = [0; PAGE as usize];
+    page[0] = 9;
+    while hog.append(&page).is_ok() {}
 }
 
 /// Returns a volume whose logs are at the end of their pages. The file's log has room for so many
