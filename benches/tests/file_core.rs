@@ -18,6 +18,9 @@ const QUICK: [&str; 7] = [
     "srl-tree,parking_lot",
 ];
 
+/// The cases without a limit.
+const BATCHES: [&str; 4] = ["append", "truncate", "create", "remove"];
+
 /// Runs it and returns its output and its rows.
 fn measured(scene: &Scene, args: &[&str]) -> (String, Vec<Value>) {
     let output = scene.compare(&[&QUICK, args].concat());
@@ -48,7 +51,7 @@ fn every_case_has_a_row_for_each_lock_and_its_limit() {
     for case in ["overwrite-4k", "overwrite-64k"] {
         cells.extend([(case, 1, 4), (case, 2, 4)]);
     }
-    cells.extend(["append", "create", "remove"].map(|case| (case, 1, 2)));
+    cells.extend(BATCHES.map(|case| (case, 1, 2)));
     cells.push(("cleaning", 1, 4));
     assert_eq!(rows.len(), cells.iter().map(|it| it.2).sum::<usize>());
     for (case, threads, count) in cells {
@@ -82,7 +85,7 @@ fn follows(rows: &[Value], row: &Value) {
     assert!(number(row, "p99_ns") <= number(row, "max_ns"), "{row}");
     same("to_one_thread", own / ops(lock, 1));
     if row["to_limit"].is_null() {
-        assert!(["append", "create", "remove"].contains(&case), "{row}");
+        assert!(BATCHES.contains(&case), "{row}");
     } else {
         same("to_limit", own / ops("limit", threads));
         let (flushes, fences) = if lock == "copy" {

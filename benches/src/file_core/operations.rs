@@ -109,6 +109,19 @@ pub fn operations<P: Pmem, L: RawRangeLock>() -> Vec<Operation<P, L>> {
             end: |stage| stage.volume.remove(GROWING),
         },
         Operation {
+            name: "truncate",
+            about: "takes the last 4 KiB off a file of at most 4 MiB",
+            pace: Pace::Batches,
+            bare_bytes: None,
+            begin: |stage| {
+                let file = stage.volume.create(GROWING)?;
+                (0..BATCH).try_for_each(|_| file.append(&stage.data[..PAGE]).map(drop))?;
+                Ok(file)
+            },
+            step: |_, file, turn| file.truncate(((BATCH - 1 - turn.nth) * PAGE) as u64),
+            end: |stage| stage.volume.remove(GROWING),
+        },
+        Operation {
             name: "create",
             about: "creates an empty file next to up to 1,023 others",
             pace: Pace::Batches,

@@ -63,6 +63,8 @@ pub fn recover(path: &Path, threads: usize, counts: bool) -> Result<Recovered> {
     let region = MappedFile::open(path, Options::new())?;
     let pool = ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.context("starting the threads of the pool")?;
+    // The threads allocate when they start: let them do so before anything is counted or timed.
+    pool.broadcast(|_| ());
     if counts {
         heap::count();
     }
