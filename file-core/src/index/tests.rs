@@ -1,37 +1,64 @@
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use proptest::prelude::*;
 
 use super::*;
-
-fn get(index: &Index, page: u32) -> Option<Mapping> {
-    // SAFETY: no other thread uses the page.
-    unsafe { index.get(page) }
-}
-
-fn replace(index: &Index, page: u32, mapping: Mapping, log_page: u32) -> Option<(Mapping, u32)> {
-    // SAFETY: no other thread uses the page.
-    unsafe { index.replace(page, mapping, log_page) }
-}
-
-/// Removes pages, and returns those that were mapped, with their log pages.
-fn remove(index: &Index, first: u64, end: u64) -> Vec<(u32, Mapping, u32)> {
-    let mut removed = Vec::new();
-    // SAFETY: no other thread uses the pages.
-    unsafe {
-        index.remove(first, end, &mut |page, it, log| {
-            removed.push((page, it, log))
-        })
-    };
-    removed
-}
 
 fn at(page: u32) -> Mapping {
     Mapping {
         page,
         checksum: !page,
     }
+}
+
+/// Each thread of these tests accesses only pages that it has to itself.
+fn get(index: &Index, page: u32) -> Option<Mapping> {
+    // SAFETY: see above.
+    unsafe { index.get(page) }
+}
+
+fn replace(index: &Index, page: u32, to: Mapping, log_page: u32) -> Option<(Mapping, u32)> {
+    // SAFETY: as in `get`.
+    unsafe { index.replace(page, to, log_page) }
+}
+
+/// Removes pages, and returns what was reported.
+fn remove(index: &Index, first: u64, end: u64) -> Vec<(u32, Mapping, u32)> {
+    let mut removed = Vec::new();
+    // SAFETY: as in `get`.
+    unsafe {
+        index.remove(first, end, &mut |page, it, log_page| {
+            removed.push((page, it, log_page))
+        })
+    };
+    removed
+}
+
+fn walked(index: &Index) -> Vec<(u32, Mapping, u32)> {
+    let mut walked = Vec::new();
+    index.for_each(&mut |page, it, log_page| walked.push((page, it, log_page)));
+    walked
+}
+
+/// Counts the nodes that are linked.
+fn nodes(index: &Index) -> usize {
+    fn below(node: *mut Node) -> usize {
+        if node.is_null() {
+            return 0;
+        }
+        // SAFETY: no other thread has the index.
+        match unsafe { &(*node).body } {
+            Body::Leaf(_) => 1,
+            Body::Inner(Inner(slots)) => {
+                1 + slots
+                    .iter()
+                    .map(|it| below(it.load(Relaxed)))
+                    .sum::<usize>()
+            }
+        }
+    }
+    below(index.root().node())
 }
 
 #[test]
@@ -67,8 +94,7 @@ fn mappings_are_found_and_replaced() {
     assert_eq!(replace(&index, 63, at(3), 8), Some((at(3), 9)));
     let mut sorted = pages;
     sorted.sort_unstable();
-    let mut walked = Vec::new();
-    index.for_each(&mut |page, _, _| walked.push(page));
+    let walked: Vec<_> = walked(&index).into_iter().map(|it| it.0).collect();
     assert_eq!(walked, sorted);
 }
 
@@ -93,86 +119,161 @@ fn several_threads_grow_one_tree() {
 }
 
 #[test]
-fn a_removal_reports_its_pages_and_no_others() {
+fn a_removal_frees_the_nodes_that_it_empties() {
     let index = Index::new();
-    assert_eq!(remove(&index, 0, u64::MAX), []);
-    let pages = [0, 63, 64, 4095, 4096, 1 << 24, u32::MAX];
-    for page in pages {
-        replace(&index, page, at(page | 1), 3);
+    for page in [0, 63, 64, 127, 128, 4096] {
+        replace(&index, page, at(page + 1), 7);
     }
-    assert_eq!(remove(&index, 1, 63), []);
-    assert_eq!(remove(&index, 63, 65).len(), 2);
-    assert_eq!(remove(&index, 1 << 32, u64::MAX), []);
-    let rest = [4095, 4096, 1 << 24, u32::MAX];
-    let removed: Vec<u32> = remove(&index, 1, u64::MAX).iter().map(|it| it.0).collect();
-    assert_eq!(removed, rest);
+    // The root, two inner nodes and four leaves.
+    assert_eq!(nodes(&index), 7);
+    let removed = remove(&index, 63, 128);
+    assert_eq!(removed, [63, 64, 127].map(|page| (page, at(page + 1), 7)));
+    assert_eq!(nodes(&index), 6, "the leaf of 64..128 is gone");
+    assert_eq!(get(&index, 64), None);
     assert_eq!(get(&index, 0), Some(at(1)));
-    assert_eq!(index.relocate(4096, |_| true, 4), None);
-    replace(&index, 4096, at(9), 5);
-    assert_eq!(
-        remove(&index, 0, 1 << 32),
-        [(0, at(1), 3), (4096, at(9), 5)]
-    );
+    assert_eq!(remove(&index, 64, 128), []);
+    assert_eq!(remove(&index, 64, 64), []);
+    assert_eq!(remove(&index, 0, 1 << 32).len(), 3);
+    assert_eq!(nodes(&index), 1, "the root stays");
+    assert_eq!(replace(&index, 64, at(9), 8), None);
+    assert_eq!(walked(&index), [(64, at(9), 8)]);
+}
+
+#[test]
+fn the_last_page_can_be_removed() {
+    let index = Index::new();
+    replace(&index, u32::MAX, at(1), 7);
+    replace(&index, 0, at(2), 7);
+    let removed = remove(&index, u32::MAX.into(), 1 << 32);
+    assert_eq!(removed, [(u32::MAX, at(1), 7)]);
+    assert_eq!(remove(&index, 1, u64::MAX), []);
+    assert_eq!(walked(&index), [(0, at(2), 7)]);
+}
+
+#[test]
+fn a_removed_page_cannot_be_relocated() {
+    let index = Index::new();
+    replace(&index, 64, at(1), 7);
+    replace(&index, 130, at(2), 7);
+    assert_eq!(index.relocate(130, |page| page == 7, 9), Some(7));
+    // One leaf is unlinked, the other keeps a hole.
+    assert_eq!(remove(&index, 64, 131), [(64, at(1), 7), (130, at(2), 9)]);
+    for page in [64, 130] {
+        assert_eq!(index.relocate(page, |page| page == 7 || page == 9, 8), None);
+    }
+}
+
+#[test]
+fn a_panic_leaves_the_pages_behind_it_mapped() {
+    let index = Index::new();
+    for page in [1, 64, 128] {
+        replace(&index, page, at(page), 7);
+    }
+    let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        // SAFETY: as in `get`.
+        unsafe {
+            index.remove(0, 1 << 32, &mut |page, _, _| {
+                assert!(page < 64, "as planned")
+            })
+        };
+    }));
+    assert!(panics.is_err());
+    assert_eq!(walked(&index), [(128, at(128), 7)]);
+    assert_eq!(remove(&index, 0, 1 << 32), [(128, at(128), 7)]);
+    assert_eq!(nodes(&index), 1);
+}
+
+/// Pages near the borders of nodes, where the levels differ.
+fn any_page() -> impl Strategy<Value = u32> {
+    let near = |border: u32| (0..140_u32).prop_map(move |page| border.wrapping_add(page));
+    prop_oneof![
+        4 => near(0),
+        2 => near(4096 - 70),
+        1 => near((1 << 18) - 70),
+        1 => near(u32::MAX - 139),
+    ]
 }
 
 proptest! {
+    /// The index and a map agree after every insert and every removal.
     #[test]
-    fn an_index_is_a_map(
-        steps in prop::collection::vec((0..3_u8, 0..30_000_u32, 1..9000_u64), 1..200),
-    ) {
+    fn the_index_is_a_map(steps in prop::collection::vec((any_page(), any_page(), 0..4), 1..60)) {
         let (index, mut map) = (Index::new(), BTreeMap::new());
-        for (nth, (what, page, len)) in steps.into_iter().enumerate() {
-            if what < 2 {
-                let (page, log) = (page / (1 + what as u32 * 300), nth as u32 + 1);
-                let before = map.insert(page, (at(log), log));
-                prop_assert_eq!(replace(&index, page, at(log), log), before);
-                continue;
+        for (log_page, (one, other, kind)) in (1..).zip(steps) {
+            if kind > 0 {
+                let mapping = at(log_page);
+                prop_assert_eq!(
+                    replace(&index, one, mapping, log_page),
+                    map.insert(one, (mapping, log_page))
+                );
+            } else {
+                let (first, last) = (one.min(other), one.max(other));
+                let taken: Vec<_> = map.range(first..=last).map(|(&page, &it)| (page, it.0, it.1)).collect();
+                map.retain(|page, _| !(first..=last).contains(page));
+                prop_assert_eq!(remove(&index, u64::from(first), u64::from(last) + 1), taken);
+                prop_assert_eq!(get(&index, one), None);
             }
-            let (first, end) = (u64::from(page), u64::from(page) + len);
-            let gone: Vec<_> = (map.range(page..end as u32))
-                .map(|(page, (mapping, log))| (*page, *mapping, *log))
-                .collect();
-            map.retain(|page, _| !(first..end).contains(&u64::from(*page)));
-            prop_assert_eq!(remove(&index, first, end), gone);
+            let mapped: Vec<_> = map.iter().map(|(&page, &it)| (page, it.0, it.1)).collect();
+            prop_assert_eq!(walked(&index), mapped);
         }
-        let mut walked = Vec::new();
-        index.for_each(&mut |page, mapping, log| walked.push((page, (mapping, log))));
-        prop_assert_eq!(walked, map.into_iter().collect::<Vec<_>>());
+        remove(&index, 0, 1 << 32);
+        prop_assert!(nodes(&index) <= 1);
     }
 }
 
-/// Threads remove and add nodes, while others walk.
+/// Two threads fill and empty their own leaves below one parent, while two others walk and relocate.
+/// The walkers see only what was mapped, and each log page is reported once.
 #[test]
-fn walkers_see_only_nodes_that_are_allocated() {
-    let (index, is_over) = (Index::new(), AtomicBool::new(false));
+fn walkers_pass_nodes_that_are_freed() {
+    const LOG_PAGE: u32 = 7;
+    const MOVED: u32 = 9;
+    let index = Index::new();
+    let (done, moved, removed_moved) = (
+        AtomicBool::new(false),
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+    );
     std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while !is_over.load(Relaxed) {
-                    index.for_each(&mut |page, mapping, log| {
-                        assert_eq!((mapping, log / 2), (at(page | 1), 4));
-                        index.relocate(page, |log| log == 8, 9);
-                    });
-                }
-            });
-        }
-        let removers: Vec<_> = (0..2_u32)
-            .map(|thread| {
-                let index = &index;
-                scope.spawn(move || {
-                    let first = thread << 14;
-                    for _ in 0..300 {
-                        let pages = first..first + (1 << 14);
-                        for page in pages.clone().step_by(61) {
-                            replace(index, page, at(page | 1), 8);
-                        }
-                        let removed = remove(index, pages.start.into(), pages.end.into());
-                        assert_eq!(removed.len(), pages.step_by(61).count());
+        let walkers = [0, 1].map(|walker| {
+            let (index, done, moved) = (&index, &done, &moved);
+            scope.spawn(move || {
+                let mut rounds = 0_usize;
+                while !done.load(Relaxed) || rounds == 0 {
+                    index.for_each(&mut |page, mapping, _| assert_eq!(mapping, at(page + 1)));
+                    for page in (0..512).step_by(3 + walker) {
+                        let from = index.relocate(page, |it| it == LOG_PAGE, MOVED);
+                        moved.fetch_add(from.is_some().into(), Relaxed);
                     }
-                })
+                    rounds += 1;
+                }
             })
-            .collect();
-        removers.into_iter().for_each(|it| it.join().unwrap());
-        is_over.store(true, Relaxed);
+        });
+        let removers = [0, 1_u32].map(|side| {
+            let (index, removed_moved) = (&index, &removed_moved);
+            scope.spawn(move || {
+                let first = side * 256;
+                for round in 0..2_000_u32 {
+                    let pages = (0..16).map(|i| first + (i * 37 + round) % 256);
+                    for page in pages.clone() {
+                        assert_eq!(replace(index, page, at(page + 1), LOG_PAGE), None);
+                        assert_eq!(get(index, page), Some(at(page + 1)));
+                    }
+                    let removed = remove(index, u64::from(first), u64::from(first) + 256);
+                    assert_eq!(removed.len(), 16);
+                    let are_moved = removed.iter().filter(|it| it.2 == MOVED).count();
+                    removed_moved.fetch_add(are_moved, Relaxed);
+                    assert!(pages.clone().all(|page| get(index, page).is_none()));
+                }
+            })
+        });
+        removers
+            .into_iter()
+            .for_each(|it| it.join().expect("no panic"));
+        done.store(true, Relaxed);
+        walkers
+            .into_iter()
+            .for_each(|it| it.join().expect("no panic"));
     });
+    assert_eq!(walked(&index), []);
+    assert_eq!(moved.into_inner(), removed_moved.into_inner());
 }
