@@ -83,6 +83,9 @@ fn schedules(search: &Search, body: impl Fn() + Send + Sync + 'static) {
     under(scheduler, steps(search), body);
 }
 
+/// The stack of a thread under shuttle.
+const STACK_BYTES: usize = 256 << 10;
+
 /// Runs `body` under the schedules of `scheduler`.
 pub(crate) fn under(
     scheduler: impl Scheduler + 'static,
@@ -91,6 +94,8 @@ pub(crate) fn under(
 ) {
     let mut config = shuttle::Config::new();
     config.max_steps = MaxSteps::FailAfter(steps as usize);
+    // Under a checker an atomic takes many bytes, so an array of them on the stack does, too.
+    config.stack_size = STACK_BYTES;
     // Rows are deterministic, so a replay runs the whole row and needs no saved schedule.
     config.failure_persistence = FailurePersistence::None;
     shuttle::Runner::new(scheduler, config).run(body);
