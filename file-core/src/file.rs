@@ -31,7 +31,8 @@
 //! # Cost
 //! Overwriting one page streams that page and writes one log slot. It takes two fences and two
 //! short critical sections of the allocator. It allocates no heap memory, unless the allocator's
-//! map of free extents needs a node, or the log needs a page.
+//! map of free extents needs a node, or the log needs a page. A write to a part of a page also
+//! copies the page, and allocates memory for that.
 
 mod change;
 mod cursor;
@@ -49,7 +50,7 @@ use spanlock_sync::{Arc, injected_bug};
 
 use self::change::{Change, Part};
 pub use self::cursor::Cursor;
-use self::pages::{Bytes, NewPages};
+use self::pages::{Bytes, NewPages, blank};
 use crate::alloc::Class;
 use crate::error::Error;
 use crate::inode::Inode;
@@ -220,12 +221,12 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         Ok(())
     }
 
-    /// Loads a page of the file, which the caller holds, unless it is a hole. Returns whether the
-    /// file has the page. A hole leaves `image` unchanged.
+    /// Loads a page of the file, which the caller holds, into `image`, which has a page's length.
+    /// Returns whether the file has the page. A hole leaves `image` unchanged.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the page does not match its checksum.
-    fn load_page(&self, file_page: u32, image: &mut [u8; PAGE]) -> Result<bool, Error> {
+    fn load_page(&self, file_page: u32, image: &mut [u8]) -> Result<bool, Error> {
         let medium = &self.volume.medium;
         // SAFETY: the caller holds the page.
         let Some(mapping) = (unsafe { self.inode.index.get(file_page) }) else {
@@ -307,13 +308,13 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             (write.end % PAGE_BYTES) as usize,
         );
         if from > 0 || (to > 0 && new.count == 1) {
-            let image = new.head.insert([0; PAGE]);
+            let image = new.head.insert(blank());
             self.load_page(write.first as u32, image)?;
             let len = ((PAGE - from) as u64).min(write.end - write.offset);
             data.copy_to(&mut image[from..][..len as usize]);
         }
         if to > 0 && new.count > 1 {
-            let image = new.tail.insert([0; PAGE]);
+            let image = new.tail.insert(blank());
             self.load_page((write.last - 1) as u32, image)?;
             let mut rest = write.data;
             rest.skip(write.end - write.offset - to as u64);

@@ -9,7 +9,7 @@ use spanlock_sync::injected_bug;
 
 use super::File;
 use super::change::{Change, Part};
-use super::pages::NewPages;
+use super::pages::{NewPages, blank};
 use crate::alloc::{Class, Extent};
 use crate::error::Error;
 use crate::layout::{PAGE, PAGE_BYTES};
@@ -46,7 +46,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         let mut new = NewPages::zeros(0);
         // The bytes past the size are zero already.
         if within > 0 && size < self.inode.size() {
-            let image = new.head.insert([0; _]);
+            let image = new.head.insert(blank());
             if self.load_page(first as u32, image)? {
                 let keeps_tail = injected_bug!(
                     "tail-not-zeroed",
@@ -137,7 +137,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         );
         // Pages that the file does not have need no copy.
         let edge = |file_page: u64, zeros: Range<usize>| {
-            let mut image = [0; PAGE];
+            let mut image = blank();
             let is_mapped = self.load_page(file_page as u32, &mut image)?;
             if !keeps_edges {
                 image[zeros].fill(0);

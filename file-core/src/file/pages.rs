@@ -79,14 +79,22 @@ impl<'d> Bytes<'d> {
     }
 }
 
+/// The content of a page, on the heap: several on the stack overflow a small one.
+pub(super) type Image = Box<[u8]>;
+
+/// Returns a page of zeros.
+pub(super) fn blank() -> Image {
+    vec![0; PAGE].into()
+}
+
 /// The pages that a change adds, in the order of the file.
 pub(super) struct NewPages<'d> {
     /// How many pages there are.
     pub(super) count: u32,
     /// The first page, if it keeps bytes that the file had.
-    pub(super) head: Option<[u8; PAGE]>,
+    pub(super) head: Option<Image>,
     /// The last page, if it keeps bytes and is not the first.
-    pub(super) tail: Option<[u8; PAGE]>,
+    pub(super) tail: Option<Image>,
     /// The pages between; zeros if `None`.
     pub(super) whole: Option<Bytes<'d>>,
 }
@@ -117,14 +125,14 @@ impl NewPages<'_> {
             let mut within = 0;
             while within < len {
                 let most = (len - within).min(self.count - done - self.tail.is_some() as u32);
-                let assembled: [u8; PAGE];
+                let assembled: Image;
                 let content: &[u8] = match (&self.head, &self.tail, &mut self.whole) {
                     (Some(head), _, _) if done == 0 => head,
                     (_, Some(tail), _) if done + 1 == self.count => tail,
                     (_, _, None) => &ZEROS[..PAGE * (most as usize).min(ZEROS.len() / PAGE)],
                     (_, _, Some(bytes)) => match bytes.pages(most as usize) {
                         [] => {
-                            let mut image = [0; PAGE];
+                            let mut image = blank();
                             bytes.copy_to(&mut image);
                             assembled = image;
                             &assembled
