@@ -195,9 +195,13 @@ struct Parts;
 
 type PartLog = Log<PmemStorage<Arc<Simulated>>>;
 
-fn open_part(region: &Arc<Simulated>) -> Result<PartLog, String> {
+fn part_of(region: &Arc<Simulated>) -> Result<PmemStorage<Arc<Simulated>>, String> {
     let range = AROUND as u64..(AROUND + PART) as u64;
-    let storage = PmemStorage::part(region.clone(), range).map_err(|why| why.to_string())?;
+    PmemStorage::part(region.clone(), range).map_err(|why| why.to_string())
+}
+
+fn open_part(region: &Arc<Simulated>) -> Result<PartLog, String> {
+    let storage = part_of(region)?;
     Log::open_lazily(storage, &options().id(7)).map_err(|why| why.to_string())
 }
 
@@ -245,9 +249,12 @@ fn part(records: u8) -> Vec<u8> {
     bytes.resize(AROUND + PART, 0);
     bytes.resize(2 * AROUND + PART, OTHERS);
     let region = Simulated::new(&bytes);
-    let log = open_part(&region).expect("there is room");
-    for record in 0..records {
-        log.append_durable(&[record; 16]).expect("there is room");
+    if records > 0 {
+        let storage = part_of(&region).expect("it lies inside the region");
+        let log = Log::create(storage, &options().id(7)).expect("there is room");
+        for record in 0..records {
+            log.append_durable(&[record; 16]).expect("there is room");
+        }
     }
     region.bytes()
 }

@@ -217,7 +217,8 @@ impl<S: Storage> Log<S> {
             if !injected_bug!(
                 "same-epoch",
                 "opening a log begins no new epoch",
-                killed_by = "large-large, commit-large, sequences-of-1"
+                killed_by = "large-large, commit-large, compact-log-failure/sequences-of-1, \
+                             compact-log-part/sequences-of-1, compact-log-reopened/sequences-of-1"
             ) {
                 superblock.epoch += 1;
             }
