@@ -162,14 +162,14 @@ fn record(operation: u32) -> Vec<u8> {
 }
 
 /// A simulated disk.
-struct Disk {
+pub(crate) struct Disk {
     region: Arc<Simulated>,
     /// The threads whose next flush fails, one bit each.
-    failing: Arc<AtomicU64>,
+    pub(crate) failing: Arc<AtomicU64>,
 }
 
 impl Disk {
-    fn new(region: &Arc<Simulated>) -> Self {
+    pub(crate) fn new(region: &Arc<Simulated>) -> Self {
         Disk {
             region: region.clone(),
             failing: Arc::default(),
@@ -221,9 +221,9 @@ impl Storage for Disk {
 
 /// The number of the first record, and the records.
 #[derive(Clone, Debug, PartialEq)]
-struct Content {
-    first: u64,
-    records: Vec<Vec<u8>>,
+pub(crate) struct Content {
+    pub(crate) first: u64,
+    pub(crate) records: Vec<Vec<u8>>,
 }
 
 /// The logs that crash.
@@ -239,11 +239,11 @@ struct Open {
     failing: Arc<AtomicU64>,
 }
 
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options::new().group_commit(GroupCommit::Plain)
 }
 
-fn told(why: impl std::fmt::Display) -> String {
+pub(crate) fn told(why: impl std::fmt::Display) -> String {
     format!("the log does not go on working: {why}")
 }
 
@@ -264,20 +264,7 @@ impl Subject for Records {
     }
 
     fn state(&self, Open { log, .. }: &Open) -> Result<Content, String> {
-        let first = log.first().get();
-        let mut records = Vec::new();
-        for record in log.records() {
-            let record = record.map_err(|why| why.to_string())?;
-            let expected = first + records.len() as u64;
-            if record.lsn.get() != expected {
-                return Err(format!("{:?} in place of record {expected}", record.lsn));
-            }
-            records.push(record.data.to_vec());
-        }
-        match first + records.len() as u64 == log.durable().get() + 1 {
-            true => Ok(Content { first, records }),
-            false => Err(format!("{:?} is durable, but not there", log.durable())),
-        }
+        content(log)
     }
 
     fn go_on(&self, open: &Open) -> Result<(), String> {
@@ -329,6 +316,24 @@ impl Subject for Records {
     }
 }
 
+/// Returns what a log contains.
+pub(crate) fn content<S: Storage>(log: &Log<S>) -> Result<Content, String> {
+    let first = log.first().get();
+    let mut records = Vec::new();
+    for record in log.records() {
+        let record = record.map_err(|why| why.to_string())?;
+        let expected = first + records.len() as u64;
+        if record.lsn.get() != expected {
+            return Err(format!("{:?} in place of record {expected}", record.lsn));
+        }
+        records.push(record.data.to_vec());
+    }
+    match first + records.len() as u64 == log.durable().get() + 1 {
+        true => Ok(Content { first, records }),
+        false => Err(format!("{:?} is durable, but not there", log.durable())),
+    }
+}
+
 impl Records {
     /// Returns the record before which `operation` truncates.
     fn end(&self, operation: u32) -> u64 {
@@ -361,24 +366,15 @@ impl Crashable for Records {
 }
 
 /// The result of an operation on a log that has failed.
-const FAILED: &str = "failed";
+pub(crate) const FAILED: &str = "failed";
 
 /// Returns a log with a ring of eight blocks, to which `records` were appended, and of which
 /// `truncated` were truncated.
-fn log(records: u8, truncated: u64) -> Vec<u8> {
+pub(crate) fn log(records: u8, truncated: u64) -> Vec<u8> {
     const BYTES: usize = 8192 + 8 * 512;
     let empty = Simulated::new(&[0; BYTES]);
-    Log::create(Disk::new(&empty), &options()).expect("there is room");
-    let mut bytes = empty.bytes();
-    for at in [0, 4096] {
-        // A log's number is random. All runs need the same.
-        let superblock = &mut bytes[at..at + 512];
-        superblock[16..24].copy_from_slice(&7_u64.to_le_bytes());
-        superblock[12..16].fill(0);
-        let checksum = crc32c::crc32c(superblock);
-        superblock[12..16].copy_from_slice(&checksum.to_le_bytes());
-    }
-    let region = Simulated::new(&bytes);
+    Log::create(Disk::new(&empty), &options().id(7)).expect("there is room");
+    let region = Simulated::new(&empty.bytes());
     let log = Log::open(Disk::new(&region), &options()).expect("it is sound");
     for record in 0..records {
         log.append_durable(&[record; 20]).expect("there is room");

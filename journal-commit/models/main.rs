@@ -3,6 +3,7 @@
 mod compact;
 mod crashes;
 mod journal;
+mod lazy;
 mod logs;
 mod threads;
 
@@ -10,11 +11,15 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let [with_room, at_end, full, failing] = crashes::suites();
+    let [new, part, reopened] = lazy::suites();
     spanlock_verify::main([
         with_room,
         at_end,
         full,
         failing,
+        new,
+        part,
+        reopened,
         journal::signal::suite(),
         journal::tickets::suite(),
         journal::owner::suite(),

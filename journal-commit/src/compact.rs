@@ -36,7 +36,8 @@
 //! 1. `group.rs` and [`rendezvous`]: which thread commits, and when.
 //! 2. `format.rs`: the encoding. `recover.rs`: reading the log after a crash.
 //! 3. `batch.rs`, `ring.rs` and `marks.rs`: the parts of a log.
-//! 4. This file, which combines them.
+//! 4. `opening.rs`: creating and opening a log, at once or lazily.
+//! 5. This file, which combines them.
 //!
 //! # Locks
 //! Lock order: `superblock`, then `medium`, then either the group's mutex or `ends`. A thread holds
@@ -54,22 +55,23 @@ mod error;
 mod format;
 mod lsn;
 mod marks;
+mod opening;
 mod options;
 mod records;
 mod recover;
 mod ring;
 
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 
 use spanlock_sync::{Mutex, injected_bug, is_flush_left_out};
 
 use crate::Storage;
 use crate::unwind::OnUnwind;
 use batch::{Load, Open, Refusal};
-use format::{DATA, HEADER, RECORD, Superblock};
+use format::{HEADER, RECORD, Superblock};
 use group::{Failure, Group};
 use marks::{Mark, Marks};
+use opening::Opening;
 use options::is_block;
 use ring::Ring;
 
@@ -114,8 +116,14 @@ pub struct Log<S> {
     ends: Mutex<Ends>,
     superblock: Mutex<Superblock>,
     /// A thread holds this while it writes to the storage.
-    medium: Mutex<()>,
+    medium: Mutex<Medium>,
     recovery: Recovery,
+}
+
+/// The right to write to the storage.
+struct Medium {
+    /// The writes of opening, if they are still to be done. They come before any other write.
+    opening: Option<Opening>,
 }
 
 /// The positions of the durable batches.
@@ -138,138 +146,13 @@ pub struct Stats {
 }
 
 impl<S: Storage> Log<S> {
-    /// Creates an empty log in a storage whose first 8192 bytes are zero. It takes the whole
-    /// storage.
-    ///
-    /// # Errors
-    /// [`Error::Occupied`], and [`Error::BadOption`] if the storage is too small or the block size
-    /// is invalid. Both leave the storage unchanged. After [`Error::Io`] the start of the storage
-    /// may be partly written.
-    pub fn create(storage: S, options: &Options) -> Result<Self, Error> {
-        options.check_block()?;
-        let (len, block) = (storage.len(), options.block_bytes);
-        if !ring::is_enough(len, block) {
-            return Err(Error::BadOption {
-                what: "the storage's length",
-                found: len,
-                wanted: "8192 bytes and at least 8 blocks",
-            });
-        }
-        let mut start = vec![0; DATA as usize];
-        (storage.read_at(&mut start, 0)).map_err(Error::io("reading the start"))?;
-        if start.iter().any(|&byte| byte != 0) {
-            return Err(Error::Occupied);
-        }
-        let superblock = Superblock {
-            id: RandomState::new().build_hasher().finish(),
-            serial: 1,
-            len,
-            block: block as u32,
-            closed: false,
-            epoch: 1,
-            head: 0,
-            head_record: 1,
-            first_record: 1,
-            settled: 0,
-        };
-        recover::write(&storage, &superblock).map_err(Error::io("writing the superblock"))?;
-        let ring = Ring::new(storage, &superblock);
-        let marks = Marks::new(0, 1, ring.len);
-        let recovery = Recovery {
-            first: Lsn::FIRST,
-            next: Lsn::FIRST,
-            was_closed: true,
-            was_torn: false,
-            damage: None,
-        };
-        Ok(Self::new(ring, superblock, marks, recovery, options))
-    }
-
-    /// Opens a log and recovers its records: all that were acknowledged, and perhaps some that were
-    /// not.
-    ///
-    /// If a number in the superblock is too large to count up from, which only forgery explains,
-    /// the log can be read, but every other operation returns [`Error::ReadOnly`].
-    ///
-    /// # Errors
-    /// [`Error::NotALog`], [`Error::Version`], [`Error::CutShort`] and [`Error::Corrupt`] leave the
-    /// storage unchanged. After [`Error::Io`] the last batch and the superblocks may have been
-    /// rewritten. No acknowledged record is lost, and opening can be repeated.
-    pub fn open(storage: S, options: &Options) -> Result<Self, Error> {
-        Self::recover(storage, options, Err)
-    }
-
-    /// Opens a damaged log and keeps the records before the damage. The other records are lost, and
-    /// their numbers will be used again. [`Recovery::damage`] describes the damage. If the log has
-    /// no damage, this is the same as [`open`](Self::open).
-    ///
-    /// # Errors
-    /// As for [`open`](Self::open), except that [`Error::Corrupt`] is returned only if no
-    /// superblock is usable.
-    pub fn salvage(storage: S, options: &Options) -> Result<Self, Error> {
-        Self::recover(storage, options, Ok)
-    }
-
-    /// Zeroes the start of a storage, durably, so that a log can be created there. The previous
-    /// contents are lost.
-    ///
-    /// # Errors
-    /// The storage's error. The start may then be partly wiped.
-    pub fn wipe(storage: S) -> Result<(), Error> {
-        let zeros = vec![0; DATA.min(storage.len()) as usize];
-        (storage.write_fua(&zeros, 0)).map_err(Error::io("wiping the start"))
-    }
-
-    fn recover(
-        storage: S,
-        options: &Options,
-        accept: fn(Error) -> Result<Error, Error>,
-    ) -> Result<Self, Error> {
-        let mut superblock = recover::superblock(&storage)?;
-        let ring = Ring::new(storage, &superblock);
-        let (scan, damage) = recover::scan(&ring, &superblock)?;
-        let recovery = scan.report(&superblock, damage.map(accept).transpose()?);
-        // The last batch may be in the page cache only (C-R4).
-        if let Some(last) = &scan.last
-            && !injected_bug!(
-                "last-batch-left",
-                "opening a log does not write the last batch once more",
-                killed_by = "compact-log-room/sequences-of-1, compact-log-wrap/sequences-of-1"
-            )
-        {
-            (ring.write(&last.bytes, last.header.position))
-                .and_then(|()| ring.storage.flush())
-                .map_err(Error::io("writing the last batch once more"))?;
-        }
-        let end = scan.marks.end();
-        superblock.first_record = superblock.first_record.min(end.record);
-        // After salvage, the remains must not be newer than the next batches.
-        superblock.epoch = scan.newest_epoch;
-        if let Err(error) = recover::check_writable(&superblock) {
-            let log = Self::new(ring, superblock, scan.marks, recovery, options);
-            log.group.fail(Failure::Failed(error));
-            return Ok(log);
-        }
-        superblock.serial += 1;
-        if !injected_bug!(
-            "same-epoch",
-            "opening a log begins no new epoch",
-            killed_by = "large-large, commit-large, sequences-of-1"
-        ) {
-            superblock.epoch += 1;
-        }
-        superblock.closed = false;
-        superblock.settled = end.position;
-        recover::write(&ring.storage, &superblock).map_err(Error::io("writing the superblock"))?;
-        Ok(Self::new(ring, superblock, scan.marks, recovery, options))
-    }
-
     fn new(
         ring: Ring<S>,
         superblock: Superblock,
         marks: Marks,
         recovery: Recovery,
         options: &Options,
+        opening: Option<Opening>,
     ) -> Self {
         let Mark { position, record } = marks.end();
         let limit = superblock.head + ring.len;
@@ -285,7 +168,7 @@ impl<S: Storage> Log<S> {
             group: Group::new(record, open, rendezvous),
             ends: Mutex::new(Ends { marks, stats }),
             superblock: Mutex::new(superblock),
-            medium: Mutex::new(()),
+            medium: Mutex::new(Medium { opening }),
             ring,
             recovery,
         }
@@ -362,6 +245,9 @@ impl<S: Storage> Log<S> {
     }
 
     /// Returns the last durable record, or the number before the first if there is none.
+    ///
+    /// Recovered records count as durable. After [`open_lazily`](Self::open_lazily), which explains
+    /// the one exception, they also count before the first write.
     pub fn durable(&self) -> Lsn {
         Lsn(self.group.durable())
     }
@@ -400,7 +286,11 @@ impl<S: Storage> Log<S> {
     ///
     /// To truncate all records, pass [`durable`](Self::durable)`().next()`. If the records before
     /// `lsn` are already truncated, the call does nothing. Other threads can append meanwhile. A
-    /// call costs two durable writes of a block, so do not truncate after every record.
+    /// call costs two durable writes of a block, so on a disk do not truncate after every record.
+    ///
+    /// After the call has returned `Ok`, no recovery returns a record before `lsn`: both superblocks
+    /// are durable, so this holds even if the medium then loses one of them. If the call fails or a
+    /// crash interrupts it, recovery returns these records either all or not at all.
     ///
     /// # Errors
     /// [`Error::NotYet`] if a record before `lsn` is not durable; [`Error::Poisoned`],
@@ -443,7 +333,8 @@ impl<S: Storage> Log<S> {
     /// is opened again, any damage is detected.
     ///
     /// If a log is dropped instead, the records after the last committed one are lost, as in a
-    /// crash.
+    /// crash. To leave a log unchanged that was opened [lazily](Self::open_lazily) and only read,
+    /// drop it.
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Panicked`].
@@ -487,13 +378,22 @@ impl<S: Storage> Log<S> {
     /// Writes and flushes a batch: the leader's work.
     fn write(&self, load: &mut Load) -> Result<(), Error> {
         load.seal(self.ring.id, self.epoch, self.ring.block);
-        let one_at_a_time = (!injected_bug!(
+        let mut one_at_a_time = (!injected_bug!(
             "leader-without-medium",
             "a leader writes a batch while another thread writes a superblock",
             killed_by = "compact-log-failure/commit-failing-truncate"
         ))
         .then(|| self.medium.lock());
         self.check()?;
+        if let Some(medium) = &mut one_at_a_time
+            && !injected_bug!(
+                "opening-skipped-by-batch",
+                "the first batch after a lazy opening is written without the writes of opening",
+                killed_by = "compact-log-part/commit-commit, compact-log-new/commit-commit"
+            )
+        {
+            self.write_opening(medium)?;
+        }
         self.poisoning(|| {
             (self.ring.write(&load.bytes, load.position))
                 .map_err(Error::poisoned("writing a batch"))?;
@@ -521,13 +421,30 @@ impl<S: Storage> Log<S> {
         let mut new = superblock.clone();
         new.serial += 1;
         change(&mut new);
-        let _one_at_a_time = self.medium.lock();
+        let mut one_at_a_time = self.medium.lock();
         self.check()?;
+        if !injected_bug!(
+            "opening-skipped-by-truncation",
+            "the first truncation after a lazy opening leaves out the writes of opening",
+            killed_by = "compact-log-reopened/sequences-of-3"
+        ) {
+            self.write_opening(&mut one_at_a_time)?;
+        }
         self.poisoning(|| {
             recover::write(&self.ring.storage, &new)
                 .map_err(Error::poisoned("writing the superblock"))
         })?;
         *superblock = new;
+        Ok(())
+    }
+
+    /// Does the writes of opening, unless they are done. A failure poisons the log.
+    fn write_opening(&self, medium: &mut Medium) -> Result<(), Error> {
+        let Some(opening) = &medium.opening else {
+            return Ok(());
+        };
+        self.poisoning(|| opening.write(&self.ring).map_err(Error::into_poisoned))?;
+        medium.opening = None;
         Ok(())
     }
 

@@ -26,8 +26,8 @@ pub enum Error {
     },
     /// The storage is not empty, so no log may be created in it.
     #[error(
-        "the first {bytes} bytes of the storage are not all zero, so it may hold a log or other data; \
-         open it, or wipe it first",
+        "the storage may hold a log or other data: its first {bytes} bytes, or with an id that is given \
+         all its bytes, must be zero; open it, or zero it first",
         bytes = super::format::DATA
     )]
     Occupied,
@@ -162,6 +162,14 @@ impl Error {
         move |cause| Error::Io {
             during,
             cause: Arc::new(cause),
+        }
+    }
+
+    /// Returns the error with which a storage that failed poisons the log.
+    pub(super) fn into_poisoned(self) -> Error {
+        match self {
+            Error::Io { during, cause } => Error::Poisoned { during, cause },
+            other => other,
         }
     }
 

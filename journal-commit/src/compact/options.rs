@@ -26,15 +26,18 @@ pub struct Options {
     pub(super) block_bytes: u64,
     pub(super) batch_bytes: usize,
     pub(super) group_commit: GroupCommit,
+    pub(super) id: Option<u64>,
 }
 
 impl Options {
-    /// Returns the defaults: blocks of 512 bytes, batches of up to 1 MiB, and the rendezvous.
+    /// Returns the defaults: blocks of 512 bytes, batches of up to 1 MiB, the rendezvous,
+    /// and a random id.
     pub fn new() -> Self {
         Options {
             block_bytes: 512,
             batch_bytes: 1 << 20,
             group_commit: GroupCommit::default(),
+            id: None,
         }
     }
 
@@ -56,6 +59,16 @@ impl Options {
     /// Sets when a leader starts its flush.
     pub fn group_commit(mut self, group_commit: GroupCommit) -> Self {
         self.group_commit = group_commit;
+        self
+    }
+
+    /// Sets the id of a log that is created, instead of a random number. Equal operations then leave
+    /// equal bytes. Opening an existing log ignores this option.
+    ///
+    /// The id distinguishes the log's batches from those of an older log in the same storage. With
+    /// an id that is given, the whole storage must therefore be zero when the log is created.
+    pub fn id(mut self, id: u64) -> Self {
+        self.id = Some(id);
         self
     }
 

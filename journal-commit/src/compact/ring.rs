@@ -118,7 +118,9 @@ impl<S: Storage> Ring<S> {
         if injected_bug!(
             "batch-unchecked",
             "recovery takes a batch with a sound header for a complete one",
-            killed_by = "large-large, commit-large, large-truncate, sequences-of-1"
+            killed_by = "large-large, commit-large, large-truncate, \
+                         compact-log-failure/sequences-of-1, compact-log-new/sequences-of-1, \
+                         compact-log-part/sequences-of-1"
         ) {
             return Ok(Some(Found { header, bytes }));
         }

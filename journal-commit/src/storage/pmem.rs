@@ -1,8 +1,9 @@
 //! A region of persistent memory as a storage.
 
 use std::io;
+use std::ops::Range;
 
-use spanlock_pmem::{Durable, Pmem};
+use spanlock_pmem::{Durable, LINE_BYTES, Pmem};
 use spanlock_sync::{Mutex, MutexGuard};
 
 use super::{Storage, check_bounds};
@@ -17,13 +18,16 @@ const MARKED: u64 = u64::MAX >> 16;
 /// The largest number of locks. In a larger region, several stripes share a lock.
 const STRIPES: u64 = 64;
 
-/// A region of persistent memory as a [`Storage`].
+/// A region of persistent memory, or a part of one, as a [`Storage`].
 ///
 /// A write is durable when it returns, and a flush does nothing. The reason is that a fence orders
 /// only the writes of its own thread, but a flush may come from another thread. The region defines
 /// which failures durable data survives.
 ///
 /// Threads that access the same 64 KiB take turns, so overlapping calls are safe.
+///
+/// A write stores and flushes each line of its bytes once and then fences once. Each access makes a
+/// short list of the locks that it holds, and allocates nothing else.
 ///
 /// # What tears
 /// Persistent memory tears at 8 bytes, not at 512. The compact log detects torn writes by
@@ -42,6 +46,8 @@ const STRIPES: u64 = 64;
 #[derive(Debug)]
 pub struct PmemStorage<P> {
     region: P,
+    /// The offset of the storage in the region; 0 if there is a `spare`.
+    start: u64,
     len: u64,
     stripes: Box<[Mutex<()>]>,
     /// Holds the copy of a sector while that sector is written durably.
@@ -60,9 +66,56 @@ impl<P: Pmem> PmemStorage<P> {
     /// Uses the whole region.
     pub fn new(region: P) -> Self {
         let len = region.len();
+        Self::at(region, 0, len)
+    }
+
+    /// Uses only the bytes of the region in `range`. The storage's offset 0 is `range.start`. Other
+    /// code may use the rest of the region at the same time, for instance through a clone of the
+    /// same `Arc`.
+    ///
+    /// No other code may access the part while this storage exists; the file system or engine that
+    /// divides the region has to ensure that.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use spanlock_pmem::{MappedFile, Pmem};
+    /// use spanlock_journal_commit::Storage;
+    /// use spanlock_journal_commit::storage::PmemStorage;
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("region");
+    /// # let region = MappedFile::create(&path, 1 << 20, spanlock_pmem::Options::new())?;
+    /// let region = Arc::new(region);
+    /// let journal = PmemStorage::part(region.clone(), 4096..4096 + 16384)?;
+    /// assert_eq!(journal.len(), 16384);
+    /// assert!(PmemStorage::part(region.clone(), 0..region.len() + 64).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The range is reversed, ends beyond the region, or does not start and end at a multiple of 64
+    /// bytes. A 64-byte line is written back as a whole, so it belongs to one part only.
+    pub fn part(region: P, range: Range<u64>) -> io::Result<Self> {
+        let (Range { start, end }, total) = (range, region.len());
+        let problem = if start > end {
+            "is reversed".to_owned()
+        } else if end > total {
+            format!("ends beyond the region, which has {total} bytes")
+        } else if !start.is_multiple_of(LINE_BYTES) || !end.is_multiple_of(LINE_BYTES) {
+            format!("does not start and end at a multiple of {LINE_BYTES} bytes")
+        } else {
+            return Ok(Self::at(region, start, end - start));
+        };
+        let what = format!("the part {start}..{end} {problem}");
+        Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+    }
+
+    /// Uses `len` bytes from `start` on, which lie inside the region.
+    fn at(region: P, start: u64, len: u64) -> Self {
         let stripes = (0..STRIPES).map(|_| Mutex::new(())).collect();
         PmemStorage {
             region,
+            start,
             len,
             stripes,
             spare: None,
@@ -169,14 +222,14 @@ impl<P: Pmem> Storage for PmemStorage<P> {
         let _held = self.hold(offset, buf.len())?;
         // SAFETY: every access holds the stripes of its bytes, so no thread writes them; and this
         // storage makes no streaming writes.
-        unsafe { self.region.read(offset, buf) };
+        unsafe { self.region.read(self.start + offset, buf) };
         Ok(())
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         let _held = self.hold(offset, data.len())?;
         // SAFETY: as above.
-        let written = unsafe { self.region.write(offset, data) };
+        let written = unsafe { self.region.write(self.start + offset, data) };
         let _durable = self.region.persist(written);
         Ok(())
     }

@@ -1,0 +1,323 @@
+//! Creating and opening a log: at once, or lazily, with the first write.
+//!
+//! Opening reads the whole log first, and then writes: the last batch once more (C-R4 in
+//! `recover.rs`), and the superblocks of a new epoch (C-R2). Creating a log writes its superblocks.
+//! [`Log::open_lazily`] leaves these writes, an [`Opening`], to the first thread that writes
+//! anything else. That thread does them first, while it holds `medium`.
+//!
+//! # Invariants
+//! - **C-O1** The writes of opening are durable before any other write to the storage begins. Until
+//!   then the storage is as the previous log left it, and what a lazy opening read stays true. So
+//!   the crashes of a lazy opening leave the same images as those of [`Log::open`].
+//! - **C-O2** While no superblock is sound and the rest of the storage, slot 1 included, is zero, no
+//!   record was ever acknowledged: a batch is written only after both superblocks, and batches are
+//!   never erased. Such a storage can be created anew.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use spanlock_sync::injected_bug;
+
+use super::format::{DATA, SLOTS, SUPERBLOCK, Slot, Superblock};
+use super::group::Failure;
+use super::marks::Marks;
+use super::ring::{self, Found, Ring};
+use super::{Error, Log, Lsn, Options, Recovery, recover};
+use crate::Storage;
+
+/// The number of bytes read at a time to see whether a storage is zero.
+const CHUNK: u64 = 64 << 10;
+
+/// The writes of opening or creating a log.
+pub(super) struct Opening {
+    /// The last batch, which may be in the page cache only (C-R4).
+    last: Option<Found>,
+    /// The superblock of the new epoch, unless the log is opened for reading only.
+    superblock: Option<Superblock>,
+}
+
+impl Opening {
+    pub(super) fn write<S: Storage>(&self, ring: &Ring<S>) -> Result<(), Error> {
+        if let Some(last) = &self.last
+            && !injected_bug!(
+                "last-batch-left",
+                "opening a log does not write the last batch once more",
+                killed_by = "compact-log-room/sequences-of-1, compact-log-wrap/sequences-of-1"
+            )
+        {
+            (ring.write(&last.bytes, last.header.position))
+                .and_then(|()| ring.storage.flush())
+                .map_err(Error::io("writing the last batch once more"))?;
+        }
+        let Some(superblock) = &self.superblock else {
+            return Ok(());
+        };
+        recover::write(&ring.storage, superblock).map_err(Error::io("writing the superblock"))
+    }
+}
+
+impl<S: Storage> Log<S> {
+    /// Creates an empty log in a storage whose first 8192 bytes are zero. It takes the whole
+    /// storage. With [`Options::id`], all bytes of the storage must be zero.
+    ///
+    /// # Errors
+    /// [`Error::Occupied`], and [`Error::BadOption`] if the storage is too small or the block size
+    /// is invalid. Both leave the storage unchanged. After [`Error::Io`] the start of the storage
+    /// may be partly written.
+    pub fn create(storage: S, options: &Options) -> Result<Self, Error> {
+        let superblock = first_superblock(&storage, options)?;
+        let end = options.id.map_or(DATA, |_| storage.len());
+        if !is_zero(&storage, 0, end)? {
+            return Err(Error::Occupied);
+        }
+        Self::begin(storage, superblock, options, false)
+    }
+
+    /// Opens a log and recovers its records: all that were acknowledged, and perhaps some that were
+    /// not.
+    ///
+    /// If a number in the superblock is too large to count up from, which only forgery explains,
+    /// the log can be read, but every other operation returns [`Error::ReadOnly`].
+    ///
+    /// # Errors
+    /// [`Error::NotALog`], [`Error::Version`], [`Error::CutShort`] and [`Error::Corrupt`] leave the
+    /// storage unchanged. After [`Error::Io`] the last batch and the superblocks may have been
+    /// rewritten. No acknowledged record is lost, and opening can be repeated.
+    pub fn open(storage: S, options: &Options) -> Result<Self, Error> {
+        Self::recover(storage, options, Err, false)
+    }
+
+    /// Opens a log as [`open`](Self::open) does, but without writing to the storage, or creates one
+    /// in a storage of zeros. The first commit, truncation or [`close`](Self::close), or
+    /// [`finish_opening`](Self::finish_opening), first does the writes of opening. If they fail,
+    /// the log is poisoned. A log that is only read leaves the storage unchanged.
+    ///
+    /// A storage whose bytes are all zero is an empty log; it is created with the first write. If a
+    /// crash interrupts that write, the storage is still an empty log, provided that it is opened
+    /// with the same block size, and with the same id if one is given.
+    ///
+    /// # What differs from `open`
+    /// A process that was killed, or whose flush failed, may leave an unacknowledged last batch in
+    /// the page cache only. [`open`](Self::open) makes that batch durable before it returns. After
+    /// this function, its records may be read, and yet be gone after a power failure. Before you
+    /// change anything that depends on a recovered record, for example before you redo it, call
+    /// [`finish_opening`](Self::finish_opening). Reading needs no such call. In a region of
+    /// persistent memory that was opened after the failure, all contents are durable, so the
+    /// difference does not exist.
+    ///
+    /// ```
+    /// use spanlock_journal_commit::compact::{Error, Log, Options};
+    /// # use spanlock_journal_commit::testing::Recorded;
+    ///
+    /// # let storage = Recorded::new(16384);
+    /// let options = Options::new().id(7);
+    /// let log = Log::open_lazily(&storage, &options)?;
+    /// assert_eq!(log.records().count(), 0);
+    /// assert_eq!(storage.writes(), 0);
+    /// log.append_durable(b"redo me")?; // Creates the log first.
+    /// drop(log);
+    ///
+    /// let log = Log::open_lazily(&storage, &options)?;
+    /// assert_eq!(log.records().next().unwrap()?.data, b"redo me");
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open), and [`Error::BadOption`] if there is no log and none can be
+    /// created, because the storage is too small or the block size is invalid. The storage is
+    /// unchanged in each case.
+    pub fn open_lazily(storage: S, options: &Options) -> Result<Self, Error> {
+        let refusal = match first_superblock(&storage, options) {
+            Ok(first) if is_new(&storage, &first, options)? => {
+                return Self::begin(storage, first, options, true);
+            }
+            first => first.err(),
+        };
+        Self::recover(storage, options, Err, true).map_err(|error| match (error, refusal) {
+            (Error::NotALog { .. }, Some(refusal)) => refusal,
+            (error, _) => error,
+        })
+    }
+
+    /// Does the writes that [`open_lazily`](Self::open_lazily) has left, unless they are done. When
+    /// it has returned `Ok`, all recovered records are durable.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], [`Error::Panicked`], [`Error::ReadOnly`].
+    pub fn finish_opening(&self) -> Result<(), Error> {
+        let mut medium = self.medium.lock();
+        self.check()?;
+        self.write_opening(&mut medium)
+    }
+
+    /// Opens a damaged log and keeps the records before the damage. The other records are lost, and
+    /// their numbers will be used again. [`Recovery::damage`] describes the damage. If the log has
+    /// no damage, this is the same as [`open`](Self::open).
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open), except that [`Error::Corrupt`] is returned only if no
+    /// superblock is usable.
+    pub fn salvage(storage: S, options: &Options) -> Result<Self, Error> {
+        Self::recover(storage, options, Ok, false)
+    }
+
+    /// Zeroes the start of a storage, durably, so that a log with a random id can be created there.
+    /// The previous contents are lost. For [`Options::id`] or [`open_lazily`](Self::open_lazily),
+    /// zero the whole storage instead.
+    ///
+    /// # Errors
+    /// The storage's error. The start may then be partly wiped.
+    pub fn wipe(storage: S) -> Result<(), Error> {
+        let zeros = vec![0; DATA.min(storage.len()) as usize];
+        (storage.write_fua(&zeros, 0)).map_err(Error::io("wiping the start"))
+    }
+
+    /// Begins an empty log.
+    fn begin(
+        storage: S,
+        superblock: Superblock,
+        options: &Options,
+        lazily: bool,
+    ) -> Result<Self, Error> {
+        let ring = Ring::new(storage, &superblock);
+        let opening = Opening {
+            last: None,
+            superblock: Some(superblock.clone()),
+        };
+        let opening = opening.now_or_later(&ring, lazily)?;
+        let marks = Marks::new(0, 1, ring.len);
+        let recovery = Recovery {
+            first: Lsn::FIRST,
+            next: Lsn::FIRST,
+            was_closed: true,
+            was_torn: false,
+            damage: None,
+        };
+        Ok(Self::new(
+            ring, superblock, marks, recovery, options, opening,
+        ))
+    }
+
+    fn recover(
+        storage: S,
+        options: &Options,
+        accept: fn(Error) -> Result<Error, Error>,
+        lazily: bool,
+    ) -> Result<Self, Error> {
+        let mut superblock = recover::superblock(&storage)?;
+        let ring = Ring::new(storage, &superblock);
+        let (scan, damage) = recover::scan(&ring, &superblock)?;
+        let recovery = scan.report(&superblock, damage.map(accept).transpose()?);
+        let end = scan.marks.end();
+        superblock.first_record = superblock.first_record.min(end.record);
+        // After salvage, the remains must not be newer than the next batches.
+        superblock.epoch = scan.newest_epoch;
+        let refusal = recover::check_writable(&superblock).err();
+        if refusal.is_none() {
+            superblock.serial += 1;
+            if !injected_bug!(
+                "same-epoch",
+                "opening a log begins no new epoch",
+                killed_by = "large-large, commit-large, compact-log-failure/sequences-of-1, \
+                             compact-log-part/sequences-of-1, compact-log-reopened/sequences-of-1"
+            ) {
+                superblock.epoch += 1;
+            }
+            superblock.closed = false;
+            superblock.settled = end.position;
+        }
+        let opening = Opening {
+            last: scan.last,
+            superblock: refusal.is_none().then(|| superblock.clone()),
+        };
+        let opening = opening.now_or_later(&ring, lazily)?;
+        let log = Self::new(ring, superblock, scan.marks, recovery, options, opening);
+        if let Some(error) = refusal {
+            log.group.fail(Failure::Failed(error));
+        }
+        Ok(log)
+    }
+}
+
+impl Opening {
+    /// Does the writes now, or returns them if they are for later.
+    fn now_or_later<S: Storage>(
+        self,
+        ring: &Ring<S>,
+        lazily: bool,
+    ) -> Result<Option<Opening>, Error> {
+        if lazily {
+            return Ok(Some(self));
+        }
+        self.write(ring)?;
+        Ok(None)
+    }
+}
+
+/// Returns the superblock of a log that is created in `storage`.
+fn first_superblock<S: Storage>(storage: &S, options: &Options) -> Result<Superblock, Error> {
+    options.check_block()?;
+    let (len, block) = (storage.len(), options.block_bytes);
+    if !ring::is_enough(len, block) {
+        return Err(Error::BadOption {
+            what: "the storage's length",
+            found: len,
+            wanted: "8192 bytes and at least 8 blocks",
+        });
+    }
+    let random = || RandomState::new().build_hasher().finish();
+    Ok(Superblock {
+        id: options.id.unwrap_or_else(random),
+        serial: 1,
+        len,
+        block: block as u32,
+        closed: false,
+        epoch: 1,
+        head: 0,
+        head_record: 1,
+        first_record: 1,
+        settled: 0,
+    })
+}
+
+/// Returns whether no log was created in the storage yet: it is zero, except that slot 0 may hold a
+/// part of `first`, the superblock with which a creation was interrupted (C-O2).
+fn is_new<S: Storage>(storage: &S, first: &Superblock, options: &Options) -> Result<bool, Error> {
+    let mut found = [0; SUPERBLOCK];
+    (storage.read_at(&mut found, SLOTS[0])).map_err(Error::io("reading the superblock"))?;
+    let first = first.encode();
+    // A whole superblock is a log already, and recovery restores the other copy.
+    let is_whole = matches!(Superblock::decode(&found), Slot::Sound(_));
+    let is_part = !is_whole
+        && (found.chunks(8).zip(first.chunks(8)).zip(0..)).all(|((found, first), nth)| {
+            let is_zero = found.iter().all(|&byte| byte == 0);
+            // The words of the checksum and of the id differ from one random id to the next.
+            let is_random = options.id.is_none() && (1..3).contains(&nth);
+            is_zero || found == first || is_random
+        });
+    let is_torn = found.iter().any(|&byte| byte != 0);
+    if is_torn
+        && injected_bug!(
+            "creation-not-resumed",
+            "a log whose creation was interrupted cannot be opened",
+            killed_by = "compact-log-new/commit-commit, compact-log-new/sequences-of-1"
+        )
+    {
+        return Ok(false);
+    }
+    Ok(is_part && is_zero(storage, SUPERBLOCK as u64, storage.len())?)
+}
+
+/// Returns whether the bytes from `start` to `end` are zero.
+fn is_zero<S: Storage>(storage: &S, start: u64, end: u64) -> Result<bool, Error> {
+    let mut bytes = vec![0; CHUNK.min(end - start) as usize];
+    let mut at = start;
+    while at < end {
+        let len = (end - at).min(CHUNK) as usize;
+        (storage.read_at(&mut bytes[..len], at)).map_err(Error::io("reading the storage"))?;
+        if bytes[..len].iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+        at += len as u64;
+    }
+    Ok(true)
+}
