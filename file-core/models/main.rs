@@ -4,6 +4,7 @@
 
 mod format;
 mod histories;
+mod index;
 mod memory;
 mod store;
 
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
             .programs(cleaned.sequences(2)),
         format::suite(),
         memory::suite(),
+        index::suite(),
         histories::suite(),
     ])
 }

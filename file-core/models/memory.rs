@@ -1,5 +1,6 @@
 //! Races in memory: the index, the size and the count of operations in flight.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use spanlock_file_core::{Error, File, FileCore, FormatOptions};
@@ -51,14 +52,14 @@ fn wide(capacity: u64) -> SrlArray {
 }
 
 /// An open volume and its file.
-struct Open {
+pub(crate) struct Open {
     volume: Volume,
     file: File<Arc<Simulated>, SrlArray>,
 }
 
 impl Open {
     /// Opens a volume whose file has these pages.
-    fn with(pages: &[u64]) -> Open {
+    pub(crate) fn with(pages: &[u64]) -> Open {
         let region = Simulated::new(&[0; 24 * PAGE as usize]);
         let options = FormatOptions::new().clock(|| 0);
         let options = options.inodes(8).max_file_size(256 * PAGE);
@@ -70,20 +71,32 @@ impl Open {
         open
     }
 
-    fn write(&self, page: u64) {
+    pub(crate) fn write(&self, page: u64) {
         let written = self.file.write_at(&bytes(page), page * PAGE);
         written.expect("there is room");
     }
 
-    fn read(&self, page: u64) -> [u8; 8] {
+    pub(crate) fn read(&self, page: u64) -> [u8; 8] {
         let mut found = [0; 8];
         let read = self.file.read_at(&mut found, page * PAGE);
         read.expect("the range is valid");
         found
     }
 
+    /// Makes pages of the file a hole.
+    pub(crate) fn punch(&self, pages: Range<u64>) {
+        let bytes = pages.start * PAGE..pages.end * PAGE;
+        self.file.punch_hole(bytes).expect("there is room");
+    }
+
+    /// Asserts that the volume has no damaged page.
+    pub(crate) fn check(&self) {
+        let report = self.volume.check().expect("the lock is large enough");
+        assert_eq!(report.damaged, []);
+    }
+
     /// Asserts that the pages have been written.
-    fn assert_wrote(&self, pages: &[u64]) {
+    pub(crate) fn assert_wrote(&self, pages: &[u64]) {
         for page in pages {
             assert_eq!(self.read(*page), bytes(*page), "page {page}");
         }
@@ -135,10 +148,7 @@ fn check(name: &str, before: &'static [u64], written: u64) -> Scene<Open> {
         .injection(FAULTS)
         .scene(|| Open::with(before))
         .thread(["write"], move |open| open.write(written))
-        .thread(["check"], |open| {
-            let report = open.volume.check().expect("the lock is large enough");
-            assert_eq!(report.damaged, []);
-        })
+        .thread(["check"], |open| open.check())
         .at_end(move |open| open.assert_wrote(&[before, &[written]].concat()))
 }
 

@@ -84,6 +84,7 @@ use core::ptr;
 
 use spanlock_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use spanlock_sync::epoch::{self, Collector};
+use spanlock_sync::injected_bug;
 
 const BITS: u32 = 6;
 const FANOUT: usize = 1 << BITS;
@@ -177,7 +178,7 @@ impl Node {
                 AtomicPtr::new(ptr::null_mut())
             })))
         };
-        epoch::allocate(Node { level, body })
+        epoch::owned(Box::new(Node { level, body }))
     }
 
     /// Returns the slot of `page` in this node.
@@ -443,7 +444,12 @@ impl Index {
     /// was mapped before the call and is not removed meanwhile, but the mapping may be outdated.
     /// The log page may be a later one than the mapping's, but not an earlier one.
     pub(crate) fn for_each(&self, each: &mut dyn FnMut(u32, Mapping, u32)) {
-        let _pinned = self.epochs.pin();
+        let is_pinned = !injected_bug!(
+            "index-walk-not-pinned",
+            "a walk over the index does not pin its thread",
+            killed_by = "file-core-index/hole-check"
+        );
+        let _pinned = is_pinned.then(|| self.epochs.pin());
         let root = self.root();
         if !root.0.is_null() {
             // SAFETY: X1: pinned until the end of the function.
@@ -493,9 +499,21 @@ impl Removal<'_> {
         if span.start < self.first || span.end > self.end {
             return;
         }
+        let frees_early = injected_bug!(
+            "index-node-freed-linked",
+            "a removal defers the free of a node before it has unlinked the node",
+            killed_by = "file-core-index/hole-check"
+        );
+        if frees_early {
+            // SAFETY: none; X4 does not hold yet. The checker keeps the memory, and reports its use.
+            unsafe { self.epochs.pin().defer_free(child) };
+        }
         // Relaxed: see "Orderings".
         slot.store(ptr::null_mut(), Ordering::Relaxed);
         self.unlinked = true;
+        if frees_early {
+            return;
+        }
         // Each node has a pin of its own. So in a large removal, epochs advance and nodes are freed
         // meanwhile, a few at a time.
         let guard = self.epochs.pin();

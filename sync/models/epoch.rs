@@ -60,7 +60,7 @@ struct Shared {
 
 impl Shared {
     fn new() -> Self {
-        let memory = epoch::allocate(AtomicU32::new(1));
+        let memory = epoch::owned(Box::new(AtomicU32::new(1)));
         Shared {
             epochs: Collector::new(),
             link: AtomicPtr::new(Box::into_raw(memory)),

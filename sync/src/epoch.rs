@@ -73,7 +73,7 @@ impl Guard<'_> {
     /// its guards. Never blocks.
     ///
     /// # Safety
-    /// - The memory comes from [`allocate`], by way of `Box::into_raw`.
+    /// - The memory comes from [`owned`], by way of `Box::into_raw`.
     /// - The memory is unlinked: a thread that is pinned after this call cannot find it. A thread
     ///   that is not pinned does not use it any more.
     /// - Nothing else frees it.
@@ -92,16 +92,16 @@ impl Guard<'_> {
     }
 }
 
-/// Allocates memory that [`Guard::defer_free`] or [`free`] frees.
+/// Returns memory that [`Guard::defer_free`] or [`free`] will free.
 ///
 /// Under a checker, using one of its atomics after the free fails the model. Under loom, it also
 /// fails if an earlier use does not happen before the free.
 #[inline]
-pub fn allocate<T>(value: T) -> Box<T> {
-    world::allocate(value)
+pub fn owned<T>(memory: Box<T>) -> Box<T> {
+    world::owned(memory)
 }
 
-/// Frees memory from [`allocate`] that no other thread can reference, at once.
+/// Frees memory from [`owned`] that no other thread can reference, at once.
 #[inline]
 pub fn free<T>(memory: Box<T>) {
     world::free(memory);

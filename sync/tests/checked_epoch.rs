@@ -19,7 +19,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Arc<Self> {
-        let memory = epoch::allocate(AtomicU32::new(1));
+        let memory = epoch::owned(Box::new(AtomicU32::new(1)));
         Arc::new(Scene {
             epochs: Collector::new(),
             link: AtomicPtr::new(Box::into_raw(memory)),

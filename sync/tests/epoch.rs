@@ -20,7 +20,7 @@ impl Drop for Counted {
 }
 
 fn free_one(epochs: &Collector, dropped: &Arc<AtomicUsize>) {
-    let memory = Box::into_raw(epoch::allocate(Counted(Arc::clone(dropped))));
+    let memory = Box::into_raw(epoch::owned(Box::new(Counted(Arc::clone(dropped)))));
     // SAFETY: it was never linked.
     unsafe { epochs.pin().defer_free(memory) };
 }
@@ -44,7 +44,7 @@ fn memory_is_freed_after_some_flushes() {
         free_one(&epochs, &dropped);
     }
     flush_until(&epochs, &dropped, 1000);
-    epoch::free(epoch::allocate(Counted(Arc::clone(&dropped))));
+    epoch::free(epoch::owned(Box::new(Counted(Arc::clone(&dropped)))));
     assert_eq!(dropped.load(SeqCst), 1001);
 }
 
@@ -81,7 +81,7 @@ fn threads_use_memory_that_others_replace() {
     const ROUNDS: usize = 20_000;
     let (epochs, dropped) = (&Collector::new(), Arc::<AtomicUsize>::default());
     let new = |value: usize| {
-        let memory = epoch::allocate((value, !value, Counted(Arc::clone(&dropped))));
+        let memory = epoch::owned(Box::new((value, !value, Counted(Arc::clone(&dropped)))));
         Box::into_raw(memory)
     };
     let link = AtomicPtr::new(new(0));

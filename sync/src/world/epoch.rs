@@ -46,8 +46,8 @@ impl Guard<'_> {
 }
 
 #[inline]
-pub(crate) fn allocate<T>(value: T) -> Box<T> {
-    Box::new(value)
+pub(crate) fn owned<T>(memory: Box<T>) -> Box<T> {
+    memory
 }
 
 #[inline]
