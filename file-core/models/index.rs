@@ -22,7 +22,7 @@ pub(crate) fn suite() -> Suite {
         .program(
             Program::new("hole-check", "a check uses no node that was freed")
                 .bounded_in(Mode::Weak, 2, why)
-                .bounded_in(Mode::RmwLoad, 2, why)
+                .bounded_in(Mode::RmwLoad, 1, why)
                 .injection(Injection::Rare)
                 .scene(|| Open::with(&NODES))
                 .thread(["punch"], punch)
