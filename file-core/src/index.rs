@@ -505,7 +505,8 @@ impl Removal<'_> {
             killed_by = "file-core-index/hole-check"
         );
         if frees_early {
-            // SAFETY: none; X4 does not hold yet. The checker keeps the memory, and reports its use.
+            // SAFETY: none, because X4 does not hold yet. Only a checker runs this: it keeps the
+            // memory, and reports its use.
             unsafe { self.epochs.pin().defer_free(child) };
         }
         // Relaxed: see "Orderings".

@@ -1,4 +1,5 @@
-//! The models of RCU and of epochs. (Models of other parts of the facade are in the crates of the locks.)
+//! The models of RCU and of epochs. (Models of other parts of the facade are in the crates of the
+//! locks.)
 //!
 //! Does nothing without a checker. `spanlock-verify` enables the feature `std` of this crate, and
 //! the tests without `std` must not have it. So `spanlock-verify` is a dependency only under a

@@ -34,8 +34,8 @@ impl Scene {
     fn use_if_linked(&self) {
         // Relaxed: the memory was there before the threads began.
         let memory = self.link.load(Relaxed);
-        // SAFETY: null, or found linked while pinned. (Unless a model does it wrong on purpose. Then
-        // the checker keeps the memory until the next execution.)
+        // SAFETY: null, or found linked while pinned. (One model does it wrong on purpose, and the
+        // checker keeps the memory until the next execution.)
         if let Some(memory) = unsafe { memory.as_ref() } {
             assert_eq!(memory.load(Relaxed), 1);
         }

@@ -221,8 +221,8 @@ proptest! {
     }
 }
 
-/// Two threads fill and empty their own leaves below one parent, while two others walk and relocate.
-/// The walkers see only what was mapped, and each log page is reported once.
+/// Two threads fill and empty their own leaves below one parent, while two others walk and
+/// relocate. The walkers see only what was mapped, and each log page is reported once.
 #[test]
 fn walkers_pass_nodes_that_are_freed() {
     const LOG_PAGE: u32 = 7;
