@@ -184,7 +184,7 @@ fn needs(tree: Option<&Tree>, slots: usize) -> Needs {
     let (bytes, files, largest) = tree.map_or((0, 0, 0), |tree| {
         (
             tree.bytes_in_volume(),
-            tree.files.len() as u64,
+            tree.files.len() as u64 + tree.directories(),
             tree.largest(),
         )
     });
@@ -194,7 +194,8 @@ fn needs(tree: Option<&Tree>, slots: usize) -> Needs {
     let bytes = content.saturating_add(margin).min(1 << 62);
     Needs {
         bytes: bytes.next_multiple_of(1 << 20),
-        files: files + 1,
+        // The shared file, and the two directories that the runs put theirs in.
+        files: files + 3,
         largest_file: shared.max(largest).max(1),
     }
 }
@@ -211,7 +212,8 @@ impl Run<'_> {
     fn shared_file_all(&mut self, all: &[SharedFile], slots: usize, needs: &Needs) -> Result<()> {
         let name = format!("{PREFIX}shared-file");
         let volume = self.volume.open_plain()?;
-        let made = workloads::preallocate(&volume, &name, slots)
+        let made = (volume.create_dir_all(PREFIX.trim_end_matches('/')))
+            .and_then(|()| workloads::preallocate(&volume, &name, slots))
             .with_context(|| format!("making {name} with 8 MiB for each of {slots} threads"));
         self.volume.advise(made, needs)?;
         drop(volume);

@@ -20,7 +20,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
-use spanlock_file_core::{File, FileCore};
+use spanlock_file_core::{Error, File, FileCore};
 use spanlock_pmem::MappedFile;
 use spanlock_range_lock::RawRangeLock;
 
@@ -224,10 +224,16 @@ impl<L: RawRangeLock + 'static> Import<'_, L> {
         Ok(())
     }
 
-    /// Creates a file in the volume. If that fails, the import fails.
+    /// Creates a file in the volume, and the directories that it lies in. If that fails, the import
+    /// fails.
     fn create(&self, source: &Source) -> Option<File<MappedFile, L>> {
         let name = format!("{}{}", self.prefix, source.name);
-        let created = self.volume.create(&name);
+        let created = match (self.volume.create(&name), name.rsplit_once('/')) {
+            (Err(Error::NotFound { .. }), Some((parent, _))) => (self.volume)
+                .create_dir_all(parent)
+                .and_then(|()| self.volume.create(&name)),
+            (created, _) => created,
+        };
         created
             .map_err(|error| self.fail(importing(source, error.into())))
             .ok()

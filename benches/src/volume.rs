@@ -12,14 +12,14 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use spanlock_file_core::{Error, FileCore, FormatOptions, RecoveryReport};
+use spanlock_file_core::{Error, FileCore, FormatOptions, Kind, RecoveryReport};
 use spanlock_pmem::{MappedFile, Options, PmemError};
 use spanlock_range_lock::{RawRangeLock, RwCounter};
 
 use crate::args::Size;
 use crate::locks::Make;
 
-/// The prefix of the names of all files that a run creates.
+/// The prefix of the paths of all files that a run creates: a directory.
 pub const PREFIX: &str = "spanlock-compare/";
 
 const PAGE_BYTES: u64 = 4096;
@@ -29,7 +29,7 @@ const PAGE_BYTES: u64 = 4096;
 pub struct Needs {
     /// Total bytes, with a margin.
     pub bytes: u64,
-    /// Number of files at a time.
+    /// Number of files and directories at a time.
     pub files: u64,
     /// Size of the largest file in bytes.
     pub largest_file: u64,
@@ -300,7 +300,8 @@ fn alone_with(path: &Path) -> Result<Option<UnixListener>> {
     }
 }
 
-/// Removes all files whose names begin with `prefix`. Returns their number.
+/// Removes all files whose paths begin with `prefix`, and the directories there. Returns the number
+/// of files.
 ///
 /// # Errors
 /// None are expected, because removal takes no space.
@@ -314,7 +315,33 @@ pub fn remove_under<L: RawRangeLock>(
         volume.remove(&name)?;
         removed += 1;
     }
+    remove_empty(volume, "", &|path| path.starts_with(prefix))?;
     Ok(removed)
+}
+
+/// Removes the empty directories below `path`, and those that become empty. Leaves those whose
+/// paths, with a slash at the end, are not `wanted`. Returns whether `path` is empty then.
+///
+/// # Errors
+/// None are expected, because removal takes no space.
+pub fn remove_empty<L: RawRangeLock>(
+    volume: &FileCore<MappedFile, L>,
+    path: &str,
+    wanted: &dyn Fn(&str) -> bool,
+) -> Result<bool> {
+    let mut is_empty = true;
+    for entry in volume.read_dir(path.trim_end_matches('/'))? {
+        let below = format!("{path}{}/", entry.name);
+        if entry.kind == Kind::Directory
+            && remove_empty(volume, &below, wanted)?
+            && wanted(&below)
+        {
+            volume.remove_dir(below.trim_end_matches('/'))?;
+        } else {
+            is_empty = false;
+        }
+    }
+    Ok(is_empty)
 }
 
 /// Creates and formats a volume at an unused path. Leaves no file behind if that fails.

@@ -1,4 +1,4 @@
-//! The root directory: one log that lists the files.
+//! A directory: one log that lists names.
 //!
 //! # The problem
 //! Creating a file makes two changes, to its inode and its name, and so does removing one. NOVA
@@ -7,24 +7,40 @@
 //! file, and erasing the mark removes it. Each is a single 8-byte store, so no journal is needed.
 //!
 //! # Properties
-//! - Flat: names are strings of 1 to 1,024 bytes without NUL, compared byte by byte.
-//! - Creating, opening, removing and listing files takes one mutex, held across the fences of a
-//!   change. Reads and writes of files never take it.
+//! - Names are strings of 1 to 1,024 bytes without `/` and NUL, and not `.` or `..`. They are
+//!   compared byte by byte.
+//! - A change of a directory takes the directory's mutex, held across its fences. Looking up a name
+//!   that exists takes no mutex, see [`names`](crate::names). Reads and writes of files never take
+//!   it.
 //! - Removal takes no space and one fence, so it succeeds on a full volume.
 //! - A name in memory holds its inode's number. The file itself need not be in memory: see
-//!   `inodes.rs`.
+//!   `inodes.rs`. Directories are always in memory.
+//! - A rename within a directory is one group of its log.
+//!
+//! # Renames
+//!
+//! ```text
+//!   reserve ── store RENAME ── fence ── mark ── fence ── erase old marks ── fence ── in memory
+//!                                              │                          │
+//!                                   recovery replays the rename,    nothing is left
+//!                                   and then erases the old marks     to be done
+//! ```
+//! The old marks are that of the old name's group and that of the name that is replaced. If they
+//! stayed, a later removal of the new name would bring both back. So they are erased before the
+//! mutex is released, or, after a crash, before the volume is used.
 //!
 //! # Invariants
-//! - **D1** Whenever the mutex is free, `files` agrees with the committed groups of the directory's
-//!   log. There is one exception. If the region panics while a mark is erased, `files` keeps the
-//!   file, whose group may be gone. The file is then *doubtful*: it can be removed again, but not
-//!   opened. If it was in memory, its log is poisoned, so no write to it succeeds.
-//! - **D2** Each file's `place` is that of its group's mark. A cleaning of the log copies groups in
-//!   the order of `files`, which cannot change meanwhile.
+//! - **D1** Whenever the mutex is free, `names` agrees with the committed groups of the directory's
+//!   log. There is one exception. If the region panics while a mark is erased, `names` keeps the
+//!   name, whose group may be gone. The name is then *doubtful*: nobody can open it. If its file or
+//!   directory was in memory, its log is poisoned, so no change to it succeeds.
+//! - **D2** Each entry's `place` is that of its group's mark, and is the only marked group of the
+//!   name. A cleaning of the log copies groups in the order of `names`, which cannot change
+//!   meanwhile. A copied group always adds its name, even if the name came by a rename.
 //! - **D3** As long as a committed group names a number and a generation, that number's inode is
 //!   the one stored with the group, except for its head. The inode was fenced before the mark (M6),
-//!   and the number is reused only after the mark's erasure is durable (M7). The content of all
-//!   other inodes in the table is meaningless.
+//!   and the number is reused only after the last mark's erasure is durable (M7). The content of
+//!   all other inodes in the table is meaningless.
 //! - **D4** No user code runs between a reservation and its end: the file's lock is created
 //!   earlier.
 //!
@@ -34,178 +50,131 @@
 //! and a bit flip can corrupt it. Recovery then continues from the largest generation it can read,
 //! so a generation may be repeated, possibly with the same number. Correctness does not depend on
 //! unique generations: D3 explains why no inode is mistaken for another, and L1 explains the same
-//! for logs.
+//! for logs. While a volume is open, no generation is used twice.
 //!
 //! # Not supported
-//! Nested directories, links, and renames.
+//! Renames from one directory to another.
 
-use core::cell::Cell;
-use std::collections::BTreeMap;
-
-use spanlock_pmem::{Flushed, Pmem};
-use spanlock_sync::{Arc, Mutex, MutexGuard, injected_bug};
+use spanlock_pmem::{Durable, Flushed, Pmem};
+use spanlock_sync::{Mutex, MutexGuard, injected_bug};
 
 use crate::alloc::Class;
-use crate::clean::{EmitGroup, IsOld, Live, LiveGroup};
 use crate::error::Error;
-use crate::inode::Inode;
-use crate::inodes::Inodes;
-use crate::layout::{MAX_NAME_BYTES, RawInode, SLOT_BYTES};
-use crate::log::{Log, Place, PoisonOnUnwind};
+use crate::layout::{InodeId, Kind, MAX_NAME_BYTES, RawInode, SLOT_BYTES};
+use crate::log::{Log, PoisonOnUnwind, Reservation};
 use crate::log_page::Gained;
-use crate::medium::{Medium, Space};
-use crate::record::{GroupWriter, add_bytes, put_add, slots_for};
+use crate::medium::Medium;
+use crate::names::{Entry, Names};
+use crate::record::{GroupWriter, add_bytes, put_add, put_rename, rename_bytes, slots_for};
 
-/// The directory of a volume.
+/// A directory of a volume.
 pub(crate) struct Directory {
-    log: Log,
-    state: Mutex<DirectoryState>,
-}
-
-/// A file in the directory.
-pub(crate) struct Entry {
-    pub(crate) number: u32,
-    pub(crate) generation: u64,
-    /// The position of its group; see D2.
-    pub(crate) place: Cell<Place>,
+    pub(crate) id: InodeId,
+    pub(crate) log: Log,
     /// See D1.
-    is_doubtful: Cell<bool>,
+    pub(crate) names: Names,
+    state: Mutex<State>,
 }
 
-impl Entry {
-    pub(crate) fn new(number: u32, generation: u64, place: Place) -> Self {
-        Entry {
-            number,
-            generation,
-            place: Cell::new(place),
-            is_doubtful: Cell::new(false),
-        }
-    }
-}
-
-/// The state that the mutex guards.
-pub(crate) struct DirectoryState {
-    /// All files; see D1. They are sorted, so a cleaning copies them in a fixed order.
-    files: BTreeMap<Box<str>, Entry>,
-    /// Slots that the groups of `files` occupy.
+/// What the mutex of a directory guards, besides its names.
+pub(crate) struct State {
+    /// Slots that the groups of the names occupy, or would if each was added.
     live_slots: u64,
-    space: Arc<Space>,
-    /// Larger than every generation that recovery could read and every one used since.
-    next_generation: u64,
+    /// Whether the directory has been removed, durably.
+    is_removed: bool,
 }
 
-impl DirectoryState {
-    /// Creates a directory with `files`.
-    pub(crate) fn new(
-        files: BTreeMap<Box<str>, Entry>,
-        last_generation: u64,
-        space: Arc<Space>,
-    ) -> Self {
-        let live_slots = files.keys().map(|name| slots_of(name) as u64).sum();
-        DirectoryState {
-            files,
-            live_slots,
-            space,
-            next_generation: last_generation + 1,
-        }
-    }
-
-    /// Returns all names and their files, sorted by the bytes of the names.
-    pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &Entry)> {
-        self.files.iter().map(|(name, entry)| (&**name, entry))
-    }
-
-    /// Returns whether there is a file of this name.
-    pub(crate) fn contains(&self, name: &str) -> bool {
-        self.files.contains_key(name)
-    }
-
-    /// Returns the file of this name.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`]; [`Error::Poisoned`] if its removal has panicked midway.
-    pub(crate) fn find(&self, name: &str) -> Result<&Entry, Error> {
-        let entry = self.entry(name)?;
-        match entry.is_doubtful.get() {
-            true => Err(Error::Poisoned {
-                inode: entry.number,
-            }),
-            false => Ok(entry),
-        }
-    }
-
-    fn entry(&self, name: &str) -> Result<&Entry, Error> {
-        self.files.get(name).ok_or_else(|| Error::NotFound {
-            name: name.to_owned(),
-        })
+impl State {
+    /// Says that the directory has been removed.
+    pub(crate) fn mark_removed(&mut self) {
+        self.is_removed = true;
     }
 }
 
-/// Returns the number of slots in the group of `name`.
+/// Returns the number of slots in the group that adds `name`.
 fn slots_of(name: &str) -> u32 {
     slots_for(add_bytes(name)) as u32
 }
 
-/// Checks whether `name` can be a file name.
+/// Checks whether `name` can be the name of a file or a directory.
 ///
 /// # Errors
 /// [`Error::NameInvalid`], [`Error::NameTooLong`].
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
-    let invalid = |why| {
-        Err(Error::NameInvalid {
-            name: name.to_owned(),
-            why,
-        })
-    };
     if name.len() > MAX_NAME_BYTES {
         return Err(Error::NameTooLong {
             len: name.len(),
             max: MAX_NAME_BYTES,
         });
     }
-    if name.is_empty() {
-        return invalid("it is empty");
-    }
-    if name.contains('\0') {
-        return invalid("it contains a NUL");
-    }
-    Ok(())
+    let why = match name {
+        "" => "it is empty",
+        "." | ".." => "a path is not relative to the directories on it",
+        _ if name.contains('/') => "it contains a slash, which separates names in a path",
+        _ if name.contains('\0') => "it contains a NUL",
+        _ => return Ok(()),
+    };
+    Err(Error::NameInvalid {
+        name: name.to_owned(),
+        why,
+    })
 }
 
+/// What a removed or replaced name may take along, if the region panics: see D1.
+type Doomed<'l> = Option<&'l Log>;
+
 impl Directory {
-    pub(crate) fn new(log: Log, state: DirectoryState) -> Self {
+    pub(crate) fn new(id: InodeId, log: Log, names: Names) -> Self {
+        let mut live_slots = 0;
+        names.for_each(|name, _| live_slots += u64::from(slots_of(name)));
+        let state = State {
+            live_slots,
+            is_removed: false,
+        };
         Directory {
+            id,
             log,
+            names,
             state: Mutex::new(state),
         }
     }
 
-    /// Locks the directory.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, DirectoryState> {
-        self.state.lock()
+    /// Locks the directory. Returns `None` if it has been removed.
+    pub(crate) fn lock(&self) -> Option<MutexGuard<'_, State>> {
+        let state = self.state.lock();
+        (!state.is_removed).then_some(state)
     }
 
-    /// Adds a file to the locked directory, and returns its number and generation. `name` must be
-    /// valid and unused. `created` is the time.
+    /// Returns what `name` stands for. Blocks while another thread changes the directory if there
+    /// is no such name.
+    pub(crate) fn look(&self, name: &str) -> Option<Entry> {
+        self.names.get(name).or_else(|| {
+            let _state = self.state.lock();
+            self.names.get(name)
+        })
+    }
+
+    /// Creates a file or a directory. The caller holds the mutex; `name` must be valid and unused.
+    /// `created` is the time.
     ///
     /// # Errors
     /// [`Error::NoInodes`], [`Error::NoSpace`], [`Error::Poisoned`]; nothing has changed.
-    pub(crate) fn add<P: Pmem>(
+    pub(crate) fn create<P: Pmem>(
         &self,
-        state: &mut DirectoryState,
+        state: &mut State,
         medium: &Medium<P>,
         name: &str,
+        kind: Kind,
         created: u64,
-    ) -> Result<(u32, u64), Error> {
+    ) -> Result<InodeId, Error> {
         let Some(number) = medium.space.take_inode() else {
             return Err(Error::NoInodes {
                 total: medium.geometry.inodes as u64 - 1,
             });
         };
-        let generation = state.next_generation;
         let slots = slots_of(name);
-        let reserved = self.log.reserve(medium, slots, Class::Growth, state);
-        let mut reservation = match reserved {
+        let reserved = self.log.reserve(medium, slots, Class::Growth, &self.names);
+        let reservation = match reserved {
             Ok(reservation) => reservation,
             Err(error) => {
                 // M7: the number was not used.
@@ -216,9 +185,13 @@ impl Directory {
         // No step can fail from here on (M2). If the region panics, the log is poisoned until the
         // volume is reopened (L5). The inode and the group share a fence, because neither is valid
         // without the mark.
-        let inode_line = RawInode {
+        let id = InodeId {
             number,
-            generation,
+            generation: medium.space.next_generation(),
+            kind,
+        };
+        let inode_line = RawInode {
+            id,
             head: 0,
             created,
         };
@@ -231,9 +204,7 @@ impl Directory {
         } else {
             medium.store_inode(&inode_line)
         };
-        let mut group = vec![0; slots as usize * SLOT_BYTES];
-        put_add(&mut GroupWriter::new(&mut group), number, generation, name);
-        reservation.commit(medium, &group, stored);
+        self.add(state, medium, name, id, stored, reservation);
         if injected_bug!(
             "inode-after-name",
             "a file is named before its inode is durable",
@@ -241,85 +212,149 @@ impl Directory {
         ) {
             let _ = medium.pmem.fence(medium.store_inode(&inode_line));
         }
-
-        state.next_generation += 1;
-        state.live_slots += slots as u64;
-        let entry = Entry::new(number, generation, reservation.place());
-        state.files.insert(name.into(), entry);
-        reservation.end(Gained { live: 1, tombs: 0 });
-        Ok((number, generation))
+        Ok(id)
     }
 
-    /// Removes a name from the locked directory. Returns the number and the generation of its file.
-    /// `file` is the file, if it is in memory.
+    /// Adds a name to a file that has another one. The caller holds the mutex; `name` must be valid
+    /// and unused, and the file's count of names includes this one.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Poisoned`]; nothing has changed.
-    pub(crate) fn remove<P: Pmem, L>(
+    /// [`Error::NoSpace`], [`Error::Poisoned`]; nothing has changed.
+    pub(crate) fn link<P: Pmem>(
         &self,
-        state: &mut DirectoryState,
+        state: &mut State,
         medium: &Medium<P>,
         name: &str,
-        inodes: &Inodes<L>,
-    ) -> Result<Removed<L>, Error> {
-        // A removal that has panicked may be repeated.
-        let entry = state.entry(name)?;
-        let (number, generation) = (entry.number, entry.generation);
-        let file = inodes.loaded(number);
-        // If erasing panics, it is unknown whether the file still exists: see D1.
-        let was_doubtful = entry.is_doubtful.replace(true);
-        let guard = file.as_ref().map(|it| it.log.poison_on_unwind());
-        let erased = self.log.erase_mark(medium, entry.place.get());
-        entry.is_doubtful.set(was_doubtful);
+        id: InodeId,
+    ) -> Result<(), Error> {
+        let slots = slots_of(name);
+        let reservation = (self.log).reserve(medium, slots, Class::Growth, &self.names)?;
+        self.add(state, medium, name, id, Flushed::nothing(), reservation);
+        Ok(())
+    }
+
+    /// Performs the part of adding a name that cannot fail.
+    fn add<P: Pmem>(
+        &self,
+        state: &mut State,
+        medium: &Medium<P>,
+        name: &str,
+        id: InodeId,
+        stored: Flushed,
+        mut reservation: Reservation<'_>,
+    ) {
+        let slots = slots_of(name);
+        let mut group = vec![0; slots as usize * SLOT_BYTES];
+        put_add(&mut GroupWriter::new(&mut group), id, name);
+        reservation.commit(medium, &group, stored);
+        state.live_slots += u64::from(slots);
+        self.names.set(name, Entry::new(id, reservation.place()));
+        reservation.end(Gained { live: 1, tombs: 0 });
+    }
+
+    /// Removes a name, durably. The caller holds the mutex. `doomed` is the log of what the name
+    /// stands for, if that is in memory.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]; nothing has changed.
+    pub(crate) fn remove<P: Pmem>(
+        &self,
+        state: &mut State,
+        medium: &Medium<P>,
+        name: &str,
+        entry: Entry,
+        doomed: Doomed<'_>,
+    ) -> Result<(), Error> {
+        // If erasing panics, it is unknown whether the name still exists: see D1.
+        let doubt = self.names.doubt_on_unwind(name, entry);
+        let guard = doomed.map(Log::poison_on_unwind);
+        let erased = self.log.erase_mark(medium, entry.place);
         guard.into_iter().for_each(PoisonOnUnwind::defuse);
+        doubt.defuse();
         erased?;
 
-        let entry = (state.files.remove(name)).expect("found above, under the same lock");
-        state.live_slots -= slots_of(name) as u64;
-        inodes.forget(number);
+        self.names.remove(name);
+        state.live_slots -= u64::from(slots_of(name));
         // P1: the name is gone, durably.
-        medium.space.take_live(entry.place.get().page, 1);
-        self.log.trim(medium, state.live_slots, state);
-        if let Some(file) = &file {
-            file.mark_removed();
-        }
-        Ok(Removed {
-            number,
-            generation,
-            file,
-        })
+        medium.space.take_live(entry.place.page, 1);
+        Ok(())
     }
-}
 
-/// A file that has lost its name, durably.
-pub(crate) struct Removed<L> {
-    pub(crate) number: u32,
-    pub(crate) generation: u64,
-    /// The file, if it was in memory. Its pages become free with the last reference.
-    pub(crate) file: Option<Arc<Inode<L>>>,
-}
+    /// Cleans the log if it is too long after a removal. The caller holds the mutex.
+    pub(crate) fn trim<P: Pmem>(&self, state: &State, medium: &Medium<P>) {
+        self.log.trim(medium, state.live_slots, &self.names);
+    }
 
-impl Live for DirectoryState {
-    fn each(&self, is_old: &IsOld<'_>, emit: &mut EmitGroup<'_>) -> u64 {
-        for (name, entry) in &self.files {
-            if is_old(entry.place.get().page) {
-                emit(LiveGroup {
-                    tag: 0,
-                    live: 1,
-                    bytes: add_bytes(name),
-                    put: &|group| put_add(group, entry.number, entry.generation, name),
-                });
+    /// Renames `old`, durably, and replaces `name` if there is one. The caller holds the mutex, and
+    /// both names are not the same one's. `doomed` is the log of what is replaced, if that is in
+    /// memory.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Poisoned`]; nothing has changed.
+    pub(crate) fn rename<P: Pmem>(
+        &self,
+        state: &mut State,
+        medium: &Medium<P>,
+        [old, name]: [&str; 2],
+        doomed: Doomed<'_>,
+    ) -> Result<(), Error> {
+        let slots = slots_for(rename_bytes(name, old)) as u32;
+        let mut reservation = (self.log).reserve(medium, slots, Class::Growth, &self.names)?;
+        // Reserving may have moved the groups.
+        let renamed = (self.names.get(old)).expect("the caller has found it, under the same lock");
+        let replaced = self.names.get(name);
+        let mut group = vec![0; slots as usize * SLOT_BYTES];
+        put_rename(&mut GroupWriter::new(&mut group), renamed.id, name, old);
+
+        // A panic poisons this log (L5). What is replaced may be gone then (D1).
+        let doubt = replaced.map(|it| self.names.doubt_on_unwind(name, it));
+        let guard = doomed.map(Log::poison_on_unwind);
+        let superseded = [Some(renamed), replaced];
+        let superseded = superseded.iter().flatten();
+        let erase = || {
+            let mut erased = Flushed::nothing();
+            for entry in superseded.clone() {
+                // M4. The mark of the rename is durable, and nothing else depends on an erasure.
+                let at = entry.place.at();
+                erased = erased.and(medium.store_word(at, 0, Durable::at_rest()));
             }
+            medium.pmem.fence(erased);
+        };
+        let is_early = injected_bug!(
+            "rename-erases-early",
+            "a rename erases the old name before the new one is durable",
+            killed_by = "file-core/rename-rename, file-core/sequences-of-1"
+        );
+        let is_left_out = injected_bug!(
+            "rename-erases-nothing",
+            "a rename leaves the mark of the old name",
+            killed_by = "file-core/sequences-of-2"
+        );
+        if is_early {
+            erase();
         }
-        self.files.len() as u64
-    }
+        reservation.commit(medium, &group, Flushed::nothing());
+        if !is_early && !is_left_out {
+            erase();
+        }
+        guard.into_iter().for_each(PoisonOnUnwind::defuse);
+        if let Some(doubt) = doubt {
+            doubt.defuse();
+        }
 
-    fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) {
-        // D2: the groups are those that `each` has emitted.
-        let old = (self.files.values()).filter(|it| is_old(it.place.get().page));
-        for (Entry { place, .. }, &(_, new)) in old.zip(groups) {
-            // P1.
-            self.space.take_live(place.replace(new).page, 1);
+        // The old name goes first: a lookup that misses it waits for the mutex.
+        self.names.remove(old);
+        self.names
+            .set(name, Entry::new(renamed.id, reservation.place()));
+        state.live_slots -= u64::from(slots_of(old));
+        if replaced.is_none() {
+            state.live_slots += u64::from(slots_of(name));
         }
+        reservation.end(Gained { live: 1, tombs: 0 });
+        for entry in superseded {
+            // P1: its mark is erased, durably.
+            medium.space.take_live(entry.place.page, 1);
+        }
+        Ok(())
     }
 }

@@ -118,17 +118,17 @@ pub enum Error {
     /// Every inode is in use.
     #[error("all {total} inodes are in use: remove files, or format with more inodes")]
     NoInodes {
-        /// The number of inodes for files: all except the root directory's.
+        /// The number of inodes for files and directories: all except the root's.
         total: u64,
     },
-    /// No file has this name.
-    #[error("no file is named {name:?}")]
+    /// Nothing has this name, or the directory that it was looked for in was removed.
+    #[error("nothing is named {name:?}")]
     NotFound {
         /// The name.
         name: String,
     },
-    /// A file of this name already exists.
-    #[error("a file named {name:?} already exists: open it, or remove it first")]
+    /// A file or a directory of this name already exists.
+    #[error("{name:?} already exists: open it, or remove it first")]
     Exists {
         /// The name.
         name: String,
@@ -141,8 +141,42 @@ pub enum Error {
         /// The largest possible length in bytes.
         max: usize,
     },
-    /// The name is empty or contains NUL.
-    #[error("{name:?} is not a valid file name: {why}")]
+    /// The name stands for a file, but a directory is needed.
+    #[error(
+        "{name:?} is a file, but must be a directory here: name a directory, or rename the file"
+    )]
+    NotADirectory {
+        /// The name.
+        name: String,
+    },
+    /// The name stands for a directory, but a file is needed.
+    #[error("{name:?} is a directory, but must be a file here: use the operations on directories")]
+    IsADirectory {
+        /// The name.
+        name: String,
+    },
+    /// The directory has names in it.
+    #[error("the directory {name:?} is not empty: remove what is in it first")]
+    NotEmpty {
+        /// The directory's name.
+        name: String,
+    },
+    /// The new name is in another directory than the old one.
+    #[error(
+        "{from:?} and {to:?} are in different directories, but a rename stays within one: \
+         link the file to its new name, and remove the old one"
+    )]
+    AcrossDirectories {
+        /// The old name.
+        from: String,
+        /// The new name.
+        to: String,
+    },
+    /// The two directories are in different volumes.
+    #[error("the directories are in different volumes: copy the file")]
+    OtherVolume,
+    /// The name is empty, `.` or `..`, or contains a slash or NUL.
+    #[error("{name:?} is not a valid name: {why}")]
     NameInvalid {
         /// The name.
         name: String,
@@ -179,7 +213,7 @@ pub enum Error {
         "an earlier operation on inode {inode} panicked midway: reopen the volume to recover it"
     )]
     Poisoned {
-        /// The inode of the log; 0 is the directory's.
+        /// The inode of the log; 0 is the root directory's.
         inode: u32,
     },
     /// The file's range lock refused the range, because the factory created a lock whose capacity
@@ -266,6 +300,10 @@ impl From<Error> for io::Error {
             Error::NoSpace { .. } | Error::NoInodes { .. } => io::ErrorKind::StorageFull,
             Error::NotFound { .. } => io::ErrorKind::NotFound,
             Error::Exists { .. } => io::ErrorKind::AlreadyExists,
+            Error::NotADirectory { .. } => io::ErrorKind::NotADirectory,
+            Error::IsADirectory { .. } => io::ErrorKind::IsADirectory,
+            Error::NotEmpty { .. } => io::ErrorKind::DirectoryNotEmpty,
+            Error::AcrossDirectories { .. } | Error::OtherVolume => io::ErrorKind::CrossesDevices,
             Error::NameTooLong { .. } | Error::NameInvalid { .. } => io::ErrorKind::InvalidFilename,
             Error::BadFormat { .. } => io::ErrorKind::InvalidInput,
             Error::FileTooLarge { .. } | Error::WriteTooLong { .. } => io::ErrorKind::FileTooLarge,

@@ -2,30 +2,33 @@
 
 use core::convert::Infallible;
 use core::fmt;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use spanlock_pmem::Pmem;
 use spanlock_range_lock::{RangeLockExt, RawRangeLock};
-use spanlock_sync::{Arc, injected_bug};
+use spanlock_sync::Arc;
 
 use crate::alloc::Extent;
-use crate::directory::{Directory, DirectoryState, check_name};
+use crate::dir::{Dir, DirEntry};
+use crate::directory::Directory;
 use crate::error::Error;
 use crate::file::File;
 use crate::format;
-use crate::inode::{Content, Inode};
-use crate::inodes::{Begin, Inodes};
-use crate::layout::{LogId, PAGE, PAGE_BYTES, ROOT, ROOT_GENERATION, page_at};
+use crate::inode::Inode;
+use crate::inodes::Inodes;
+use crate::layout::{InodeId, Kind, PAGE, PAGE_BYTES, ROOT, page_at};
 use crate::log::Log;
 use crate::medium::{Medium, Space};
+use crate::names::Names;
 use crate::options::{
     CACHED_FILES, CheckReport, DamagedPage, FormatOptions, OpenOptions, RecoveryReport, Stats,
 };
-use crate::recover::{LogReader, Recovery};
-use crate::volume::{Volume, boxed, make_lock};
+use crate::recover::Recovery;
+use crate::tree::Tree;
+use crate::volume::{Volume, boxed};
 
-/// A volume: a flat directory of files in a region of persistent memory.
+/// A volume: a tree of directories and files in a region of persistent memory.
 ///
 /// Clones are handles to the same volume and may be used by any number of threads. A volume needs
 /// no shutdown: every operation is durable when it returns, and dropping the last handle writes
@@ -104,11 +107,10 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             len: geometry.data_pages(),
         });
         space.add_inodes((ROOT + 1..geometry.inodes).rev());
-        let root = LogId {
-            inode: ROOT,
-            generation: ROOT_GENERATION,
-        };
-        let state = DirectoryState::new(BTreeMap::new(), ROOT_GENERATION, Arc::clone(&space));
+        let mut links = vec![0; geometry.inodes as usize];
+        links[ROOT as usize] = 1;
+        let names = Names::new(Arc::clone(&space));
+        let root = Directory::new(InodeId::ROOT, Log::empty(InodeId::ROOT.log()), names);
         let medium = Medium {
             pmem,
             geometry,
@@ -118,8 +120,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         Ok(FileCore {
             volume: Arc::new(Volume {
                 medium,
-                directory: Directory::new(Log::empty(root), state),
-                inodes: Inodes::new(geometry.inodes, CACHED_FILES),
+                tree: Tree::new(core::iter::once(root)),
+                inodes: Inodes::new(&links, CACHED_FILES),
                 locks: boxed(locks),
             }),
         })
@@ -170,22 +172,20 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             false => formatted,
         };
         let space = Arc::new(Space::new(&geometry));
-        let mut recovery = Recovery::new(&pmem, &geometry, &space.log_pages);
+        let mut recovery = Recovery::new(&pmem, &geometry, &space);
         recovery.report.superblock_repaired = repaired;
         recovery.report.pages_grown = u64::from(geometry.pages - formatted.pages);
-        let live = recovery.directory()?;
-        let entries = live.names.values();
-        let mut numbers: Vec<_> = entries.map(|it| (it.number, it.generation)).collect();
-        numbers.sort_unstable();
-        let inodes = Inodes::new(geometry.inodes, options.cached_files);
-        recovery.files(&numbers, &|number, size| inodes.set_size(number, size))?;
+        let live = recovery.tree()?;
+        let inodes = Inodes::new(&live.links, options.cached_files);
+        recovery.files(&live.files, &|number, size| inodes.set_size(number, size))?;
+        recovery.finish_renames(&live);
 
-        let is_free = |it: &u32| numbers.binary_search_by_key(it, |file| file.0).is_err();
+        let is_free = |it: &u32| live.links[*it as usize] == 0;
         space.add_inodes((ROOT + 1..geometry.inodes).rev().filter(is_free));
         recovery.free_extents(&mut |extent| space.alloc.release(extent));
         space.count_log_pages(recovery.report.log_pages);
         let mut report = recovery.report;
-        let state = DirectoryState::new(live.names, live.last_generation, Arc::clone(&space));
+        space.set_last_generation(live.last_generation);
         let medium = Medium {
             pmem,
             geometry,
@@ -195,7 +195,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         report.duration = started.elapsed();
         let volume = Volume {
             medium,
-            directory: Directory::new(live.log, state),
+            tree: Tree::new(live.directories.into_iter()),
             inodes,
             locks: boxed(locks),
         };
@@ -205,137 +205,174 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         Ok((volume, report))
     }
 
-    /// Creates an empty file, durably. Blocks while another thread creates, opens, removes or lists
-    /// files.
+    /// Creates an empty file, durably. Blocks while another thread changes its directory.
+    ///
+    /// A path is the names of directories and of the file, separated by `/`, from the root on.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::NameInvalid`], [`Error::NameTooLong`], [`Error::NoInodes`],
-    /// [`Error::NoSpace`], [`Error::NoLock`], [`Error::Poisoned`].
-    pub fn create(&self, name: &str) -> Result<File<P, L>, Error> {
-        check_name(name)?;
-        let exists = || Error::Exists {
-            name: name.to_owned(),
-        };
-        if self.exists(name) {
-            return Err(exists());
-        }
-        // The factory is user code, so it must not run under the directory's mutex.
-        let lock = self.make_lock(name)?;
-        let mut state = self.volume.directory.lock();
-        let is_unchecked = injected_bug!(
-            "create-checks-early",
-            "a creation looks for the name before it locks the directory, and not again",
-            killed_by = "file-core-histories/names"
-        );
-        if !is_unchecked && state.contains(name) {
-            return Err(exists());
-        }
-        self.add(&mut state, name, lock)
+    /// [`Error::Exists`], [`Error::NoInodes`], [`Error::NoSpace`], [`Error::NoLock`],
+    /// [`Error::Poisoned`], and those of every path: [`Error::NotFound`] and
+    /// [`Error::NotADirectory`] for the directories on it, [`Error::NameInvalid`] and
+    /// [`Error::NameTooLong`].
+    pub fn create(&self, path: &str) -> Result<File<P, L>, Error> {
+        self.volume.create_at(&self.volume.resolve(path)?)
     }
 
-    /// Opens a file. If the file is not in memory, reads its log. Blocks while another thread
-    /// creates, opens, removes or lists files, or reads the log of the same file.
+    /// Creates an empty directory, durably. Blocks while another thread changes the directory that
+    /// it is in.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::NameInvalid`], [`Error::NameTooLong`], [`Error::NoLock`],
-    /// [`Error::Poisoned`] if a removal of the file has panicked, and [`Error::Corrupt`] if its log
-    /// was damaged since the volume was opened.
-    pub fn open_file(&self, name: &str) -> Result<File<P, L>, Error> {
-        check_name(name)?;
-        let Volume {
-            directory, inodes, ..
-        } = &*self.volume;
-        let number = directory.lock().find(name)?.number;
-        if let Some(inode) = inodes.get(number) {
-            return Ok(self.handle(inode));
-        }
-        // The factory is user code, so it must not run under the directory's mutex (N3).
-        let lock = self.make_lock(name)?;
-        loop {
-            let state = directory.lock();
-            let entry = state.find(name)?;
-            let (number, generation) = (entry.number, entry.generation);
-            let begun = inodes.begin(number);
-            drop(state);
-            match begun {
-                Begin::Here(inode) => return Ok(self.handle(inode)),
-                Begin::Wait => drop(inodes.loaded(number)),
-                Begin::Load(loading) => {
-                    let content = self.load(number, generation)?;
-                    let inode = Arc::new(self.inode((number, generation), lock, content));
-                    loading.finish(Arc::clone(&inode));
-                    return Ok(self.handle(inode));
-                }
+    /// Same as [`create`](Self::create), except [`Error::NoLock`].
+    pub fn create_dir(&self, path: &str) -> Result<(), Error> {
+        let at = self.volume.resolve(path)?;
+        self.volume.create_directory(&at).map(drop)
+    }
+
+    /// Creates a directory, and those on its path that do not exist. Each is durable as soon as it
+    /// is created. Does nothing if the directory exists.
+    ///
+    /// # Errors
+    /// Same as [`create_dir`](Self::create_dir), except [`Error::Exists`].
+    pub fn create_dir_all(&self, path: &str) -> Result<(), Error> {
+        let ends = path.match_indices('/').map(|(at, _)| at);
+        for end in ends.chain([path.len()]) {
+            match self.create_dir(&path[..end]) {
+                Ok(()) | Err(Error::Exists { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
+        self.volume.directory(path).map(drop)
+    }
+
+    /// Opens a file. If the file is not in memory, reads its log; then blocks while another thread
+    /// changes its directory, or reads the log of the same file.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::NoLock`], [`Error::Poisoned`] if a
+    /// removal of the name has panicked, [`Error::Corrupt`] if the file's log was damaged since the
+    /// volume was opened, and those of every path.
+    pub fn open_file(&self, path: &str) -> Result<File<P, L>, Error> {
+        self.volume.open_at(&self.volume.resolve(path)?)
     }
 
     /// Opens a file, creating it first if it does not exist.
     ///
     /// # Errors
     /// Same as [`create`](Self::create) and [`open_file`](Self::open_file), except
-    /// [`Error::Exists`] and [`Error::NotFound`].
-    pub fn open_or_create(&self, name: &str) -> Result<File<P, L>, Error> {
+    /// [`Error::Exists`].
+    pub fn open_or_create(&self, path: &str) -> Result<File<P, L>, Error> {
         loop {
-            match self.open_file(name) {
+            let at = self.volume.resolve(path)?;
+            match self.volume.open_at(&at) {
                 Err(Error::NotFound { .. }) => {}
                 opened => return opened,
             }
-            match self.create(name) {
+            match self.volume.create_at(&at) {
                 Err(Error::Exists { .. }) => {}
                 created => return created,
             }
         }
     }
 
-    /// Removes a file, durably.
-    ///
-    /// As in POSIX, open handles keep working on the unnamed file. Its pages and its inode become
-    /// free when the last handle is dropped, or when the volume is next opened. The name can be
-    /// reused at once. Blocks while another thread creates, opens, removes or lists files.
+    /// Opens a directory; the root if the path is empty.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::NameInvalid`], [`Error::NameTooLong`], [`Error::Poisoned`].
+    /// Those of every path.
+    pub fn open_dir(&self, path: &str) -> Result<Dir<P, L>, Error> {
+        let directory = self.volume.directory(path)?;
+        Ok(Dir::new(Arc::clone(&self.volume), directory))
+    }
+
+    /// Removes a name of a file, durably.
+    ///
+    /// As in POSIX, the file stays as long as it has other names, and open handles keep working on
+    /// an unnamed file. Its pages and its inode become free with the last name and the last handle,
+    /// or when the volume is next opened. The name can be reused at once. Blocks while another
+    /// thread changes the directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Poisoned`], and those of every path.
     /// Removal works on a full volume because it takes no space.
-    pub fn remove(&self, name: &str) -> Result<(), Error> {
-        check_name(name)?;
-        let Volume {
-            medium,
-            directory,
-            inodes,
-            ..
-        } = &*self.volume;
-        let mut state = directory.lock();
-        let removed = directory.remove(&mut state, medium, name, inodes)?;
-        // Freeing a large file takes a while, so release the directory's mutex first.
-        drop(state);
-        if removed.file.is_some() {
-            return Ok(());
-        }
-        // No other thread can open the file, whose number is still in use. If its log was damaged
-        // since the volume was opened, the next recovery frees its pages.
-        if let Ok(content) = self.load(removed.number, removed.generation) {
-            let id = (removed.number, removed.generation);
-            self.inode(id, (), content).mark_removed();
-        }
-        Ok(())
+    pub fn remove(&self, path: &str) -> Result<(), Error> {
+        self.volume.remove_file(&self.volume.resolve(path)?)
     }
 
-    /// Returns whether a file of this name exists.
-    pub fn exists(&self, name: &str) -> bool {
-        self.volume.directory.lock().contains(name)
+    /// Removes an empty directory, durably. Blocks while another thread removes or renames a
+    /// directory, or changes this one or the one that it is in.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NotEmpty`], [`Error::Poisoned`], and
+    /// those of every path. Removal works on a full volume because it takes no space.
+    pub fn remove_dir(&self, path: &str) -> Result<(), Error> {
+        self.volume.remove_directory(&self.volume.resolve(path)?)
     }
 
-    /// Returns all files with their sizes in bytes, sorted by the bytes of their names. The set of
-    /// names is a consistent snapshot; the sizes are not.
+    /// Renames a file or a directory within the directory that it is in, durably and atomically. If
+    /// the new name exists, it is replaced: a file by a file, an empty directory by a directory. At
+    /// no moment, and after no crash, is the new name missing then.
+    ///
+    /// If both names stand for the same file, nothing happens. Blocks while another thread changes
+    /// the directory, and for a directory also as [`remove_dir`](Self::remove_dir) does.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::AcrossDirectories`], [`Error::IsADirectory`] and
+    /// [`Error::NotADirectory`] if one of the names is a file's, [`Error::NotEmpty`],
+    /// [`Error::NoSpace`], [`Error::Poisoned`], and those of every path.
+    pub fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
+        let (from, to) = (self.volume.resolve(from)?, self.volume.resolve(to)?);
+        self.volume.rename(&from, &to)
+    }
+
+    /// Gives a file another name, durably: a hard link. All names of a file are equal. Blocks while
+    /// another thread changes one of the directories.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Exists`], [`Error::NoSpace`],
+    /// [`Error::Poisoned`], and those of every path.
+    pub fn link(&self, existing: &str, new: &str) -> Result<(), Error> {
+        let (existing, new) = (self.volume.resolve(existing)?, self.volume.resolve(new)?);
+        self.volume.link(&existing, &new)
+    }
+
+    /// Returns how many names the file has. While another thread links it, that name may count
+    /// already. A directory has one.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Poisoned`], and those of every path.
+    pub fn links(&self, path: &str) -> Result<u32, Error> {
+        let entry = self.volume.resolve(path)?.look()?;
+        Ok(self.volume.inodes.links(entry.id.number))
+    }
+
+    /// Returns whether a file or a directory of this path exists. Takes no lock if it does.
+    pub fn exists(&self, path: &str) -> bool {
+        let found = self.volume.resolve(path);
+        found.is_ok_and(|at| at.directory.look(at.name).is_some())
+    }
+
+    /// Returns what the path stands for.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Poisoned`], and those of every path.
+    pub fn kind(&self, path: &str) -> Result<Kind, Error> {
+        Ok(self.volume.resolve(path)?.look()?.id.kind)
+    }
+
+    /// Returns the paths of all files, with their sizes in bytes, sorted by their bytes. A file
+    /// with several names is listed as often. The names in one directory are those of one moment;
+    /// the sizes are not.
     pub fn list(&self) -> Vec<(String, u64)> {
-        let state = self.volume.directory.lock();
-        let files = state.files();
-        files
-            .map(|(name, entry)| (name.to_owned(), self.volume.inodes.size(entry.number)))
-            .collect()
+        self.volume.list()
     }
 
+    /// Returns the names in a directory, sorted by their bytes; those in the root if the path is
+    /// empty. Blocks while another thread changes the directory.
+    ///
+    /// # Errors
+    /// Those of every path.
+    pub fn read_dir(&self, path: &str) -> Result<Vec<DirEntry>, Error> {
+        self.open_dir(path)?.read()
+    }
     /// Returns the volume's statistics.
     pub fn stats(&self) -> Stats {
         let Medium {
@@ -369,15 +406,16 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         if !self.volume.medium.geometry.data_checksums {
             return Ok(report);
         }
-        let names: Vec<_> = {
-            let state = self.volume.directory.lock();
-            state.files().map(|(name, _)| name.to_owned()).collect()
-        };
-        for name in names {
-            match self.open_file(&name) {
-                Ok(file) => self.check_file(&name, file.inode(), &mut report)?,
-                // It was removed meanwhile.
-                Err(Error::NotFound { .. }) => continue,
+        let mut checked = BTreeSet::new();
+        for (path, id) in self.volume.files() {
+            if !checked.insert(id) {
+                // It has several names.
+                continue;
+            }
+            match self.open_file(&path) {
+                Ok(file) => self.check_file(&path, file.inode(), &mut report)?,
+                // It was removed or renamed meanwhile.
+                Err(Error::NotFound { .. } | Error::IsADirectory { .. }) => continue,
                 Err(error) => return Err(error),
             }
             report.files += 1;
@@ -428,62 +466,6 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// the volume was formatted.
     pub fn max_file_size(&self) -> u64 {
         self.volume.medium.geometry.max_file_size
-    }
-
-    fn make_lock(&self, name: &str) -> Result<L, Error> {
-        make_lock(&self.volume.locks, &self.volume.medium.geometry, name)
-    }
-
-    fn add(&self, state: &mut DirectoryState, name: &str, lock: L) -> Result<File<P, L>, Error> {
-        let Volume {
-            medium,
-            directory,
-            inodes,
-            ..
-        } = &*self.volume;
-        let created = (medium.clock)();
-        let (number, generation) = directory.add(state, medium, name, created)?;
-        let id = LogId {
-            inode: number,
-            generation,
-        };
-        let empty = Content::empty(Log::empty(id), created);
-        let inode = Arc::new(self.inode((number, generation), lock, empty));
-        inodes.add(Arc::clone(&inode));
-        Ok(self.handle(inode))
-    }
-
-    /// Reads the log of a file that is not in memory. No other thread uses the file.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`].
-    fn load(&self, number: u32, generation: u64) -> Result<Content, Error> {
-        let Medium {
-            pmem,
-            geometry,
-            space,
-            ..
-        } = &self.volume.medium;
-        let reader = LogReader::new(pmem, geometry);
-        let scan = reader.file(&reader.live_inode(number, generation)?)?;
-        Ok(scan.load(&space.log_pages))
-    }
-
-    fn inode<T>(&self, id: (u32, u64), lock: T, content: Content) -> Inode<T> {
-        let Medium {
-            geometry, space, ..
-        } = &self.volume.medium;
-        Inode::new(
-            id,
-            lock,
-            content,
-            geometry.data_checksums,
-            Arc::clone(space),
-        )
-    }
-
-    fn handle(&self, inode: Arc<Inode<L>>) -> File<P, L> {
-        File::new(Arc::clone(&self.volume), inode)
     }
 }
 

@@ -4,8 +4,8 @@ use spanlock_pmem::{Flushed, Pmem};
 
 use crate::error::Error;
 use crate::layout::{
-    Geometry, INODES_PER_PAGE, MAX_FILE_BYTES, MIN_DATA_PAGES, MIN_PAGES, PAGE, PAGE_BYTES, ROOT,
-    ROOT_GENERATION, RawInode, SUPER_BYTES, Superblock,
+    Geometry, INODES_PER_PAGE, InodeId, MAX_FILE_BYTES, MIN_DATA_PAGES, MIN_PAGES, PAGE,
+    PAGE_BYTES, ROOT, RawInode, SUPER_BYTES, Superblock,
 };
 use crate::options::FormatOptions;
 
@@ -86,8 +86,7 @@ pub(crate) fn write<P: Pmem>(pmem: &P, geometry: &Geometry) {
     // same bytes. The next fence makes the table durable.
     pmem.fence(table);
     let root = RawInode {
-        number: ROOT,
-        generation: ROOT_GENERATION,
+        id: InodeId::ROOT,
         head: 0,
         created: 0,
     };

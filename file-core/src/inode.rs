@@ -36,7 +36,7 @@ const MOST_BYTES: usize = PAGE_SLOTS as usize * PAYLOAD_BYTES;
 ///
 /// The time of the last change is Relaxed. It says nothing of other memory.
 ///
-/// `removed` is Relaxed. A thread that holds a reference sets it under the directory's mutex. Only
+/// `removed` is Relaxed. A thread that holds a reference sets it. Only
 /// `drop` reads it, after every reference has been released.
 pub(crate) struct Inode<L> {
     pub(crate) number: u32,

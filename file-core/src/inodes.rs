@@ -6,7 +6,7 @@
 //! it is opened, and may leave it once nobody has it open.
 //!
 //! # Properties
-//! - A file that is not in memory costs 8 bytes here, its size.
+//! - A file that is not in memory costs 12 bytes here: its size, and the number of its names.
 //! - Opening a file that is not in memory replays its log. Other files can be opened meanwhile; a
 //!   thread that opens the same file waits.
 //! - Up to a bound, files that are not open stay in memory. Beyond it, opening a file evicts those
@@ -27,14 +27,25 @@
 //! - **N1** At most one [`Inode`] of a number is in memory, as long as a name of the file exists:
 //!   only the thread that made the entry *loading* adds one. An inode leaves the table only under
 //!   the mutex and while nobody else has a reference, or when its last name is removed.
-//! - **N2** A number is made *loading* only under the mutex of the directory that names it. The
-//!   thread that removes the last name holds that mutex and waits until the file is loaded. So
+//! - **N2** A number is made *loading* only under the mutex of a directory that names it. The thread
+//!   that takes the last name away then waits until the file is [loaded](Inodes::take_out). So
 //!   nobody replays the log of a file whose pages may become free.
 //! - **N3** No foreign code runs between [`Inodes::begin`] and [`Loading::finish`], and the loading
 //!   thread takes no directory's mutex. So the wait of N2 ends.
+//! - **N4** A file's count of names is at least the number of its names. It is raised only under the
+//!   mutex of a directory that names the file, so never from zero, except for a new file. The thread
+//!   that lowers it to zero frees the file.
+//!
+//! # Orderings
+//!
+//! | letter | where | pairs with | carries |
+//! |---|---|---|---|
+//! | H | [`Inodes::take_link`]: the subtraction, Release | J | that the file is loading or loaded |
+//! | J | [`Inodes::take_link`]: the subtraction, Acquire | H | |
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use spanlock_sync::atomic::{AtomicU32, Ordering};
 use spanlock_sync::{Arc, Condvar, Mutex};
 
 use crate::inode::Inode;
@@ -44,6 +55,8 @@ pub(crate) struct Inodes<L> {
     state: Mutex<State<L>>,
     /// Notified when a file has been loaded, or could not be.
     loaded: Condvar,
+    /// How many names each inode has, by its number (N4).
+    links: Box<[AtomicU32]>,
     /// The number of files beyond which those that are not open are evicted.
     bound: usize,
 }
@@ -82,24 +95,27 @@ pub(crate) struct Loading<'a, L> {
 }
 
 impl<L> Inodes<L> {
-    /// Creates the table for `count` inodes. Keeps up to `bound` files that are not open.
-    pub(crate) fn new(count: u32, bound: usize) -> Self {
+    /// Creates the table for the inodes that have so many names. Keeps up to `bound` files that are
+    /// not open.
+    pub(crate) fn new(links: &[u32], bound: usize) -> Self {
         let state = State {
             files: HashMap::new(),
             hand: VecDeque::new(),
-            sizes: vec![0; count as usize].into(),
+            sizes: vec![0; links.len()].into(),
         };
         Inodes {
             state: Mutex::new(state),
             loaded: Condvar::new(),
+            links: links.iter().map(|it| AtomicU32::new(*it)).collect(),
             bound,
         }
     }
 
-    /// Returns the file if it is in memory.
-    pub(crate) fn get(&self, number: u32) -> Option<Arc<Inode<L>>> {
+    /// Returns the file of this number and generation if it is in memory. The caller need not hold
+    /// a mutex: a number that is used again comes with another generation.
+    pub(crate) fn get(&self, number: u32, generation: u64) -> Option<Arc<Inode<L>>> {
         match self.state.lock().files.get_mut(&number) {
-            Some(Slot::Here { inode, was_used }) => {
+            Some(Slot::Here { inode, was_used }) if inode.generation == generation => {
                 *was_used = true;
                 Some(Arc::clone(inode))
             }
@@ -139,9 +155,30 @@ impl<L> Inodes<L> {
         }
     }
 
-    /// Adds a new file, whose number nobody else has.
+    /// Adds a new file, whose number nobody else has, with one name.
     pub(crate) fn add(&self, inode: Arc<Inode<L>>) {
+        self.add_link(inode.number);
         self.insert(inode.number, inode);
+    }
+
+    /// Counts one more name. The caller holds the mutex of a directory that names the file, or the
+    /// file is new (N4).
+    pub(crate) fn add_link(&self, number: u32) {
+        // Relaxed: the mutex keeps the count above zero.
+        self.links[number as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts one name less. Returns whether it was the last: the caller then frees the file (N4).
+    #[must_use = "nobody else frees the file"]
+    pub(crate) fn take_link(&self, number: u32) -> bool {
+        // Release [H→J]: that the file is loading or loaded. Acquire [J←H].
+        self.links[number as usize].fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Returns how many names there are.
+    pub(crate) fn links(&self, number: u32) -> u32 {
+        // Relaxed: a snapshot.
+        self.links[number as usize].load(Ordering::Relaxed)
     }
 
     fn insert(&self, number: u32, inode: Arc<Inode<L>>) {
@@ -162,10 +199,17 @@ impl<L> Inodes<L> {
         drop(evicted);
     }
 
-    /// Takes a file out of the table whose last name is gone. The caller holds the mutex of the
-    /// directory that named it, and has a reference if the file is [in memory](Self::loaded).
-    pub(crate) fn forget(&self, number: u32) {
-        self.state.lock().files.remove(&number);
+    /// Takes a file out of the table whose last name is gone. Waits while another thread loads it
+    /// (N2). Returns `None` if it was not in memory.
+    pub(crate) fn take_out(&self, number: u32) -> Option<Arc<Inode<L>>> {
+        let mut state = self.state.lock();
+        while let Some(Slot::Loading) = state.files.get(&number) {
+            state = self.loaded.wait(state);
+        }
+        match state.files.remove(&number) {
+            Some(Slot::Here { inode, .. }) => Some(inode),
+            _ => None,
+        }
     }
 
     /// Returns the size in bytes of a file.

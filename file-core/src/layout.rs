@@ -51,7 +51,7 @@ pub(crate) const MAX_GROUP_SLOTS: usize = 0xFF_FFFF;
 
 /// The format version that this build reads and writes.
 pub const FORMAT_VERSION: u32 = 2;
-/// The longest name of a file, in bytes of UTF-8.
+/// The longest name of a file or a directory, in bytes of UTF-8.
 pub const MAX_NAME_BYTES: usize = 1024;
 /// The longest write in bytes that is certain to fit one group, however scattered the free pages
 /// are: about 291 GiB. If they lie together, a write can be longer.
@@ -243,7 +243,7 @@ pub(crate) const INODES_PER_PAGE: u32 = (PAGE / INODE_BYTES) as u32;
 pub(crate) const INODE_USED_BYTES: usize = 64;
 /// The root directory's inode.
 pub(crate) const ROOT: u32 = 0;
-/// The root directory's generation; files' generations are larger.
+/// The root directory's generation; all others are larger.
 pub(crate) const ROOT_GENERATION: u64 = 1;
 
 /// Offset of the head pointer. The pointer is published on its own, so the inode's checksum does
@@ -257,17 +257,59 @@ const I_RESERVED_AT: usize = I_CREATED_AT + 8;
 const I_CRC_AT: usize = I_RESERVED_AT + 28;
 const _: () = assert!(I_CRC_AT + 4 == INODE_USED_BYTES);
 
-const KIND_DIRECTORY: u32 = 1;
-const KIND_FILE: u32 = 2;
+/// What an inode is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A directory.
+    Directory = 1,
+    /// A file.
+    File = 2,
+}
+
+impl Kind {
+    /// Decodes the number that stands for a kind on the medium.
+    pub(crate) fn from_number(number: u32) -> Option<Kind> {
+        match number {
+            1 => Some(Kind::Directory),
+            2 => Some(Kind::File),
+            _ => None,
+        }
+    }
+}
+
+/// The identity of an inode, as a name gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct InodeId {
+    pub(crate) number: u32,
+    pub(crate) generation: u64,
+    pub(crate) kind: Kind,
+}
+
+impl InodeId {
+    /// The root directory.
+    pub(crate) const ROOT: InodeId = InodeId {
+        number: ROOT,
+        generation: ROOT_GENERATION,
+        kind: Kind::Directory,
+    };
+
+    /// Returns the identity of the inode's log.
+    pub(crate) fn log(self) -> LogId {
+        LogId {
+            inode: self.number,
+            generation: self.generation,
+        }
+    }
+}
 
 /// An inode as stored in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawInode {
-    pub(crate) number: u32,
-    pub(crate) generation: u64,
+    pub(crate) id: InodeId,
     /// The sealed head pointer; 0 if the log is empty.
     pub(crate) head: u64,
-    /// The time at which the file was created, in nanoseconds since 1970; 0 for the directory.
+    /// The time at which the inode was created, in nanoseconds since 1970; 0 for the
+    /// root directory.
     pub(crate) created: u64,
 }
 
@@ -275,17 +317,9 @@ impl RawInode {
     pub(crate) fn encode(&self) -> [u8; INODE_USED_BYTES] {
         let mut b = [0; INODE_USED_BYTES];
         put_u64(&mut b, I_HEAD_AT, self.head);
-        put_u64(&mut b, I_GENERATION_AT, self.generation);
-        put_u32(
-            &mut b,
-            I_KIND_AT,
-            if self.number == ROOT {
-                KIND_DIRECTORY
-            } else {
-                KIND_FILE
-            },
-        );
-        put_u32(&mut b, I_NUMBER_AT, self.number);
+        put_u64(&mut b, I_GENERATION_AT, self.id.generation);
+        put_u32(&mut b, I_KIND_AT, self.id.kind as u32);
+        put_u32(&mut b, I_NUMBER_AT, self.id.number);
         put_u64(&mut b, I_CREATED_AT, self.created);
         let crc = crc32c(&b[I_GENERATION_AT..I_CRC_AT]);
         put_u32(&mut b, I_CRC_AT, crc);
@@ -295,8 +329,11 @@ impl RawInode {
     /// Decodes the inode in slot `number`. Returns `None` if no complete inode was written there.
     pub(crate) fn decode(b: &[u8; INODE_USED_BYTES], number: u32) -> Option<RawInode> {
         let inode = RawInode {
-            number,
-            generation: get_u64(b, I_GENERATION_AT),
+            id: InodeId {
+                number,
+                generation: get_u64(b, I_GENERATION_AT),
+                kind: Kind::from_number(get_u32(b, I_KIND_AT))?,
+            },
             head: get_u64(b, I_HEAD_AT),
             created: get_u64(b, I_CREATED_AT),
         };
@@ -429,7 +466,7 @@ pub(crate) fn slots_of_mark(mark: u64) -> Option<u32> {
 pub(crate) const WRITE_HEADER_BYTES: usize = 32;
 /// Bytes per extent in a write record.
 pub(crate) const EXTENT_BYTES: usize = 8;
-/// Bytes of a directory record before its name.
+/// Bytes of a directory record before its names.
 pub(crate) const NAME_HEADER_BYTES: usize = 16;
 
 #[cfg(test)]

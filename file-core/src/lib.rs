@@ -3,6 +3,7 @@
 mod alloc;
 mod chain;
 mod clean;
+mod dir;
 mod directory;
 mod error;
 mod file;
@@ -15,16 +16,19 @@ mod layout;
 mod log;
 mod log_page;
 mod medium;
+mod names;
 mod options;
 mod record;
 mod recover;
 mod time;
+mod tree;
 mod volume;
 
+pub use dir::{Dir, DirEntry};
 pub use error::{Error, Place};
 pub use file::{Cursor, File};
 pub use file_core::FileCore;
-pub use layout::{FORMAT_VERSION, MAX_NAME_BYTES, MAX_WRITE_BYTES};
+pub use layout::{FORMAT_VERSION, Kind, MAX_NAME_BYTES, MAX_WRITE_BYTES};
 pub use options::{
     CheckReport, DamagedPage, FormatOptions, Metadata, OpenOptions, RecoveryReport, Stats,
 };

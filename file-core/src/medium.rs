@@ -25,12 +25,12 @@
 //!   exclusively has replaced it, or the last handle of a removed file is dropped.
 //! - **M4** A slot of a log page belongs to the reservation that took it, under the log's mutex,
 //!   from the end of the log. No other operation accesses it, and a running volume never reads it.
-//!   Its first word is zero until the mark is published there. The thread that holds the
-//!   directory's mutex may erase the mark of a directory group, once.
+//!   Its first word is zero until the mark is published there. The thread that holds a
+//!   directory's mutex may erase the mark of a group of the directory, once; recovery may, too.
 //! - **M5** A log page's tail is stored while the page is private. After that only its next pointer
 //!   changes, as L6 says.
 //! - **M6** An inode's line is stored by the operation that took the inode's number from the pool
-//!   of free numbers, before the directory can refer to the number. After that only its head
+//!   of free numbers, before a directory can refer to the number. After that only its head
 //!   pointer changes, as L6 says.
 //! - **M7** A page or an inode number becomes free only after the mark or the pointer that ends its
 //!   use is durable. So no later use of it can become durable before that.
@@ -42,7 +42,7 @@ use spanlock_sync::atomic::{AtomicU64, Ordering};
 use spanlock_sync::{Arc, Mutex};
 
 use crate::alloc::{Allocator, Extent};
-use crate::layout::{Geometry, I_HEAD_AT, PAGE, RawInode, T_NEXT_AT, page_at};
+use crate::layout::{Geometry, I_HEAD_AT, PAGE, ROOT_GENERATION, RawInode, T_NEXT_AT, page_at};
 use crate::log_page::LogPages;
 use crate::time::Clock;
 
@@ -57,6 +57,8 @@ pub(crate) struct Space {
     pub(crate) least_cleaned: usize,
     /// Inode numbers that are free.
     free_inodes: Mutex<Vec<u32>>,
+    /// Larger than every generation that recovery could read and every one used since.
+    generation: AtomicU64,
     log_page_count: AtomicU64,
     compactions: AtomicU64,
     unlinked: AtomicU64,
@@ -71,6 +73,7 @@ impl Space {
             log_pages: LogPages::new(first, count),
             least_cleaned: (count as usize / 64).clamp(2, 8),
             free_inodes: Mutex::new(Vec::new()),
+            generation: AtomicU64::new(ROOT_GENERATION + 1),
             log_page_count: AtomicU64::new(0),
             compactions: AtomicU64::new(0),
             unlinked: AtomicU64::new(0),
@@ -90,6 +93,19 @@ impl Space {
     /// Frees an inode number (M7).
     pub(crate) fn release_inode(&self, number: u32) {
         self.free_inodes.lock().push(number);
+    }
+
+    /// Sets the largest generation in use.
+    pub(crate) fn set_last_generation(&self, last: u64) {
+        // Relaxed: no other thread has the volume yet. A forged volume can hold the largest number.
+        self.generation
+            .store(last.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Returns a generation that was not used since the volume was opened.
+    pub(crate) fn next_generation(&self) -> u64 {
+        // Relaxed: only that no two are the same matters.
+        self.generation.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Returns the number of free inodes.
@@ -201,7 +217,7 @@ impl<P: Pmem> Medium<P> {
     /// Stores the line of an inode whose number the caller has taken (M6).
     #[track_caller]
     pub(crate) fn store_inode(&self, inode: &RawInode) -> Flushed {
-        let at = self.geometry.inode_at(inode.number);
+        let at = self.geometry.inode_at(inode.id.number);
         // SAFETY: M6.
         let written = unsafe { self.pmem.write(at, &inode.encode()) };
         self.pmem.flush(written)

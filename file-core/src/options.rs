@@ -43,7 +43,7 @@ impl FormatOptions {
     }
 
     /// Sets the number of inodes, which is fixed for the life of the volume. The root directory
-    /// takes one of them; each file takes one more. The number is rounded up to a multiple of 32.
+    /// takes one of them; each file and each directory takes one more. The number is rounded up to a multiple of 32.
     /// An inode takes 128 bytes.
     pub fn inodes(mut self, inodes: u32) -> Self {
         self.inodes = Some(inodes);
@@ -152,7 +152,9 @@ pub struct Metadata {
 pub struct RecoveryReport {
     /// Inodes in the table, including the root directory's.
     pub inodes: u64,
-    /// Files in the directory.
+    /// Directories, without the root.
+    pub directories: u64,
+    /// Files, however many names each has.
     pub files: u64,
     /// Log groups with a valid commit mark.
     pub committed_groups: u64,
@@ -185,7 +187,7 @@ pub struct Stats {
     pub pages_free: u64,
     /// Free pages that only overwrites and cleanings may take.
     pub pages_reserved: u64,
-    /// Inodes available to files.
+    /// Inodes available to files and directories.
     pub inodes_total: u64,
     /// Inodes that are free.
     pub inodes_free: u64,

@@ -13,12 +13,13 @@
 
 use crate::alloc::Extent;
 use crate::layout::{
-    EXTENT_BYTES, NAME_HEADER_BYTES, PAYLOAD_BYTES, SLOT_BYTES, WORD_BYTES, WRITE_HEADER_BYTES,
-    get_u32, get_u64,
+    EXTENT_BYTES, InodeId, Kind, NAME_HEADER_BYTES, PAYLOAD_BYTES, SLOT_BYTES, WORD_BYTES,
+    WRITE_HEADER_BYTES, get_u32, get_u64,
 };
 
 const KIND_WRITE: u8 = 1;
 const KIND_ADD: u8 = 2;
+const KIND_RENAME: u8 = 3;
 
 const WRITE_WITH_CHECKSUMS: u8 = 1;
 const WRITE_SETS_SIZE: u8 = 2;
@@ -157,11 +158,13 @@ pub(crate) enum Record {
         /// One per page; empty without data checksums.
         checksums: Vec<u32>,
     },
-    /// The directory contains a file, for as long as the mark exists.
-    Add {
-        inode: u32,
-        generation: u64,
+    /// The directory has a name, for as long as the mark exists.
+    Add { id: InodeId, name: String },
+    /// The directory has a name instead of another one, and of what the name was before.
+    Rename {
+        id: InodeId,
         name: String,
+        old: String,
     },
 }
 
@@ -170,15 +173,33 @@ pub(crate) fn add_bytes(name: &str) -> usize {
     NAME_HEADER_BYTES + name.len()
 }
 
-/// Appends the record that adds `name`.
-pub(crate) fn put_add(group: &mut GroupWriter<'_>, inode: u32, generation: u64, name: &str) {
+/// Returns the length in bytes of the record that renames `old` to `name`.
+pub(crate) fn rename_bytes(name: &str, old: &str) -> usize {
+    NAME_HEADER_BYTES + 2 + name.len() + old.len()
+}
+
+fn put_name_header(group: &mut GroupWriter<'_>, kind: u8, id: InodeId, name: &str) {
     let mut b = [0; NAME_HEADER_BYTES];
-    b[0] = KIND_ADD;
+    b[0] = kind;
+    b[1] = id.kind as u8;
     b[2..4].copy_from_slice(&(name.len() as u16).to_le_bytes());
-    b[4..8].copy_from_slice(&inode.to_le_bytes());
-    b[8..16].copy_from_slice(&generation.to_le_bytes());
+    b[4..8].copy_from_slice(&id.number.to_le_bytes());
+    b[8..16].copy_from_slice(&id.generation.to_le_bytes());
     group.put(&b);
+}
+
+/// Appends the record that adds `name`.
+pub(crate) fn put_add(group: &mut GroupWriter<'_>, id: InodeId, name: &str) {
+    put_name_header(group, KIND_ADD, id, name);
     group.put(name.as_bytes());
+}
+
+/// Appends the record that renames `old` to `name`.
+pub(crate) fn put_rename(group: &mut GroupWriter<'_>, id: InodeId, name: &str, old: &str) {
+    put_name_header(group, KIND_RENAME, id, name);
+    group.put(&(old.len() as u16).to_le_bytes());
+    group.put(name.as_bytes());
+    group.put(old.as_bytes());
 }
 
 impl Record {
@@ -190,7 +211,7 @@ impl Record {
         let b = record_of(slots);
         let record = match b[0] {
             KIND_WRITE => Record::decode_write(&b)?,
-            KIND_ADD => Record::decode_add(&b)?,
+            KIND_ADD | KIND_RENAME => Record::decode_name(&b)?,
             _ => return Err("a record of unknown kind"),
         };
         if slots_for(record.bytes()) * SLOT_BYTES != slots.len() {
@@ -205,7 +226,9 @@ impl Record {
             Record::Write {
                 header, extents, ..
             } => header.sets_size || extents.iter().any(|e| e.is_hole()),
-            Record::Add { .. } => false,
+            // A rename's marks of earlier groups are erased before the operation or the recovery
+            // ends, so nothing older is left that it could take away.
+            Record::Add { .. } | Record::Rename { .. } => false,
         }
     }
 
@@ -213,6 +236,7 @@ impl Record {
         match self {
             Record::Write { header, .. } => header.record_bytes(),
             Record::Add { name, .. } => add_bytes(name),
+            Record::Rename { name, old, .. } => rename_bytes(name, old),
         }
     }
 
@@ -262,17 +286,30 @@ impl Record {
         })
     }
 
-    fn decode_add(b: &[u8]) -> Result<Record, &'static str> {
-        let (inode, generation) = (get_u32(b, 4), get_u64(b, 8));
-        let name_len = u16::from_le_bytes([b[2], b[3]]) as usize;
-        let name = b
-            .get(NAME_HEADER_BYTES..NAME_HEADER_BYTES + name_len)
-            .ok_or("a directory record longer than its group")?;
-        let name = core::str::from_utf8(name).map_err(|_| "a name that is not UTF-8")?;
-        Ok(Record::Add {
-            inode,
-            generation,
-            name: name.to_owned(),
+    /// Decodes a record of a directory.
+    fn decode_name(b: &[u8]) -> Result<Record, &'static str> {
+        let id = InodeId {
+            number: get_u32(b, 4),
+            generation: get_u64(b, 8),
+            kind: Kind::from_number(b[1].into()).ok_or("a name of something unknown")?,
+        };
+        let text = |at: usize, len: u16| -> Result<String, &'static str> {
+            let bytes = b.get(at..at + usize::from(len));
+            let bytes = bytes.ok_or("a directory record longer than its group")?;
+            let text = core::str::from_utf8(bytes).map_err(|_| "a name that is not UTF-8")?;
+            Ok(text.to_owned())
+        };
+        let len = |at| u16::from_le_bytes([b[at], b[at + 1]]);
+        let (name_len, at) = (len(2), NAME_HEADER_BYTES);
+        if b[0] == KIND_ADD {
+            let name = text(at, name_len)?;
+            return Ok(Record::Add { id, name });
+        }
+        let (old_len, at) = (len(at), at + 2);
+        Ok(Record::Rename {
+            id,
+            name: text(at, name_len)?,
+            old: text(at + usize::from(name_len), old_len)?,
         })
     }
 }
@@ -283,23 +320,29 @@ mod tests {
 
     #[test]
     fn names_of_every_length_read_back() {
+        let id = InodeId {
+            number: 5,
+            generation: 6,
+            kind: Kind::File,
+        };
+        let marks_are_free = |slots: &[u8]| {
+            let mut slots = slots.chunks_exact(SLOT_BYTES);
+            slots.all(|s| s[..WORD_BYTES] == [0; 8])
+        };
         for len in 1..=1024 {
-            let name: String = "x".repeat(len);
+            let (name, old) = ("x".repeat(len), "o".repeat(1025 - len));
             let mut slots = vec![0; slots_for(add_bytes(&name)) * SLOT_BYTES];
-            put_add(&mut GroupWriter::new(&mut slots), 5, 6, &name);
-            assert!(
-                slots
-                    .chunks_exact(SLOT_BYTES)
-                    .all(|s| s[..WORD_BYTES] == [0; 8])
-            );
-            assert_eq!(
-                Record::decode(&slots),
-                Ok(Record::Add {
-                    inode: 5,
-                    generation: 6,
-                    name
-                })
-            );
+            put_add(&mut GroupWriter::new(&mut slots), id, &name);
+            assert!(marks_are_free(&slots));
+            let record = Record::decode(&slots);
+            let name_of = name.clone();
+            assert_eq!(record, Ok(Record::Add { id, name: name_of }));
+
+            let mut slots = vec![0; slots_for(rename_bytes(&name, &old)) * SLOT_BYTES];
+            put_rename(&mut GroupWriter::new(&mut slots), id, &name, &old);
+            assert!(marks_are_free(&slots));
+            let record = Record::decode(&slots);
+            assert_eq!(record, Ok(Record::Rename { id, name, old }));
         }
     }
 

@@ -1,12 +1,16 @@
 //! Recovery: rebuilds the volume's state in memory from the bytes of a region.
 //!
 //! # Method
-//! 1. Walk the directory's chain from inode 0 and replay its committed groups. This yields the live
-//!    files.
+//! 1. Walk the chain of the root directory from inode 0 and replay its committed groups, then those
+//!    of the directories that it names, and so on, in breadth. This yields the live files. No
+//!    directory may have two names, so each is reached once and none contains itself.
 //! 2. For each live file, walk its chain and replay its committed groups, on all threads of rayon's
 //!    pool. The volume keeps the file's size and nothing else of it: a file's index and log enter
 //!    memory when the file is opened, see `inodes.rs`.
-//! 3. Let every log and every file *claim* its pages. Unclaimed pages are free.
+//! 3. Let every log and every file *claim* its pages. Unclaimed pages are free. So a file that was
+//!    removed while it was open needs no further care.
+//! 4. Once all of this has succeeded, erase the marks that an interrupted rename has left. A
+//!    crash meanwhile leaves some of them, and the next recovery erases those.
 //!
 //! The volume stores no tail pointers, so recovery visits every slot of every page. A slot whose
 //! first word is zero is skipped. A slot with a mark is the lead of as many slots as the mark
@@ -16,7 +20,7 @@
 //! Recovery trusts no metadata. Each pointer is sealed, lies in range, and claims its page, so no
 //! chain can meet another or itself. Each group's checksum covers its place. Each record must be
 //! valid. The first violation ends the recovery with [`Error::Corrupt`]. Recovery writes nothing,
-//! except that it repairs a damaged superblock before it starts. So the metadata of a volume that
+//! except that it repairs a damaged superblock before it starts, and finishes renames. So the metadata of a volume that
 //! opens is as this crate wrote it, or differs only in meaningless bytes. `docs/format.md` lists
 //! the damage that checksums miss. Recovery does not read data pages.
 //!
@@ -35,31 +39,39 @@ mod runs;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 use rayon::prelude::*;
-use spanlock_pmem::Pmem;
+use spanlock_pmem::{Durable, Flushed, Pmem};
+use spanlock_sync::{Arc, injected_bug};
 
 pub(crate) use self::chain::LogReader;
 use self::claims::Claims;
 use crate::alloc::Extent;
-use crate::directory::{Entry, check_name};
+use crate::directory::{Directory, check_name};
 use crate::error::Error;
-use crate::layout::{Geometry, ROOT, ROOT_GENERATION, RawInode};
-use crate::log::Log;
-use crate::log_page::LogPages;
+use crate::layout::{Geometry, InodeId, Kind, ROOT, ROOT_GENERATION, RawInode};
+use crate::log::Place;
+use crate::medium::Space;
+use crate::names::{Entry, Names};
 use crate::options::RecoveryReport;
 use crate::record::Record;
 
 /// With fewer files than this, starting threads takes longer than it saves.
 const PARALLEL_FROM: usize = 64;
 
-/// What the directory's log says.
-pub(crate) struct LiveFiles {
-    pub(crate) log: Log,
-    pub(crate) names: BTreeMap<Box<str>, Entry>,
-    /// The largest generation found in the directory's log or in any readable inode.
+/// What the directories' logs say.
+pub(crate) struct LiveTree {
+    /// All directories, in breadth from the root.
+    pub(crate) directories: Vec<Directory>,
+    /// All files, in the order of their numbers.
+    pub(crate) files: Vec<InodeId>,
+    /// How many names each inode has, by its number. The root counts as named.
+    pub(crate) links: Vec<u32>,
+    /// The largest generation found in a directory's log or in any readable inode.
     pub(crate) last_generation: u64,
+    /// The groups that renames have superseded.
+    superseded: Vec<Place>,
 }
 
 /// What the scan of one or more files found.
@@ -93,17 +105,17 @@ impl Counts {
 pub(crate) struct Recovery<'a, P> {
     reader: LogReader<'a, P>,
     geometry: &'a Geometry,
-    log_pages: &'a LogPages,
+    space: &'a Arc<Space>,
     claims: Claims<'a>,
     pub(crate) report: RecoveryReport,
 }
 
 impl<'a, P: Pmem> Recovery<'a, P> {
-    pub(crate) fn new(pmem: &'a P, geometry: &'a Geometry, log_pages: &'a LogPages) -> Self {
+    pub(crate) fn new(pmem: &'a P, geometry: &'a Geometry, space: &'a Arc<Space>) -> Self {
         Recovery {
             reader: LogReader::new(pmem, geometry),
             geometry,
-            log_pages,
+            space,
             claims: Claims::new(geometry),
             report: RecoveryReport {
                 inodes: geometry.inodes as u64,
@@ -112,43 +124,89 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         }
     }
 
-    /// Replays the log of the directory.
+    /// Replays the logs of all directories.
     ///
     /// # Errors
-    /// [`Error::Corrupt`].
-    pub(crate) fn directory(&mut self) -> Result<LiveFiles, Error> {
-        let root = self.reader.live_inode(ROOT, ROOT_GENERATION)?;
+    /// [`Error::Corrupt`], for the first damage in breadth from the root.
+    pub(crate) fn tree(&mut self) -> Result<LiveTree, Error> {
+        let mut live = LiveTree {
+            directories: Vec::new(),
+            files: Vec::new(),
+            links: vec![0; self.geometry.inodes as usize],
+            last_generation: ROOT_GENERATION,
+            superseded: Vec::new(),
+        };
+        live.links[ROOT as usize] = 1;
+        let mut left = VecDeque::from([InodeId::ROOT]);
+        while let Some(id) = left.pop_front() {
+            let directory = self.directory(id, &mut live)?;
+            let mut result = Ok(());
+            directory.names.for_each(
+                |_,
+                 Entry {
+                     id: named, place, ..
+                 }| {
+                    let links = &mut live.links[named.number as usize];
+                    *links += 1;
+                    if named.kind == Kind::File {
+                        live.files.push(named);
+                    } else if *links > 1 {
+                        let what = "a directory that is named twice";
+                        result = Err(Error::corrupt(what, id.number, place.at()));
+                    } else {
+                        left.push_back(named);
+                    }
+                },
+            );
+            result?;
+            live.directories.push(directory);
+        }
+        live.files.sort_unstable();
+        live.files.dedup();
+        // Readable free inodes count as well; see "Generations" in `directory.rs`.
+        let others = ROOT + 1..self.geometry.inodes;
+        for inode in others.filter_map(|number| self.reader.inode(number)) {
+            live.last_generation = live.last_generation.max(inode.id.generation);
+        }
+        self.report.directories = live.directories.len() as u64 - 1;
+        self.report.files = live.files.len() as u64;
+        Ok(live)
+    }
+
+    /// Replays the log of a directory.
+    fn directory(&mut self, id: InodeId, live: &mut LiveTree) -> Result<Directory, Error> {
+        let inode = self.reader.live_inode(id)?;
+        let names = Names::new(Arc::clone(self.space));
         let inodes = ROOT + 1..self.geometry.inodes;
-        let mut names: BTreeMap<Box<str>, Entry> = BTreeMap::new();
-        let mut is_named = vec![false; self.geometry.inodes as usize];
-        let mut last_generation = ROOT_GENERATION;
-        let claims = &self.claims;
-        let mut visit = |page, at| claims.claim(page_of(page), ROOT, at);
-        let replayed = self
-            .reader
-            .replay(&root, &mut visit, &mut |record, place| {
-                let corrupt = |what| Err(Error::corrupt(what, ROOT, place.at()));
-                let Record::Add {
-                    inode,
-                    generation,
-                    name,
-                } = record
-                else {
-                    return corrupt("a file's record in the log of the directory");
-                };
-                if !inodes.contains(&inode) || check_name(&name).is_err() {
-                    return corrupt("an impossible name or inode in the directory");
+        let mut visit = |page, at| self.claims.claim(page_of(page), id.number, at);
+        let mut each = |record, place: Place| {
+            let corrupt = |what| Err(Error::corrupt(what, id.number, place.at()));
+            let (named, name, old) = match record {
+                Record::Add { id, name } => (id, name, None),
+                Record::Rename { id, name, old } => (id, name, Some(old)),
+                Record::Write { .. } => {
+                    return corrupt("a file's record in the log of a directory");
                 }
-                last_generation = last_generation.max(generation);
-                if core::mem::replace(&mut is_named[inode as usize], true) {
-                    return corrupt("an inode that the directory names twice");
+            };
+            if !inodes.contains(&named.number) || check_name(&name).is_err() {
+                return corrupt("an impossible name or inode in a directory");
+            }
+            live.last_generation = live.last_generation.max(named.generation);
+            if let Some(old) = old {
+                // A crash has kept any of the marks that the rename was about to erase.
+                let renamed = names.remove(&old);
+                if renamed.is_some_and(|it| it.id != named) {
+                    return corrupt("a rename of something else");
                 }
-                let entry = Entry::new(inode, generation, place);
-                match names.insert(name.into_boxed_str(), entry) {
-                    None => Ok(()),
-                    Some(_) => corrupt("two files of one name"),
-                }
-            })?;
+                let superseded = renamed.into_iter().chain(names.remove(&name));
+                live.superseded.extend(superseded.map(|it| it.place));
+            } else if names.get(&name).is_some() {
+                return corrupt("two files of one name");
+            }
+            names.set(&name, Entry::new(named, place));
+            Ok(())
+        };
+        let replayed = self.reader.replay(&inode, &mut visit, &mut each)?;
         let counts = Counts {
             committed_groups: replayed.committed_groups,
             uncommitted_slots: replayed.uncommitted_slots,
@@ -156,24 +214,35 @@ impl<'a, P: Pmem> Recovery<'a, P> {
             pages_used: replayed.pages(),
         };
         counts.add_to(&mut self.report);
-        let log = replayed.into_log(self.log_pages);
-        for entry in names.values() {
-            self.log_pages.add_live(entry.place.get().page, 1);
-        }
-        // Readable free inodes count as well; see "Generations" in `directory.rs`.
-        for inode in inodes.filter_map(|number| self.reader.inode(number)) {
-            last_generation = last_generation.max(inode.generation);
-        }
-        self.report.files = names.len() as u64;
-        Ok(LiveFiles {
-            log,
-            names,
-            last_generation,
-        })
+        let log_pages = &self.space.log_pages;
+        let log = replayed.into_log(log_pages);
+        names.for_each(|_, entry| log_pages.add_live(entry.place.page, 1));
+        Ok(Directory::new(id, log, names))
     }
 
-    /// Replays the logs of all files, each given by its number and generation, in the order of
-    /// their numbers. Claims their pages, and calls `sized` with each file's number and size. Uses
+    /// Erases the marks of the groups that renames have superseded, durably. Writes nothing if
+    /// there are none. Recovery has succeeded.
+    pub(crate) fn finish_renames(&self, live: &LiveTree) {
+        let is_left_out = injected_bug!(
+            "recovery-leaves-renames",
+            "recovery does not erase the marks that an interrupted rename has left",
+            killed_by = "file-core/sequences-of-1"
+        );
+        if live.superseded.is_empty() || is_left_out {
+            return;
+        }
+        let pmem = self.reader.pmem;
+        let mut erased = Flushed::nothing();
+        for place in &live.superseded {
+            // M8. The mark of the rename is durable: it was read from the medium.
+            let written = pmem.publish(place.at(), 0, Durable::at_rest());
+            erased = erased.and(pmem.flush(written));
+        }
+        // M7: what was replaced is free now.
+        pmem.fence(erased);
+    }
+
+    /// Replays the logs of all files, given in the order of their numbers. Claims their pages, and calls `sized` with each file's number and size. Uses
     /// the threads of rayon's current pool.
     ///
     /// # Errors
@@ -181,11 +250,11 @@ impl<'a, P: Pmem> Recovery<'a, P> {
     /// files that have one page, that is the later one.
     pub(crate) fn files(
         &mut self,
-        files: &[(u32, u64)],
+        files: &[InodeId],
         sized: &(dyn Fn(u32, u64) + Sync),
     ) -> Result<(), Error> {
-        let scan = |&(number, generation): &(u32, u64)| {
-            let inode = self.reader.live_inode(number, generation)?;
+        let scan = |id: &InodeId| {
+            let inode = self.reader.live_inode(*id)?;
             self.file(&inode, sized)
         };
         let counts = if files.len() < PARALLEL_FROM {
@@ -196,10 +265,10 @@ impl<'a, P: Pmem> Recovery<'a, P> {
                 Ok(counts) => counts,
                 Err(_) => {
                     // Which damage the threads meet first depends on their schedule.
-                    let mut again = Recovery::new(self.reader.pmem, self.geometry, self.log_pages);
-                    again.directory()?;
-                    let scan = |&(number, generation): &(u32, u64)| {
-                        let inode = again.reader.live_inode(number, generation)?;
+                    let mut again = Recovery::new(self.reader.pmem, self.geometry, self.space);
+                    again.tree()?;
+                    let scan = |id: &InodeId| {
+                        let inode = again.reader.live_inode(*id)?;
                         again.file(&inode, sized)
                     };
                     serially(files, scan)?
@@ -212,7 +281,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
 
     /// Replays the log of a file, and claims its pages.
     fn file(&self, inode: &RawInode, sized: &(dyn Fn(u32, u64) + Sync)) -> Result<Counts, Error> {
-        let number = inode.number;
+        let number = inode.id.number;
         let mut visit = |page, at| self.claims.claim(page_of(page), number, at);
         let scan = self.reader.scan_file(inode, &mut visit)?;
         let at = self.geometry.inode_at(number);
@@ -234,8 +303,8 @@ impl<'a, P: Pmem> Recovery<'a, P> {
 }
 
 fn serially(
-    files: &[(u32, u64)],
-    scan: impl Fn(&(u32, u64)) -> Result<Counts, Error>,
+    files: &[InodeId],
+    scan: impl Fn(&InodeId) -> Result<Counts, Error>,
 ) -> Result<Counts, Error> {
     files.iter().try_fold(
         Counts::default(),

@@ -2,11 +2,15 @@
 
 use core::fmt;
 
-use crate::directory::Directory;
+use spanlock_pmem::Pmem;
+use spanlock_range_lock::RawRangeLock;
+use spanlock_sync::Arc;
+
 use crate::error::Error;
+use crate::file::File;
 use crate::inodes::Inodes;
-use crate::layout::Geometry;
 use crate::medium::Medium;
+use crate::tree::{At, Tree};
 
 /// Creates the range lock of a file, given its capacity in bytes, or returns the reason it cannot.
 pub(crate) type LockFactory<L> = Box<dyn Fn(u64) -> Result<L, String> + Send + Sync>;
@@ -14,7 +18,7 @@ pub(crate) type LockFactory<L> = Box<dyn Fn(u64) -> Result<L, String> + Send + S
 /// The state shared by all handles to a volume.
 pub(crate) struct Volume<P, L> {
     pub(crate) medium: Medium<P>,
-    pub(crate) directory: Directory,
+    pub(crate) tree: Tree,
     pub(crate) inodes: Inodes<L>,
     pub(crate) locks: LockFactory<L>,
 }
@@ -26,16 +30,26 @@ pub(crate) fn boxed<L, E: fmt::Display>(
     Box::new(move |capacity| locks(capacity).map_err(|error| error.to_string()))
 }
 
-/// Creates the range lock of the file `name`.
-pub(crate) fn make_lock<L>(
-    locks: &LockFactory<L>,
-    geometry: &Geometry,
-    name: &str,
-) -> Result<L, Error> {
-    let capacity = geometry.max_file_size;
-    locks(capacity).map_err(|why| Error::NoLock {
-        name: name.to_owned(),
-        capacity,
-        why,
-    })
+impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
+    /// Creates the range lock of the file `name`.
+    fn make_lock(&self, name: &str) -> Result<L, Error> {
+        let capacity = self.medium.geometry.max_file_size;
+        (self.locks)(capacity).map_err(|why| Error::NoLock {
+            name: name.to_owned(),
+            capacity,
+            why,
+        })
+    }
+
+    /// Creates a file, and opens it.
+    pub(crate) fn create_at(self: &Arc<Self>, at: &At<'_>) -> Result<File<P, L>, Error> {
+        let inode = self.create_file(at, || self.make_lock(at.path))?;
+        Ok(File::new(Arc::clone(self), inode))
+    }
+
+    /// Opens a file.
+    pub(crate) fn open_at(self: &Arc<Self>, at: &At<'_>) -> Result<File<P, L>, Error> {
+        let inode = self.open_file(at, || self.make_lock(at.path))?;
+        Ok(File::new(Arc::clone(self), inode))
+    }
 }

@@ -22,6 +22,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use spanlock_benches::import::{Progress, Tree, import};
 use spanlock_benches::killed::{HOT_FILES, HOT_PAGES, Line, Overwrite, PAGE, next};
 use spanlock_benches::locks::{self, Make, Task};
+use spanlock_benches::volume::remove_empty;
 use spanlock_file_core::FileCore;
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RawRangeLock;
@@ -100,6 +101,7 @@ fn import_once<L: RawRangeLock + 'static>(
             println!("{}", Line::Removed(name));
         }
     }
+    remove_empty(volume, "", &|path| !path.starts_with(prefix))?;
     let committed = |file: usize, chunk| {
         let file = tree.files[file].name.clone();
         println!("{}", Line::Imported { chunk, file });

@@ -1,5 +1,6 @@
 //! The folder to import: its files, and how they are divided into pieces of work.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -172,10 +173,22 @@ impl Tree {
         self.files.iter().map(|file| file.size).max().unwrap_or(0)
     }
 
-    /// Returns an estimate of the space that the files take in a volume: whole pages, and logs.
+    /// Returns the number of directories that files lie in, at any depth.
+    pub fn directories(&self) -> u64 {
+        let parents = |file: &Source| {
+            let ends: Vec<_> = file.name.match_indices('/').map(|it| it.0).collect();
+            ends.into_iter().map(|end| file.name[..end].to_owned())
+        };
+        let all: HashSet<String> = self.files.iter().flat_map(parents).collect();
+        all.len() as u64
+    }
+
+    /// Returns an estimate of the space that the files and directories take in a volume: whole
+    /// pages, and logs.
     pub fn bytes_in_volume(&self) -> u64 {
         let of = |file: &Source| (file.size + file.size / 256).saturating_add(8191) / 4096 * 4096;
-        self.files.iter().map(of).fold(0, u64::saturating_add)
+        let files = self.files.iter().map(of).fold(0, u64::saturating_add);
+        files.saturating_add(self.directories() * 8192)
     }
 
     /// Returns the file and chunk of piece `piece`, or `None` past the last one.

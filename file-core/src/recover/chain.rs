@@ -10,8 +10,8 @@ use crate::alloc::Extent;
 use crate::chain::LogState;
 use crate::error::Error;
 use crate::layout::{
-    Geometry, INODE_USED_BYTES, LogId, PAGE, PAGE_SLOTS, PageId, RawInode, SLOT_BYTES, T_NEXT_AT,
-    TAIL_AT, WORD_BYTES, get_u64, mark_of, page_at, slots_of_mark, unseal,
+    Geometry, INODE_USED_BYTES, InodeId, LogId, PAGE, PAGE_SLOTS, PageId, RawInode, SLOT_BYTES,
+    T_NEXT_AT, TAIL_AT, WORD_BYTES, get_u64, mark_of, page_at, slots_of_mark, unseal,
 };
 use crate::log::{Log, Place};
 use crate::log_page::{LogPages, State};
@@ -102,17 +102,19 @@ impl<'a, P: Pmem> LogReader<'a, P> {
         RawInode::decode(&bytes, number)
     }
 
-    /// Returns the inode that the directory names.
+    /// Returns the inode that a directory names.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if slot `number` does not hold an inode of this generation.
-    pub(crate) fn live_inode(&self, number: u32, generation: u64) -> Result<RawInode, Error> {
-        let at = self.geometry.inode_at(number);
-        match self.inode(number) {
-            Some(inode) if inode.generation == generation => Ok(inode),
-            Some(_) => Err(Error::corrupt("an inode of another generation", number, at)),
-            None => Err(Error::corrupt("an unreadable inode", number, at)),
-        }
+    /// [`Error::Corrupt`] if its slot does not hold an inode of this generation and kind.
+    pub(crate) fn live_inode(&self, id: InodeId) -> Result<RawInode, Error> {
+        let what = match self.inode(id.number) {
+            Some(inode) if inode.id == id => return Ok(inode),
+            Some(inode) if inode.id.generation != id.generation => "an inode of another generation",
+            Some(_) => "an inode of another kind",
+            None => "an unreadable inode",
+        };
+        let at = self.geometry.inode_at(id.number);
+        Err(Error::corrupt(what, id.number, at))
     }
 
     /// Replays the log of `inode`. Calls `visit` with each page, and `each` with the records of its
@@ -138,11 +140,8 @@ impl<'a, P: Pmem> LogReader<'a, P> {
 
     /// Reads the chain of `inode`.
     fn read_chain(&self, inode: &RawInode, visit: &mut EachPage<'_>) -> Result<ReadChain, Error> {
-        let number = inode.number;
-        let log = LogId {
-            inode: number,
-            generation: inode.generation,
-        };
+        let number = inode.id.number;
+        let log = inode.id.log();
         let mut read = ReadChain {
             log,
             pages: Vec::new(),

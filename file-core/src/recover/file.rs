@@ -63,7 +63,7 @@ impl<P: Pmem> LogReader<'_, P> {
         let mut left = self.geometry.data_pages();
         self.scan_file(inode, &mut |_, at| {
             left = left.checked_sub(1).ok_or_else(|| {
-                Error::corrupt("a log with more pages than the volume", inode.number, at)
+                Error::corrupt("a log with more pages than the volume", inode.id.number, at)
             })?;
             Ok(())
         })
@@ -83,7 +83,7 @@ impl<P: Pmem> LogReader<'_, P> {
         let mut sources = Sources::default();
         let geometry = self.geometry;
         let replayed = self.replay(inode, visit, &mut |record, place| {
-            let corrupt = |what| Error::corrupt(what, inode.number, place.at());
+            let corrupt = |what| Error::corrupt(what, inode.id.number, place.at());
             let Record::Write {
                 header,
                 extents,

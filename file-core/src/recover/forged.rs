@@ -197,7 +197,7 @@ fn log_pages(region: &MappedFile, geometry: &Geometry) -> Vec<PageId> {
         };
         let log = LogId {
             inode: number,
-            generation: inode.generation,
+            generation: inode.id.generation,
         };
         let (mut word, mut seed) = (inode.head, log.head_seed());
         while let Ok(Some(page)) = unseal(seed, word) {

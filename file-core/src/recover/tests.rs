@@ -6,7 +6,7 @@ use spanlock_range_lock::RwCounter;
 
 use super::*;
 use crate::layout::*;
-use crate::record::{GroupWriter, WriteHeader, put_add, slots_for};
+use crate::record::{GroupWriter, WriteHeader, put_add, put_rename, slots_for};
 use crate::{FileCore, FormatOptions};
 
 /// The page of the forged log; free in the volume.
@@ -92,6 +92,14 @@ fn opened(
         Ok(_) => Ok(()),
         Err(Error::Corrupt { what, .. }) => Err(what),
         Err(error) => panic!("{error}"),
+    }
+}
+
+fn file(number: u32, generation: u64) -> InodeId {
+    InodeId {
+        number,
+        generation,
+        kind: Kind::File,
     }
 }
 
@@ -246,7 +254,7 @@ fn only_a_group_longer_than_a_page_may_cross_one() {
 
 #[test]
 fn a_record_in_the_wrong_log_is_damage() {
-    let name = |c: &PageId| group(c, 0, 17, |g| put_add(g, 1, 2, "b"));
+    let name = |c: &PageId| group(c, 0, 17, |g| put_add(g, file(1, 2), "b"));
     assert_eq!(
         opened(1, name, None),
         Err("a directory's record in the log of a file")
@@ -254,11 +262,11 @@ fn a_record_in_the_wrong_log_is_damage() {
     let data = |c: &PageId| write(c, 0, 0, one(FREE_PAGE), 1);
     assert_eq!(
         opened(0, data, None),
-        Err("a file's record in the log of the directory")
+        Err("a file's record in the log of a directory")
     );
     let unknown = |c: &PageId| group(c, 0, 20, |g| g.put(&[9; 20]));
     assert_eq!(opened(1, unknown, None), Err("a record of unknown kind"));
-    let longer = |c: &PageId| group(c, 0, 60, |g| put_add(g, 1, 2, "b"));
+    let longer = |c: &PageId| group(c, 0, 60, |g| put_add(g, file(1, 2), "b"));
     assert_eq!(
         opened(0, longer, None),
         Err("a record whose length does not fit its group")
@@ -271,28 +279,113 @@ fn a_name_or_inode_listed_twice_is_damage() {
         move |c: &PageId| {
             let group = |slot, (inode, generation, name): (_, _, &str)| {
                 group(c, slot, 16 + name.len(), |g| {
-                    put_add(g, inode, generation, name)
+                    put_add(g, file(inode, generation), name)
                 })
             };
             [group(0, a), group(1, b)].concat()
         }
     };
-    let twice = Err("an inode that the directory names twice");
-    assert_eq!(opened(0, two((1, 2, "a"), (1, 2, "b")), None), twice);
-    let impossible = Err("an impossible name or inode in the directory");
+    let links = two((1, 2, "a"), (1, 2, "b"));
+    assert_eq!(opened(0, links, None), Ok(()), "a file may have two names");
+    let twice = Err("two files of one name");
+    assert_eq!(opened(0, two((1, 2, "a"), (1, 2, "a")), None), twice);
+    let impossible = Err("an impossible name or inode in a directory");
     for inode in [0, 32, u32::MAX] {
         assert_eq!(
             opened(0, two((1, 2, "a"), (inode, 2, "b")), None),
             impossible
         );
     }
-    assert_eq!(opened(0, two((1, 2, "a"), (2, 2, "")), None), impossible);
+    for name in ["", ".", "..", "a/b", "a\0b"] {
+        assert_eq!(opened(0, two((1, 2, "a"), (2, 2, name)), None), impossible);
+    }
     assert_eq!(
         opened(0, two((1, 2, "a"), (2, 2, "b")), None),
         Err("an unreadable inode")
     );
-    assert_eq!(
-        opened(0, two((1, 3, "a"), (2, 2, "b")), None),
-        Err("an inode of another generation")
-    );
+    let other = Err("an inode of another generation");
+    assert_eq!(opened(0, two((1, 3, "a"), (2, 2, "b")), None), other);
+    assert_eq!(opened(0, two((1, 2, "a"), (1, 3, "b")), None), other);
+}
+
+/// Returns the identity of a directory.
+fn directory(number: u32, generation: u64) -> InodeId {
+    InodeId {
+        kind: Kind::Directory,
+        ..file(number, generation)
+    }
+}
+
+#[test]
+fn a_directory_that_is_named_twice_or_is_a_file_is_damage() {
+    let names = |each: &'static [(InodeId, &str)]| {
+        move |c: &PageId| {
+            let slots = each.iter().zip(0..).map(|(&(id, name), slot)| {
+                group(c, slot, 16 + name.len(), |g| put_add(g, id, name))
+            });
+            slots.collect::<Vec<_>>().concat()
+        }
+    };
+    // Inode 1 is a file.
+    let other = Err("an inode of another kind");
+    const FILE: InodeId = InodeId {
+        number: 1,
+        generation: 2,
+        kind: Kind::Directory,
+    };
+    assert_eq!(opened(0, names(&[(FILE, "a")]), None), other);
+    let twice = Err("a directory that is named twice");
+    assert_eq!(opened(0, names(&[(FILE, "a"), (FILE, "b")]), None), twice);
+}
+
+/// A directory that names itself, or one that it lies in.
+#[test]
+fn a_cycle_of_directories_is_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("volume");
+    let region = MappedFile::create(path, PAGES as u64 * PAGE_BYTES, Options::default()).unwrap();
+    let options = FormatOptions::new().inodes(32).max_file_size(1 << 30);
+    let volume = FileCore::format(&region, &options, |_| RwCounter::new()).unwrap();
+    volume.create_dir_all("a/b").unwrap();
+    drop(volume);
+    let geometry = crate::format::read(&&region).unwrap().0;
+    let [a, b] = [directory(1, 2), directory(2, 3)];
+    for named in [a, b] {
+        let id = PageId {
+            log: b.log(),
+            birth: 0,
+            page: LOG_PAGE,
+        };
+        let mut image = [0; PAGE];
+        let slots = group(&id, 0, 17, |g| put_add(g, named, "c"));
+        image[..slots.len()].copy_from_slice(&slots);
+        id.put_tail(&mut image, 0);
+        // SAFETY: no other thread uses the region.
+        let written = unsafe { region.write(page_at(LOG_PAGE), &image) };
+        region.persist(written);
+        let head = seal(id.log.head_seed(), LOG_PAGE);
+        let head = region.publish(geometry.inode_at(b.number), head, Durable::at_rest());
+        region.persist(head);
+        match FileCore::open(&region, |_| RwCounter::new()) {
+            Err(Error::Corrupt { what, place }) => {
+                assert_eq!(what, "a directory that is named twice");
+                assert_eq!(place.inode, Some(b.number));
+            }
+            other => panic!("{:?}", other.map(|(_, report)| report)),
+        }
+    }
+}
+
+#[test]
+fn a_rename_of_something_else_is_damage() {
+    let renames = |id: InodeId| {
+        move |c: &PageId| {
+            let add = group(c, 0, 17, |g| put_add(g, file(1, 2), "a"));
+            let rename = group(c, 1, 20, |g| put_rename(g, id, "b", "a"));
+            [add, rename].concat()
+        }
+    };
+    assert_eq!(opened(0, renames(file(1, 2)), None), Ok(()));
+    let other = Err("a rename of something else");
+    assert_eq!(opened(0, renames(file(2, 2)), None), other);
 }

@@ -460,7 +460,7 @@ fn a_check_finds_flipped_data() {
         (1, 4, 0)
     );
     let mut bytes = volume.pmem().bytes();
-    let at = bytes.iter().position(|&b| b == 6).unwrap();
+    let at = bytes.windows(64).position(|it| it == [6; 64]).unwrap();
     bytes[at + 77] ^= 4;
     let (volume, _) = open(&Mem::from_bytes(&bytes)).unwrap();
     let damaged = volume.check().unwrap().damaged;

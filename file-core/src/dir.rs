@@ -1,0 +1,177 @@
+//! The public handle to a directory.
+
+use core::fmt;
+
+use spanlock_pmem::Pmem;
+use spanlock_range_lock::RawRangeLock;
+use spanlock_sync::Arc;
+
+use crate::directory::{Directory, check_name};
+use crate::error::Error;
+use crate::file::File;
+use crate::layout::Kind;
+use crate::tree::At;
+use crate::volume::Volume;
+
+/// A name in a directory, as [`Dir::read`] returns it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DirEntry {
+    /// The name.
+    pub name: String,
+    /// What it stands for.
+    pub kind: Kind,
+}
+
+/// An open directory. Its methods take names, not paths, and work on this directory wherever it is
+/// renamed to. Clones are handles to the same directory.
+///
+/// A handle does not keep the directory from being removed. Operations on a removed directory
+/// return [`Error::NotFound`].
+///
+/// ```
+/// # use spanlock_range_lock::RwCounter;
+/// # use spanlock_file_core::{FileCore, FormatOptions};
+/// # use spanlock_pmem::{MappedFile, Options};
+/// # let folder = tempfile::tempdir()?;
+/// # let region = MappedFile::create(folder.path().join("volume"), 1 << 20, Options::default())?;
+/// let volume = FileCore::format(region, &FormatOptions::new(), |_| RwCounter::new())?;
+/// volume.create_dir("drafts")?;
+/// let drafts = volume.open_dir("drafts")?;
+/// volume.rename("drafts", "letters")?;
+/// drafts.create("to a friend")?;
+/// assert!(volume.exists("letters/to a friend"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Dir<P: Pmem, L: RawRangeLock> {
+    volume: Arc<Volume<P, L>>,
+    directory: Arc<Directory>,
+}
+
+impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
+    pub(crate) fn new(volume: Arc<Volume<P, L>>, directory: Arc<Directory>) -> Self {
+        Dir { volume, directory }
+    }
+
+    fn at<'n>(&self, name: &'n str) -> Result<At<'n>, Error> {
+        check_name(name)?;
+        Ok(At {
+            directory: Arc::clone(&self.directory),
+            name,
+            path: name,
+        })
+    }
+
+    /// Creates an empty file, as [`FileCore::create`](crate::FileCore::create) does.
+    ///
+    /// # Errors
+    /// Same as there.
+    pub fn create(&self, name: &str) -> Result<File<P, L>, Error> {
+        self.volume.create_at(&self.at(name)?)
+    }
+
+    /// Creates a directory, as [`FileCore::create_dir`](crate::FileCore::create_dir) does, and
+    /// opens it.
+    ///
+    /// # Errors
+    /// Same as there.
+    pub fn create_dir(&self, name: &str) -> Result<Self, Error> {
+        let created = self.volume.create_directory(&self.at(name)?)?;
+        Ok(Dir::new(Arc::clone(&self.volume), created))
+    }
+
+    /// Opens a file, as [`FileCore::open_file`](crate::FileCore::open_file) does.
+    ///
+    /// # Errors
+    /// Same as there.
+    pub fn open_file(&self, name: &str) -> Result<File<P, L>, Error> {
+        self.volume.open_at(&self.at(name)?)
+    }
+
+    /// Opens a directory in this one.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::Poisoned`], [`Error::NameInvalid`],
+    /// [`Error::NameTooLong`].
+    pub fn open_dir(&self, name: &str) -> Result<Self, Error> {
+        let directory = self.volume.child(&self.at(name)?)?;
+        Ok(Dir::new(Arc::clone(&self.volume), directory))
+    }
+
+    /// Removes a file's name, as [`FileCore::remove`](crate::FileCore::remove) does.
+    ///
+    /// # Errors
+    /// Same as there.
+    pub fn remove(&self, name: &str) -> Result<(), Error> {
+        self.volume.remove_file(&self.at(name)?)
+    }
+
+    /// Removes an empty directory, as [`FileCore::remove_dir`](crate::FileCore::remove_dir) does.
+    ///
+    /// # Errors
+    /// Same as there.
+    pub fn remove_dir(&self, name: &str) -> Result<(), Error> {
+        self.volume.remove_directory(&self.at(name)?)
+    }
+
+    /// Renames within this directory, as [`FileCore::rename`](crate::FileCore::rename) does.
+    ///
+    /// # Errors
+    /// Same as there.
+    pub fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
+        self.volume.rename(&self.at(from)?, &self.at(to)?)
+    }
+
+    /// Gives a file of this directory another name, which may be in another directory `into` of the
+    /// same volume; see [`FileCore::link`](crate::FileCore::link).
+    ///
+    /// # Errors
+    /// Same as there, and [`Error::OtherVolume`].
+    pub fn link(&self, name: &str, into: &Self, new: &str) -> Result<(), Error> {
+        if !Arc::ptr_eq(&self.volume, &into.volume) {
+            return Err(Error::OtherVolume);
+        }
+        self.volume.link(&self.at(name)?, &into.at(new)?)
+    }
+
+    /// Returns whether the name exists in this directory.
+    pub fn exists(&self, name: &str) -> bool {
+        self.directory.look(name).is_some()
+    }
+
+    /// Returns all names in this directory, sorted by their bytes: those of one moment. Blocks
+    /// while another thread changes the directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the directory was removed; the name in it is empty.
+    pub fn read(&self) -> Result<Vec<DirEntry>, Error> {
+        let name = String::new;
+        let locked = self.directory.lock();
+        let _state = locked.ok_or_else(|| Error::NotFound { name: name() })?;
+        let mut entries = Vec::new();
+        self.directory.names.for_each(|name, entry| {
+            entries.push(DirEntry {
+                name: name.to_owned(),
+                kind: entry.id.kind,
+            });
+        });
+        Ok(entries)
+    }
+}
+
+impl<P: Pmem, L: RawRangeLock> Clone for Dir<P, L> {
+    fn clone(&self) -> Self {
+        Dir {
+            volume: Arc::clone(&self.volume),
+            directory: Arc::clone(&self.directory),
+        }
+    }
+}
+
+impl<P: Pmem, L: RawRangeLock> fmt::Debug for Dir<P, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dir")
+            .field("inode", &self.directory.id.number)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,145 @@
+//! The names of one directory, in memory.
+//!
+//! # The problem
+//! A directory's mutex is held across the fences of a change. A lookup must not wait for those.
+//!
+//! # Properties
+//! - A sorted map, a skip list of crossbeam's. Lookups that find their name take no lock.
+//! - An entry is plain data. To change it, the thread that holds the directory's mutex replaces it.
+//!   The name is absent for a moment then, so a lookup that finds nothing has to be repeated under
+//!   the mutex: see [`Directory::look`](crate::directory::Directory::look).
+//! - The skip list's atomics are invisible to the checkers. Nothing in an entry needs them: what
+//!   leads from a number to a directory or a file is behind a mutex of its own.
+
+use crossbeam_skiplist::SkipMap;
+use crossbeam_skiplist::map::Entry as MapEntry;
+use spanlock_sync::Arc;
+
+use crate::clean::{EmitGroup, IsOld, Live, LiveGroup};
+use crate::layout::InodeId;
+use crate::log::Place;
+use crate::medium::Space;
+use crate::record::{add_bytes, put_add};
+
+/// What a name stands for.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) id: InodeId,
+    /// The position of the name's group; see D2 of `directory.rs`.
+    pub(crate) place: Place,
+    /// See D1 of `directory.rs`.
+    pub(crate) is_doubtful: bool,
+}
+
+impl Entry {
+    pub(crate) fn new(id: InodeId, place: Place) -> Self {
+        Entry {
+            id,
+            place,
+            is_doubtful: false,
+        }
+    }
+}
+
+/// The names of a directory. The caller of every method that changes them holds the directory's
+/// mutex.
+pub(crate) struct Names {
+    map: SkipMap<Box<str>, Entry>,
+    space: Arc<Space>,
+}
+
+impl Names {
+    pub(crate) fn new(space: Arc<Space>) -> Self {
+        Names {
+            map: SkipMap::new(),
+            space,
+        }
+    }
+
+    /// Returns what a name stands for. May miss a name that another thread changes.
+    pub(crate) fn get(&self, name: &str) -> Option<Entry> {
+        self.map.get(name).map(|it| *it.value())
+    }
+
+    pub(crate) fn set(&self, name: &str, entry: Entry) {
+        self.map.insert(name.into(), entry);
+    }
+
+    pub(crate) fn remove(&self, name: &str) -> Option<Entry> {
+        self.map.remove(name).map(|it| *it.value())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// Calls `each` for every name, sorted by their bytes.
+    pub(crate) fn for_each(&self, mut each: impl FnMut(&str, Entry)) {
+        for it in self.map.iter() {
+            each(it.key(), *it.value());
+        }
+    }
+
+    /// Makes the name doubtful if a panic drops the guard before it is
+    /// [defused](DoubtOnUnwind::defuse).
+    pub(crate) fn doubt_on_unwind<'a>(&'a self, name: &'a str, entry: Entry) -> DoubtOnUnwind<'a> {
+        DoubtOnUnwind {
+            names: self,
+            name,
+            entry,
+        }
+    }
+
+    fn old(&self, is_old: &IsOld<'_>) -> impl Iterator<Item = MapEntry<'_, Box<str>, Entry>> {
+        self.map.iter().filter(|it| is_old(it.value().place.page))
+    }
+}
+
+/// See [`Names::doubt_on_unwind`].
+#[must_use = "dropping it at once makes the name doubtful"]
+pub(crate) struct DoubtOnUnwind<'a> {
+    names: &'a Names,
+    name: &'a str,
+    entry: Entry,
+}
+
+impl DoubtOnUnwind<'_> {
+    /// Ends the guard and leaves the name as it is.
+    pub(crate) fn defuse(self) {
+        core::mem::forget(self);
+    }
+}
+
+impl Drop for DoubtOnUnwind<'_> {
+    fn drop(&mut self) {
+        self.entry.is_doubtful = true;
+        self.names.set(self.name, self.entry);
+    }
+}
+
+impl Live for Names {
+    fn each(&self, is_old: &IsOld<'_>, emit: &mut EmitGroup<'_>) -> u64 {
+        for it in self.old(is_old) {
+            let (name, id) = (it.key(), it.value().id);
+            emit(LiveGroup {
+                tag: 0,
+                live: 1,
+                bytes: add_bytes(name),
+                put: &|group| put_add(group, id, name),
+            });
+        }
+        self.map.len() as u64
+    }
+
+    fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) {
+        // D2: the groups are those that `each` has emitted. They are listed before the first one
+        // changes, because a changed entry is another one in the map.
+        let old: Vec<_> = self.old(is_old).collect();
+        for (it, &(_, place)) in old.iter().zip(groups) {
+            let entry = *it.value();
+            self.set(it.key(), Entry { place, ..entry });
+            // P1.
+            self.space.take_live(entry.place.page, 1);
+        }
+    }
+}
