@@ -332,9 +332,7 @@ pub fn remove_empty<L: RawRangeLock>(
     let mut is_empty = true;
     for entry in volume.read_dir(path.trim_end_matches('/'))? {
         let below = format!("{path}{}/", entry.name);
-        if entry.kind == Kind::Directory
-            && remove_empty(volume, &below, wanted)?
-            && wanted(&below)
+        if entry.kind == Kind::Directory && remove_empty(volume, &below, wanted)? && wanted(&below)
         {
             volume.remove_dir(below.trim_end_matches('/'))?;
         } else {

@@ -175,11 +175,10 @@ impl Tree {
 
     /// Returns the number of directories that files lie in, at any depth.
     pub fn directories(&self) -> u64 {
-        let parents = |file: &Source| {
-            let ends: Vec<_> = file.name.match_indices('/').map(|it| it.0).collect();
-            ends.into_iter().map(|end| file.name[..end].to_owned())
-        };
-        let all: HashSet<String> = self.files.iter().flat_map(parents).collect();
+        let mut all = HashSet::new();
+        for name in self.files.iter().map(|file| &file.name) {
+            all.extend(name.match_indices('/').map(|(end, _)| &name[..end]));
+        }
         all.len() as u64
     }
 
