@@ -288,9 +288,9 @@ impl<S: Storage> Log<S> {
     /// `lsn` are already truncated, the call does nothing. Other threads can append meanwhile. A
     /// call costs two durable writes of a block, so on a disk do not truncate after every record.
     ///
-    /// After the call has returned `Ok`, no recovery returns a record before `lsn`: both superblocks
-    /// are durable, so this holds even if the medium then loses one of them. If the call fails or a
-    /// crash interrupts it, recovery returns these records either all or not at all.
+    /// After the call has returned `Ok`, no recovery returns a record before `lsn`: both
+    /// superblocks are durable, so this holds even if the medium then loses one of them. If the
+    /// call fails or a crash interrupts it, recovery returns these records all or not at all.
     ///
     /// # Errors
     /// [`Error::NotYet`] if a record before `lsn` is not durable; [`Error::Poisoned`],

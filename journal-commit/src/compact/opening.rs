@@ -9,9 +9,9 @@
 //! - **C-O1** The writes of opening are durable before any other write to the storage begins. Until
 //!   then the storage is as the previous log left it, and what a lazy opening read stays true. So
 //!   the crashes of a lazy opening leave the same images as those of [`Log::open`].
-//! - **C-O2** While no superblock is sound and the rest of the storage, slot 1 included, is zero, no
+//! - **C-O2** While slot 0 is not sound and the rest of the storage, slot 1 included, is zero, no
 //!   record was ever acknowledged: a batch is written only after both superblocks, and batches are
-//!   never erased. Such a storage can be created anew.
+//!   never erased. In such a storage, a log can be created anew.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

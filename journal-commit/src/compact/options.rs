@@ -62,8 +62,8 @@ impl Options {
         self
     }
 
-    /// Sets the id of a log that is created, instead of a random number. Equal operations then leave
-    /// equal bytes. Opening an existing log ignores this option.
+    /// Sets the id of a log that is created, instead of a random number. Equal operations then
+    /// leave equal bytes. Opening an existing log ignores this option.
     ///
     /// The id distinguishes the log's batches from those of an older log in the same storage. With
     /// an id that is given, the whole storage must therefore be zero when the log is created.
