@@ -17,43 +17,29 @@ use spanlock_verify::{Mode, Program, Suite};
 use store::{Files, KINDS, Kind, LONG, SHORT, at_page_end, cleaned, full, number, roomy};
 
 fn main() -> ExitCode {
-    let volume = |name, make: fn() -> Vec<u8>, created| On {
+    let volume = |name, make: fn() -> Vec<u8>, created, long| On {
         name,
         medium: Arc::new(make),
         files: Arc::new(Files { created }),
+        long,
     };
-    let roomy = volume("file-core", roomy, LONG);
-    let at_page_end = volume("file-core-page-end", at_page_end, SHORT);
-    let full = volume("file-core-full", full, SHORT);
-    let cleaned = volume("file-core-cleaning", cleaned, SHORT);
+    let roomy = volume("file-core", roomy, LONG, LONG_ROOMY);
+    let at_page_end = volume("file-core-page-end", at_page_end, SHORT, LONG_AT_PAGE_END);
+    let full = volume("file-core-full", full, SHORT, LONG_FULL);
+    let cleaned = volume("file-core-cleaning", cleaned, SHORT, &[]);
 
-    let both_clean = "both clean a log, and the order of their steps in the allocator makes the \
-                      search longer than four minutes; the other volumes have this pair";
-    let is_short = |one, other| {
-        let is_other = one == Kind::Create || other != Kind::Create;
-        is_other && (one != Kind::Patch || ![Kind::Second, Kind::Append].contains(&other))
-    };
-    let writes = KINDS.iter().take_while(|kind| **kind != Kind::Create);
-    let suite_of_full = writes.fold(full.pairs(&[Mode::Cut], is_short), |suite, kind| {
-        suite.no_pair(kind.name(), "create", both_clean)
-    });
-    let suite_of_full = suite_of_full
-        .no_pair("patch", "second", both_clean)
-        .no_pair("patch", "append", both_clean);
     spanlock_verify::main([
         roomy
-            .pairs(&BOTH, |_, _| true)
+            .pairs(&BOTH)
             .program(roomy.three())
             .programs(roomy.more_threes())
             .programs(roomy.sequences(3)),
         at_page_end
-            .pairs(&[Mode::Cut], |_, _| true)
+            .pairs(&[Mode::Cut])
             .programs(at_page_end.more_threes())
             .programs(at_page_end.sequences(2)),
-        suite_of_full.programs(full.sequences(2)),
-        Suite::new("file-core-cleaning")
-            .step_bound(2_000)
-            .programs(cleaned.sequences(2)),
+        full.pairs(&[Mode::Cut]).programs(full.sequences(2)),
+        cleaned.pairs(&[]).programs(cleaned.sequences(2)),
         format::suite(),
         memory::suite(),
         index::suite(),
@@ -68,23 +54,75 @@ const BOTH: [Mode; 2] = [Mode::Cut, Mode::Global];
 const CLAIM: &str = "after a crash, every operation that returned is there, every other one is \
                      there as a whole or not at all, and the volume goes on working";
 
+/// Pairs of operations whose search by `cut` takes longer than about a minute.
+type Long = &'static [(Kind, Kind)];
+
+const LONG_ROOMY: Long = &[
+    (Kind::Patch, Kind::Append),
+    (Kind::Patch, Kind::Truncate),
+    (Kind::Truncate, Kind::Truncate),
+];
+
+const LONG_AT_PAGE_END: Long = &[
+    (Kind::Patch, Kind::Second),
+    (Kind::Patch, Kind::Extend),
+    (Kind::Patch, Kind::Append),
+    (Kind::Patch, Kind::Truncate),
+    (Kind::Patch, Kind::Punch),
+    (Kind::Patch, Kind::Create),
+    (Kind::Second, Kind::Extend),
+    (Kind::Second, Kind::Truncate),
+    (Kind::Second, Kind::Create),
+    (Kind::Extend, Kind::Append),
+    (Kind::Extend, Kind::Allocate),
+    (Kind::Extend, Kind::Create),
+    (Kind::Append, Kind::Truncate),
+    (Kind::Append, Kind::Create),
+    (Kind::Truncate, Kind::Truncate),
+    (Kind::Truncate, Kind::Punch),
+    (Kind::Truncate, Kind::Allocate),
+    (Kind::Truncate, Kind::Create),
+    (Kind::Punch, Kind::Create),
+    (Kind::Allocate, Kind::Create),
+];
+
+const LONG_FULL: Long = &[
+    (Kind::Patch, Kind::Second),
+    (Kind::Patch, Kind::Append),
+    (Kind::Patch, Kind::Truncate),
+    (Kind::Patch, Kind::Punch),
+    (Kind::Patch, Kind::Create),
+    (Kind::Second, Kind::Create),
+    (Kind::Extend, Kind::Create),
+    (Kind::Append, Kind::Create),
+    (Kind::Truncate, Kind::Truncate),
+    (Kind::Truncate, Kind::Punch),
+    (Kind::Truncate, Kind::Create),
+    (Kind::Punch, Kind::Create),
+    (Kind::Allocate, Kind::Create),
+];
+
 /// The programs on one volume.
 struct On {
     name: &'static str,
     medium: MakeMedium,
     files: Arc<Files>,
+    long: Long,
 }
 
 impl On {
-    /// Returns a suite with a program for each pair of operations in two threads that `is_wanted`.
-    fn pairs(&self, modes: &[Mode], is_wanted: impl Fn(Kind, Kind) -> bool) -> Suite {
+    /// Returns a suite with a program for each pair of operations in two threads. Without modes,
+    /// the search of every pair takes too long.
+    fn pairs(&self, modes: &[Mode]) -> Suite {
+        let why = "the search takes longer than a minute; sequences of both operations are \
+                   searched, and tests/volume/crashes.rs draws crashes of threads";
         let mut suite = Suite::new(self.name).step_bound(2_000);
         for (at, one) in KINDS.into_iter().enumerate() {
-            for other in KINDS[at..]
-                .iter()
-                .copied()
-                .filter(|other| is_wanted(one, *other))
-            {
+            for &other in &KINDS[at..] {
+                if modes.is_empty() || self.long.contains(&(one, other)) {
+                    suite = suite.no_pair(one.name(), other.name(), why);
+                    continue;
+                }
                 let name = format!("{}-{}", one.name(), other.name());
                 suite = suite.program(self.threads(&name, &[one, other], modes));
             }
@@ -99,6 +137,7 @@ impl On {
             files: Arc::new(Files { created: SHORT }),
             medium: self.medium.clone(),
             name: self.name,
+            long: self.long,
         };
         let kinds = [Kind::Patch, Kind::Append, Kind::Create];
         short.threads("patch-append-create", &kinds, &[Mode::Cut])

@@ -27,14 +27,14 @@
 //! - **N1** At most one [`Inode`] of a number is in memory, as long as a name of the file exists:
 //!   only the thread that made the entry *loading* adds one. An inode leaves the table only under
 //!   the mutex and while nobody else has a reference, or when its last name is removed.
-//! - **N2** A number is made *loading* only under the mutex of a directory that names it. The thread
-//!   that takes the last name away then waits until the file is [loaded](Inodes::take_out). So
-//!   nobody replays the log of a file whose pages may become free.
+//! - **N2** A number is made *loading* only under the mutex of a directory that names it. The
+//!   thread that takes the last name away then waits until the file is [loaded](Inodes::take_out).
+//!   So nobody replays the log of a file whose pages may become free.
 //! - **N3** No foreign code runs between [`Inodes::begin`] and [`Loading::finish`], and the loading
 //!   thread takes no directory's mutex. So the wait of N2 ends.
-//! - **N4** A file's count of names is at least the number of its names. It is raised only under the
-//!   mutex of a directory that names the file, so never from zero, except for a new file. The thread
-//!   that lowers it to zero frees the file.
+//! - **N4** A file's count of names is at least the number of its names. It is raised only under
+//!   the mutex of a directory that names the file, so never from zero, except for a new file. The
+//!   thread that lowers it to zero frees the file.
 //!
 //! # Orderings
 //!

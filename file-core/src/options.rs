@@ -43,8 +43,8 @@ impl FormatOptions {
     }
 
     /// Sets the number of inodes, which is fixed for the life of the volume. The root directory
-    /// takes one of them; each file and each directory takes one more. The number is rounded up to a multiple of 32.
-    /// An inode takes 128 bytes.
+    /// takes one of them; each file and each directory takes one more. The number is rounded up to
+    /// a multiple of 32. An inode takes 128 bytes.
     pub fn inodes(mut self, inodes: u32) -> Self {
         self.inodes = Some(inodes);
         self

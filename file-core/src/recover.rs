@@ -20,9 +20,9 @@
 //! Recovery trusts no metadata. Each pointer is sealed, lies in range, and claims its page, so no
 //! chain can meet another or itself. Each group's checksum covers its place. Each record must be
 //! valid. The first violation ends the recovery with [`Error::Corrupt`]. Recovery writes nothing,
-//! except that it repairs a damaged superblock before it starts, and finishes renames. So the metadata of a volume that
-//! opens is as this crate wrote it, or differs only in meaningless bytes. `docs/format.md` lists
-//! the damage that checksums miss. Recovery does not read data pages.
+//! except that it repairs a damaged superblock before it starts, and finishes renames. So the
+//! metadata of a volume that opens is as this crate wrote it, or differs only in meaningless bytes.
+//! `docs/format.md` lists the damage that checksums miss. Recovery does not read data pages.
 //!
 //! # Cost
 //! Time: every log is read once, and each extent in it takes a step in a tree of the file's
@@ -242,8 +242,8 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         pmem.fence(erased);
     }
 
-    /// Replays the logs of all files, given in the order of their numbers. Claims their pages, and calls `sized` with each file's number and size. Uses
-    /// the threads of rayon's current pool.
+    /// Replays the logs of all files, given in the order of their numbers. Claims their pages, and
+    /// calls `sized` with each file's number and size. Uses the threads of rayon's current pool.
     ///
     /// # Errors
     /// [`Error::Corrupt`], for the file with the lowest number among those that are damaged. Of two
