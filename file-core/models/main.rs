@@ -6,6 +6,7 @@ mod format;
 mod histories;
 mod index;
 mod memory;
+mod names;
 mod store;
 
 use std::process::ExitCode;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         memory::suite(),
         index::suite(),
         histories::suite(),
+        names::suite(),
     ])
 }
 

@@ -67,7 +67,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// # Errors
     /// Same as there.
     pub fn create(&self, name: &str) -> Result<File<P, L>, Error> {
-        self.volume.create_at(&self.at(name)?)
+        Volume::create_at(&self.volume, &self.at(name)?)
     }
 
     /// Creates a directory, as [`FileCore::create_dir`](crate::FileCore::create_dir) does, and
@@ -85,7 +85,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// # Errors
     /// Same as there.
     pub fn open_file(&self, name: &str) -> Result<File<P, L>, Error> {
-        self.volume.open_at(&self.at(name)?)
+        Volume::open_at(&self.volume, &self.at(name)?)
     }
 
     /// Opens a directory in this one.

@@ -323,12 +323,12 @@ impl Directory {
         let is_early = injected_bug!(
             "rename-erases-early",
             "a rename erases the old name before the new one is durable",
-            killed_by = "file-core/rename-rename, file-core/sequences-of-1"
+            killed_by = "file-core-names/rename-remove, file-core-names/sequences-of-1"
         );
         let is_left_out = injected_bug!(
             "rename-erases-nothing",
             "a rename leaves the mark of the old name",
-            killed_by = "file-core/sequences-of-2"
+            killed_by = "file-core-names/replace-remove, file-core-names/sequences-of-1"
         );
         if is_early {
             erase();

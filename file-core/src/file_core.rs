@@ -215,7 +215,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`Error::NotADirectory`] for the directories on it, [`Error::NameInvalid`] and
     /// [`Error::NameTooLong`].
     pub fn create(&self, path: &str) -> Result<File<P, L>, Error> {
-        self.volume.create_at(&self.volume.resolve(path)?)
+        Volume::create_at(&self.volume, &self.volume.resolve(path)?)
     }
 
     /// Creates an empty directory, durably. Blocks while another thread changes the directory that
@@ -252,7 +252,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// removal of the name has panicked, [`Error::Corrupt`] if the file's log was damaged since the
     /// volume was opened, and those of every path.
     pub fn open_file(&self, path: &str) -> Result<File<P, L>, Error> {
-        self.volume.open_at(&self.volume.resolve(path)?)
+        Volume::open_at(&self.volume, &self.volume.resolve(path)?)
     }
 
     /// Opens a file, creating it first if it does not exist.
@@ -263,11 +263,11 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     pub fn open_or_create(&self, path: &str) -> Result<File<P, L>, Error> {
         loop {
             let at = self.volume.resolve(path)?;
-            match self.volume.open_at(&at) {
+            match Volume::open_at(&self.volume, &at) {
                 Err(Error::NotFound { .. }) => {}
                 opened => return opened,
             }
-            match self.volume.create_at(&at) {
+            match Volume::create_at(&self.volume, &at) {
                 Err(Error::Exists { .. }) => {}
                 created => return created,
             }

@@ -42,14 +42,14 @@ impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
     }
 
     /// Creates a file, and opens it.
-    pub(crate) fn create_at(self: &Arc<Self>, at: &At<'_>) -> Result<File<P, L>, Error> {
-        let inode = self.create_file(at, || self.make_lock(at.path))?;
-        Ok(File::new(Arc::clone(self), inode))
+    pub(crate) fn create_at(this: &Arc<Self>, at: &At<'_>) -> Result<File<P, L>, Error> {
+        let inode = this.create_file(at, || this.make_lock(at.path))?;
+        Ok(File::new(Arc::clone(this), inode))
     }
 
     /// Opens a file.
-    pub(crate) fn open_at(self: &Arc<Self>, at: &At<'_>) -> Result<File<P, L>, Error> {
-        let inode = self.open_file(at, || self.make_lock(at.path))?;
-        Ok(File::new(Arc::clone(self), inode))
+    pub(crate) fn open_at(this: &Arc<Self>, at: &At<'_>) -> Result<File<P, L>, Error> {
+        let inode = this.open_file(at, || this.make_lock(at.path))?;
+        Ok(File::new(Arc::clone(this), inode))
     }
 }

@@ -1,0 +1,222 @@
+//! Crashes of renames, links and directories: every pair of operations in two threads, and
+//! sequences of operations.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use spanlock_file_core::{Error, FileCore, FormatOptions, Kind};
+use spanlock_pmem::simulated::{Simulated, Subject};
+use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
+use spanlock_verify::{Mode, Program, Suite};
+
+use crate::store::{PAGE, Volume, lock};
+
+const CLAIM: &str = "after a crash, every change of a name that returned is there, every other \
+                     one is there as a whole or not at all, and no removed name comes back";
+
+/// The operations. "a" and "b" are files, "d" and "e" empty directories.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Op {
+    /// Renames "a" to a new name of more than one slot.
+    Rename,
+    /// Renames "a" to "b".
+    Replace,
+    /// Renames "d" to "e".
+    ReplaceDir,
+    /// Links "a" in "d".
+    Link,
+    /// Removes "b".
+    Remove,
+    /// Removes "e".
+    RemoveDir,
+    /// Creates "e/x".
+    Create,
+}
+
+const OPS: [(Op, &str); 7] = [
+    (Op::Rename, "rename"),
+    (Op::Replace, "replace"),
+    (Op::ReplaceDir, "replace-dir"),
+    (Op::Link, "link"),
+    (Op::Remove, "remove"),
+    (Op::RemoveDir, "remove-dir"),
+    (Op::Create, "create"),
+];
+
+const NEW: &str = "c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-";
+
+pub(crate) fn suite() -> Suite {
+    let medium: MakeMedium = Arc::new(medium);
+    let subject = Arc::new(Names);
+    let mut suite = Suite::new("file-core-names").step_bound(2_000);
+    for (at, (_, one)) in OPS.iter().enumerate() {
+        for (other_at, (_, other)) in OPS.iter().enumerate().skip(at) {
+            let operations: [&[u32]; 2] = [&[at as u32], &[other_at as u32]];
+            let name = format!("{one}-{other}");
+            let modes = [Mode::Cut];
+            let program = threads(&name, CLAIM, &subject, &medium, &operations, &modes);
+            suite = suite.program(program);
+        }
+    }
+    suite.programs((1..=3).map(|length| {
+        let all: [u32; OPS.len()] = core::array::from_fn(|op| op as u32);
+        let name = format!("sequences-of-{length}");
+        let program: Program = sequences(&name, CLAIM, &subject, &medium, &all, length);
+        program
+    }))
+}
+
+fn medium() -> Vec<u8> {
+    let region = Simulated::new(&vec![0; 24 * PAGE as usize]);
+    let options = FormatOptions::new().clock(|| 0);
+    let options = options.inodes(32).max_file_size(16 * PAGE);
+    let volume: Volume = FileCore::format(region, &options, lock).expect("there is room");
+    for name in ["a", "b"] {
+        let file = volume.create(name).expect("there is room");
+        file.write_at(name.as_bytes(), 0).expect("there is room");
+    }
+    for name in ["d", "e"] {
+        volume.create_dir(name).expect("there is room");
+    }
+    volume.pmem().bytes()
+}
+
+/// A volume, as a store of names.
+struct Names;
+
+/// What each path stands for: a directory, or a file by the bytes that it was created with.
+type State = BTreeMap<String, Option<String>>;
+
+fn state(volume: &Volume) -> Result<State, Error> {
+    let mut state = State::new();
+    let mut left = vec![String::new()];
+    while let Some(path) = left.pop() {
+        for entry in volume.read_dir(path.trim_end_matches('/'))? {
+            let below = format!("{path}{}", entry.name);
+            let what = match entry.kind {
+                Kind::Directory => {
+                    left.push(format!("{below}/"));
+                    None
+                }
+                Kind::File => {
+                    let file = volume.open_file(&below)?;
+                    let mut bytes = vec![0; file.size() as usize];
+                    file.read_at(&mut bytes, 0)?;
+                    Some(String::from_utf8_lossy(&bytes).into_owned())
+                }
+            };
+            state.insert(below, what);
+        }
+    }
+    Ok(state)
+}
+
+fn told(why: Error) -> String {
+    why.to_string()
+}
+
+impl Subject for Names {
+    type Store = Volume;
+    type State = State;
+
+    fn recover(&self, region: &Arc<Simulated>) -> Result<Volume, String> {
+        let opened = FileCore::open(region.clone(), lock);
+        opened.map(|(volume, _)| volume).map_err(told)
+    }
+
+    fn state(&self, volume: &Volume) -> Result<State, String> {
+        state(volume).map_err(told)
+    }
+
+    /// Removes every name. Then another recovery finds none, and nothing that is in use.
+    fn go_on(&self, volume: &Volume) -> Result<(), String> {
+        for (path, what) in state(volume).map_err(told)?.into_iter().rev() {
+            match what {
+                Some(_) => volume.remove(&path),
+                None => volume.remove_dir(&path),
+            }
+            .map_err(told)?;
+        }
+        let again = self.recover(&Simulated::new(&volume.pmem().bytes()))?;
+        let (found, stats) = (self.state(&again)?, again.stats());
+        match found.is_empty() && stats.inodes_free == stats.inodes_total {
+            true => Ok(()),
+            false => Err(format!("removed names came back: {found:?}, {stats:?}")),
+        }
+    }
+
+    fn apply(&self, state: &State, operation: u32, result: Option<&str>) -> Option<State> {
+        let mut state = state.clone();
+        let has = |state: &State, path: &str| state.contains_key(path);
+        let mut moves = |from: &str, to: &str| match state.remove(from) {
+            Some(what) => {
+                state.insert(to.to_owned(), what);
+                "done"
+            }
+            None => "missing",
+        };
+        let expected = match OPS[operation as usize].0 {
+            Op::Rename => moves("a", NEW),
+            Op::Replace => moves("a", "b"),
+            Op::ReplaceDir if has(&state, "d") && has(&state, "e/x") => "not empty",
+            Op::ReplaceDir if has(&state, "d") => {
+                let inside = state.remove("d/x");
+                state.remove("d");
+                state.insert("e".to_owned(), None);
+                if let Some(inside) = inside {
+                    state.insert("e/x".to_owned(), inside);
+                }
+                "done"
+            }
+            Op::ReplaceDir => "missing",
+            Op::Link if !has(&state, "a") || !has(&state, "d") => "missing",
+            Op::Link if has(&state, "d/x") => "there is one",
+            Op::Link => {
+                let what = state["a"].clone();
+                state.insert("d/x".to_owned(), what);
+                "done"
+            }
+            Op::Remove => match state.remove("b") {
+                Some(_) => "done",
+                None => "missing",
+            },
+            Op::RemoveDir if has(&state, "e/x") => "not empty",
+            Op::RemoveDir => match state.remove("e") {
+                Some(_) => "done",
+                None => "missing",
+            },
+            Op::Create if !has(&state, "e") => "missing",
+            Op::Create if has(&state, "e/x") => "there is one",
+            Op::Create => {
+                state.insert("e/x".to_owned(), Some(String::new()));
+                "done"
+            }
+        };
+        result.is_none_or(|it| it == expected).then_some(state)
+    }
+
+    fn name(&self, operation: u32) -> String {
+        OPS[operation as usize].1.to_owned()
+    }
+}
+
+impl Crashable for Names {
+    fn perform(&self, volume: &Volume, operation: u32) -> String {
+        let done = match OPS[operation as usize].0 {
+            Op::Rename => volume.rename("a", NEW),
+            Op::Replace => volume.rename("a", "b"),
+            Op::ReplaceDir => volume.rename("d", "e"),
+            Op::Link => volume.link("a", "d/x"),
+            Op::Remove => volume.remove("b"),
+            Op::RemoveDir => volume.remove_dir("e"),
+            Op::Create => volume.create("e/x").map(drop),
+        };
+        match done {
+            Ok(()) => "done".to_owned(),
+            Err(Error::NotFound { .. }) => "missing".to_owned(),
+            Err(Error::Exists { .. }) => "there is one".to_owned(),
+            Err(Error::NotEmpty { .. }) => "not empty".to_owned(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}

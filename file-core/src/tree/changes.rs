@@ -1,0 +1,350 @@
+//! The operations on names: creating, opening, linking, removing and renaming.
+
+use spanlock_pmem::Pmem;
+use spanlock_sync::{Arc, MutexGuard, injected_bug};
+
+use super::{At, sound};
+use crate::directory::{Directory, State};
+use crate::error::Error;
+use crate::inode::{Content, Inode};
+use crate::inodes::Begin;
+use crate::layout::{InodeId, Kind};
+use crate::log::Log;
+use crate::medium::Medium;
+use crate::names::{Entry, Names};
+use crate::recover::LogReader;
+use crate::volume::Volume;
+
+/// Locks two directories (T3). The second may be missing.
+///
+/// # Errors
+/// The error of `gone`, if either was removed.
+fn lock_both<'d>(
+    one: &'d Directory,
+    other: Option<&'d Directory>,
+    gone: impl Fn() -> Error,
+) -> Result<(MutexGuard<'d, State>, Option<MutexGuard<'d, State>>), Error> {
+    let lock = |it: &'d Directory| it.lock().ok_or_else(&gone);
+    match other {
+        Some(other) if other.id.number < one.id.number => {
+            let second = lock(other)?;
+            Ok((lock(one)?, Some(second)))
+        }
+        other => {
+            let first = lock(one)?;
+            Ok((first, other.map(lock).transpose()?))
+        }
+    }
+}
+
+impl<P: Pmem, L> Volume<P, L> {
+    /// Creates a directory.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], and the errors of [`Directory::create`].
+    pub(crate) fn create_directory(&self, at: &At<'_>) -> Result<Arc<Directory>, Error> {
+        let Volume { medium, tree, .. } = self;
+        let mut state = at.lock()?;
+        if at.directory.names.get(at.name).is_some() {
+            return Err(at.exists());
+        }
+        let (kind, created) = (Kind::Directory, (medium.clock)());
+        let id = (at.directory).create(&mut state, medium, at.name, kind, created)?;
+        self.inodes.add_link(id.number);
+        let names = Names::new(Arc::clone(&medium.space));
+        Ok(tree.add(Directory::new(id, Log::empty(id.log()), names)))
+    }
+
+    /// Creates a file. `lock` makes its range lock: foreign code, which must not run under the
+    /// directory's mutex.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], and the errors of `lock` and [`Directory::create`].
+    pub(crate) fn create_file(
+        &self,
+        at: &At<'_>,
+        lock: impl FnOnce() -> Result<L, Error>,
+    ) -> Result<Arc<Inode<L>>, Error> {
+        if at.directory.look(at.name).is_some() {
+            return Err(at.exists());
+        }
+        let lock = lock()?;
+        let mut state = at.lock()?;
+        let is_unchecked = injected_bug!(
+            "create-checks-early",
+            "a creation looks for the name before it locks the directory, and not again",
+            killed_by = "file-core-histories/names"
+        );
+        if !is_unchecked && at.directory.names.get(at.name).is_some() {
+            return Err(at.exists());
+        }
+        let medium = &self.medium;
+        let created = (medium.clock)();
+        let id = (at.directory).create(&mut state, medium, at.name, Kind::File, created)?;
+        let empty = Content::empty(Log::empty(id.log()), created);
+        let inode = Arc::new(self.inode(id, lock, empty));
+        self.inodes.add(Arc::clone(&inode));
+        Ok(inode)
+    }
+
+    /// Opens a file, and reads its log if it is not in memory. `lock` makes its range lock: foreign
+    /// code, which must not run under the directory's mutex (N3).
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Poisoned`], [`Error::Corrupt`], and
+    /// the errors of `lock`.
+    pub(crate) fn open_file(
+        &self,
+        at: &At<'_>,
+        lock: impl FnOnce() -> Result<L, Error>,
+    ) -> Result<Arc<Inode<L>>, Error> {
+        let InodeId {
+            number,
+            generation,
+            kind,
+        } = at.look()?.id;
+        at.expect(kind, Kind::File)?;
+        if let Some(inode) = self.inodes.get(number, generation) {
+            return Ok(inode);
+        }
+        let lock = lock()?;
+        loop {
+            let state = at.lock()?;
+            let id = at.find()?.id;
+            at.expect(id.kind, Kind::File)?;
+            let begun = self.inodes.begin(id.number);
+            drop(state);
+            match begun {
+                Begin::Here(inode) => return Ok(inode),
+                Begin::Wait => drop(self.inodes.loaded(id.number)),
+                Begin::Load(loading) => {
+                    let inode = Arc::new(self.inode(id, lock, self.load(id)?));
+                    loading.finish(Arc::clone(&inode));
+                    return Ok(inode);
+                }
+            }
+        }
+    }
+
+    /// Gives the file `at` another name.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Exists`], and the errors of
+    /// [`Directory::link`]; nothing has changed.
+    pub(crate) fn link(&self, at: &At<'_>, new: &At<'_>) -> Result<(), Error> {
+        let id = {
+            let _state = at.lock()?;
+            let id = at.find()?.id;
+            at.expect(id.kind, Kind::File)?;
+            // N4. From here on, the file stays even if the name goes.
+            self.inodes.add_link(id.number);
+            id
+        };
+        let linked = new.lock().and_then(|mut state| {
+            if new.directory.names.get(new.name).is_some() {
+                return Err(new.exists());
+            }
+            (new.directory).link(&mut state, &self.medium, new.name, id)
+        });
+        if linked.is_err() && self.inodes.take_link(id.number) {
+            self.free(id);
+        }
+        linked
+    }
+
+    /// Removes the name of a file. Its pages become free with its last name and its last handle.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Poisoned`]; nothing has changed.
+    pub(crate) fn remove_file(&self, at: &At<'_>) -> Result<(), Error> {
+        let mut state = at.lock()?;
+        // A removal that has panicked may be repeated.
+        let entry = at.find_any()?;
+        let id = entry.id;
+        at.expect(id.kind, Kind::File)?;
+        let file = self.inodes.loaded(id.number);
+        let doomed = file.as_ref().map(|it| &it.log);
+        (at.directory).remove(&mut state, &self.medium, at.name, entry, doomed)?;
+        let is_last = self.inodes.take_link(id.number);
+        at.directory.trim(&state, &self.medium);
+        // Freeing a large file takes a while, so release the directory's mutex first.
+        drop(state);
+        drop(file);
+        if is_last {
+            self.free(id);
+        }
+        Ok(())
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NotEmpty`], [`Error::Poisoned`];
+    /// nothing has changed.
+    pub(crate) fn remove_directory(&self, at: &At<'_>) -> Result<(), Error> {
+        let _tree = self.tree.mutex.lock();
+        // T2: the entry stays.
+        let entry = (at.directory.look(at.name)).ok_or_else(|| at.not_found())?;
+        at.expect(entry.id.kind, Kind::Directory)?;
+        let child = self.child_of(at, entry)?;
+        let (mut state, child_state) = lock_both(&at.directory, Some(&child), || at.not_found())?;
+        let mut child_state = child_state.expect("two were locked");
+        if !child.names.is_empty() {
+            return Err(not_empty(at));
+        }
+        // A cleaning may have moved it.
+        let entry = at.find_any()?;
+        let doomed = Some(&child.log);
+        (at.directory).remove(&mut state, &self.medium, at.name, entry, doomed)?;
+        self.retire(&child, &mut child_state);
+        at.directory.trim(&state, &self.medium);
+        Ok(())
+    }
+
+    /// Renames within a directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::AcrossDirectories`], those of what cannot replace what, and
+    /// those of [`Directory::rename`]; nothing has changed.
+    pub(crate) fn rename(&self, from: &At<'_>, to: &At<'_>) -> Result<(), Error> {
+        if from.directory.id != to.directory.id {
+            return Err(Error::AcrossDirectories {
+                from: from.path.to_owned(),
+                to: to.path.to_owned(),
+            });
+        }
+        loop {
+            let kind = from.look()?.id.kind;
+            let tree = (kind == Kind::Directory).then(|| self.tree.mutex.lock());
+            // A directory can replace a directory only. T2: the entry stays, if there is one.
+            let replaced = tree.as_ref().and_then(|_| to.directory.look(to.name));
+            let child = match replaced {
+                Some(entry) if entry.id.kind == Kind::Directory => Some(self.child_of(to, entry)?),
+                _ => None,
+            };
+            let both = lock_both(&from.directory, child.as_deref(), || from.not_found())?;
+            if let Some(done) = self.rename_locked(from, to, kind, child.as_deref(), both)? {
+                // Freeing a large file takes a while, so the mutexes are released first.
+                done.into_iter().for_each(|id| self.free(id));
+                return Ok(());
+            }
+            // The names have changed before they were locked.
+        }
+    }
+
+    /// Performs the part of a rename under the mutexes. Returns the file that is to be freed, or
+    /// `None` if the names do not stand for what the caller has locked.
+    fn rename_locked(
+        &self,
+        from: &At<'_>,
+        to: &At<'_>,
+        kind: Kind,
+        child: Option<&Directory>,
+        (mut state, child_state): (MutexGuard<'_, State>, Option<MutexGuard<'_, State>>),
+    ) -> Result<Option<Option<InodeId>>, Error> {
+        let renamed = from.find()?;
+        let replaced = (from.directory.names.get(to.name)).map(sound).transpose()?;
+        let is_child = |it: &Entry| child.is_some_and(|child| child.id == it.id);
+        let is_other = match replaced {
+            Some(it) => it.id.kind == Kind::Directory && kind == Kind::Directory && !is_child(&it),
+            None => child.is_some(),
+        };
+        if renamed.id.kind != kind || is_other {
+            return Ok(None);
+        }
+        let mut doomed = None;
+        if let Some(replaced) = replaced {
+            if replaced.id == renamed.id {
+                return Ok(Some(None));
+            }
+            to.expect(replaced.id.kind, kind)?;
+            if child.is_some_and(|it| !it.names.is_empty()) {
+                return Err(not_empty(to));
+            }
+            if kind == Kind::File {
+                doomed = self.inodes.loaded(replaced.id.number);
+            }
+        }
+        let doomed_log = match child {
+            Some(child) => Some(&child.log),
+            None => doomed.as_ref().map(|it| &it.log),
+        };
+        let names = [from.name, to.name];
+        (from.directory).rename(&mut state, &self.medium, names, doomed_log)?;
+        if let (Some(child), Some(mut child_state)) = (child, child_state) {
+            self.retire(child, &mut child_state);
+        }
+        from.directory.trim(&state, &self.medium);
+        let file = replaced.filter(|it| it.id.kind == Kind::File);
+        let file = file.filter(|it| self.inodes.take_link(it.id.number));
+        Ok(Some(file.map(|it| it.id)))
+    }
+
+    /// Returns the directory that `entry` stands for. The caller holds the tree's mutex.
+    fn child_of(&self, at: &At<'_>, entry: Entry) -> Result<Arc<Directory>, Error> {
+        if let Some(child) = self.tree.get(entry.id) {
+            return Ok(child);
+        }
+        // The thread that creates it holds this mutex (T4).
+        drop(at.lock()?);
+        self.tree.get(entry.id).ok_or_else(|| at.not_found())
+    }
+
+    /// Frees a directory whose name is gone, durably. The caller holds its mutex.
+    fn retire(&self, child: &Directory, state: &mut State) {
+        let (number, space) = (child.id.number, &self.medium.space);
+        state.mark_removed();
+        self.tree.forget(number);
+        let was_last = self.inodes.take_link(number);
+        debug_assert!(was_last, "T1: a directory has one name");
+        // T5, M7.
+        for page in child.log.take_pages() {
+            space.release_log_page(page);
+        }
+        space.release_inode(number);
+    }
+
+    /// Frees a file whose last name is gone, durably, once its last handle is dropped.
+    fn free(&self, id: InodeId) {
+        if let Some(file) = self.inodes.take_out(id.number) {
+            file.mark_removed();
+            return;
+        }
+        // No other thread can open the file, whose number is still in use. If its log was damaged
+        // since the volume was opened, the next recovery frees its pages.
+        if let Ok(content) = self.load(id) {
+            self.inode(id, (), content).mark_removed();
+        }
+    }
+
+    /// Reads the log of a file that is not in memory. No other thread uses the file.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    fn load(&self, id: InodeId) -> Result<Content, Error> {
+        let Medium {
+            pmem,
+            geometry,
+            space,
+            ..
+        } = &self.medium;
+        let reader = LogReader::new(pmem, geometry);
+        let scan = reader.file(&reader.live_inode(id)?)?;
+        Ok(scan.load(&space.log_pages))
+    }
+
+    fn inode<T>(&self, id: InodeId, lock: T, content: Content) -> Inode<T> {
+        let Medium {
+            geometry, space, ..
+        } = &self.medium;
+        let checksums = geometry.data_checksums;
+        let id = (id.number, id.generation);
+        Inode::new(id, lock, content, checksums, Arc::clone(space))
+    }
+}
+
+fn not_empty(at: &At<'_>) -> Error {
+    Error::NotEmpty {
+        name: at.path.to_owned(),
+    }
+}
