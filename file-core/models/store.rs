@@ -11,6 +11,8 @@ use spanlock_srl::SrlArray;
 use spanlock_testkit::crashes::Crashable;
 
 pub(crate) const PAGE: u64 = 4096;
+/// The largest size of a file.
+pub(crate) const LARGEST: u64 = 16 * PAGE;
 
 /// The bytes at the start of each page that the model compares. The operations change no others.
 const KEPT: usize = 64;
@@ -29,7 +31,7 @@ pub(crate) enum Kind {
     Truncate,
     /// Makes a hole of the file's second and third page and the start of the fourth.
     Punch,
-    /// Maps the first three pages.
+    /// Maps the first four pages.
     Allocate,
     /// Creates another file.
     Create,
@@ -77,7 +79,7 @@ fn kind(operation: u32) -> Kind {
 /// The size that a truncation sets, and the ranges of a hole and of an allocation.
 const CUT: u64 = PAGE + 4;
 const HOLE: Range<u64> = PAGE..3 * PAGE + 4;
-const ALLOCATED: Range<u64> = 0..3 * PAGE;
+const ALLOCATED: Range<u64> = 0..4 * PAGE;
 
 /// Returns the bytes that an operation writes.
 fn bytes(operation: u32) -> [u8; 8] {
@@ -105,6 +107,8 @@ pub(crate) type Content = BTreeMap<String, Vec<u8>>;
 pub(crate) struct Files {
     /// The name of the file that is created.
     pub(crate) created: &'static str,
+    /// The size of the range lock's segments.
+    pub(crate) segment: u64,
 }
 
 /// A name of one slot of the directory's log.
@@ -113,13 +117,22 @@ pub(crate) const SHORT: &str = "b";
 pub(crate) const LONG: &str = "b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-b-";
 
 pub(crate) fn lock(capacity: u64) -> SrlArray {
-    SrlArray::with_segment_size(capacity, PAGE).expect("memory, and a power of two")
+    lock_of(capacity, PAGE)
+}
+
+fn lock_of(capacity: u64, segment: u64) -> SrlArray {
+    SrlArray::with_segment_size(capacity, segment).expect("memory, and a power of two")
 }
 
 /// Opens a volume with a clock that stands still, so that images do not depend on the time.
 pub(crate) fn open(region: Arc<Simulated>) -> Result<Volume, Error> {
+    open_with(region, PAGE)
+}
+
+/// Opens a volume as [`open`] does, whose locks have segments of this size.
+fn open_with(region: Arc<Simulated>, segment: u64) -> Result<Volume, Error> {
     let options = OpenOptions::new().clock(|| 0);
-    let locks = |capacity| Ok::<_, Infallible>(lock(capacity));
+    let locks = move |capacity| Ok::<_, Infallible>(lock_of(capacity, segment));
     FileCore::open_with(region, &options, locks).map(|(volume, _)| volume)
 }
 
@@ -154,7 +167,7 @@ impl Subject for Files {
     type State = Content;
 
     fn recover(&self, region: &Arc<Simulated>) -> Result<Open, String> {
-        let volume = open(region.clone()).map_err(|why| why.to_string())?;
+        let volume = open_with(region.clone(), self.segment).map_err(|why| why.to_string())?;
         let file = volume.open_file(FILE).ok();
         Ok(Open { volume, file })
     }
@@ -295,7 +308,7 @@ impl Crashable for Files {
 fn format(pages: u64) -> Volume {
     let region = Simulated::new(&vec![0; (pages * PAGE) as usize]);
     let options = FormatOptions::new().clock(|| 0);
-    let options = options.inodes(32).max_file_size(16 * PAGE);
+    let options = options.inodes(32).max_file_size(LARGEST);
     let options = options.data_checksums(true);
     let volume = FileCore::format(region, &options, lock).expect("there is room");
     let file = volume.create(FILE).expect("there is room");

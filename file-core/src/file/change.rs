@@ -257,7 +257,12 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
                     Part::Kept(_) => {
                         // SAFETY: the caller holds the pages of the change.
                         let mapping = unsafe { self.inode.index.get(file_page as u32) };
-                        mapping.map(|it| it.checksum)
+                        let is_lost = injected_bug!(
+                            "kept-checksum-lost",
+                            "an allocation logs no checksums of the pages that the file has",
+                            killed_by = "file-core/sequences-of-2"
+                        );
+                        mapping.filter(|_| !is_lost).map(|it| it.checksum)
                     }
                     Part::Hole(_) => break,
                 };
@@ -287,18 +292,11 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// Frees the pages that the change replaces, if a bug is injected that does so before it is
     /// committed. Returns whether it has.
     fn free_early(&self, change: &Change<'_>) -> bool {
-        let overwrites = injected_bug!(
+        let frees_early = injected_bug!(
             "freed-before-commit",
             "an overwrite frees the old pages before the new ones are committed",
             killed_by = "file-core-full/patch-second, file-core-full/patch-append, file-core-full/second-second"
         );
-        let punches = injected_bug!(
-            "punched-before-commit",
-            "a hole frees its pages before it is committed",
-            killed_by = "file-core-full/patch-punch"
-        );
-        let is_hole = |part| matches!(part, Part::Hole(_));
-        let frees_early = overwrites || (punches && change.parts.iter().copied().all(is_hole));
         if frees_early {
             let medium = &self.volume.medium;
             let mut old = Replaced::default();

@@ -245,7 +245,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         if injected_bug!(
             "kept-as-hole",
             "an allocation is logged without the pages that the file has already",
-            killed_by = "file-core/sequences-of-1"
+            killed_by = "file-core/sequences-of-2"
         ) {
             for part in &mut parts {
                 if let Part::Kept(extent) = part {
