@@ -16,8 +16,8 @@
 //!
 //! | letter | where | pairs with | carries |
 //! |---|---|---|---|
-//! | I | [`Names::set`], [`Names::remove`]: addition to `changes`, Release | K | that the change is durable |
-//! | K | [`Names::get`]: load of `changes`, Acquire | I | |
+//! | I | `set`, `remove`: addition to `changes`, Release | K | that the change is durable |
+//! | K | `get`: load of `changes`, Acquire | I | |
 //!
 //! The models of `file-core-names` and `file-core/create-create` need the pair.
 
