@@ -77,6 +77,11 @@ fn medium() -> Vec<u8> {
     }
     for name in ["d", "e"] {
         volume.create_dir(name).expect("there is room");
+        // Leaves a page in the directory's log. A first page has many images, and
+        // `file-core-page-end` covers them.
+        let name = format!("{name}/gone");
+        volume.create(&name).expect("there is room");
+        volume.remove(&name).expect("it is there");
     }
     volume.pmem().bytes()
 }

@@ -145,6 +145,11 @@ impl Directory {
         (!state.is_removed).then_some(state)
     }
 
+    /// Returns whether the directory has been removed.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.state.lock().is_removed
+    }
+
     /// Returns what `name` stands for. Blocks while another thread changes the directory if there
     /// is no such name.
     pub(crate) fn look(&self, name: &str) -> Option<Entry> {

@@ -215,7 +215,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`Error::NotADirectory`] for the directories on it, [`Error::NameInvalid`] and
     /// [`Error::NameTooLong`].
     pub fn create(&self, path: &str) -> Result<File<P, L>, Error> {
-        Volume::create_at(&self.volume, &self.volume.resolve(path)?)
+        (self.volume).with(path, |at| Volume::create_at(&self.volume, at))
     }
 
     /// Creates an empty directory, durably. Blocks while another thread changes the directory that
@@ -224,8 +224,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// # Errors
     /// Same as [`create`](Self::create), except [`Error::NoLock`].
     pub fn create_dir(&self, path: &str) -> Result<(), Error> {
-        let at = self.volume.resolve(path)?;
-        self.volume.create_directory(&at).map(drop)
+        (self.volume).with(path, |at| self.volume.create_directory(at).map(drop))
     }
 
     /// Creates a directory, and those on its path that do not exist. Each is durable as soon as it
@@ -252,7 +251,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// removal of the name has panicked, [`Error::Corrupt`] if the file's log was damaged since the
     /// volume was opened, and those of every path.
     pub fn open_file(&self, path: &str) -> Result<File<P, L>, Error> {
-        Volume::open_at(&self.volume, &self.volume.resolve(path)?)
+        (self.volume).with(path, |at| Volume::open_at(&self.volume, at))
     }
 
     /// Opens a file, creating it first if it does not exist.
@@ -261,17 +260,18 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// Same as [`create`](Self::create) and [`open_file`](Self::open_file), except
     /// [`Error::Exists`].
     pub fn open_or_create(&self, path: &str) -> Result<File<P, L>, Error> {
-        loop {
-            let at = self.volume.resolve(path)?;
-            match Volume::open_at(&self.volume, &at) {
-                Err(Error::NotFound { .. }) => {}
-                opened => return opened,
+        self.volume.with(path, |at| {
+            loop {
+                match Volume::open_at(&self.volume, at) {
+                    Err(Error::NotFound { .. }) => {}
+                    opened => return opened,
+                }
+                match Volume::create_at(&self.volume, at) {
+                    Err(Error::Exists { .. }) => {}
+                    created => return created,
+                }
             }
-            match Volume::create_at(&self.volume, &at) {
-                Err(Error::Exists { .. }) => {}
-                created => return created,
-            }
-        }
+        })
     }
 
     /// Opens a directory; the root if the path is empty.
@@ -294,7 +294,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Poisoned`], and those of every path.
     /// Removal works on a full volume because it takes no space.
     pub fn remove(&self, path: &str) -> Result<(), Error> {
-        self.volume.remove_file(&self.volume.resolve(path)?)
+        self.volume.with(path, |at| self.volume.remove_file(at))
     }
 
     /// Removes an empty directory, durably. Blocks while another thread removes or renames a
@@ -304,7 +304,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NotEmpty`], [`Error::Poisoned`], and
     /// those of every path. Removal works on a full volume because it takes no space.
     pub fn remove_dir(&self, path: &str) -> Result<(), Error> {
-        self.volume.remove_directory(&self.volume.resolve(path)?)
+        (self.volume).with(path, |at| self.volume.remove_directory(at))
     }
 
     /// Renames a file or a directory within the directory that it is in, durably and atomically. If
@@ -319,8 +319,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`Error::NotADirectory`] if one of the names is a file's, [`Error::NotEmpty`],
     /// [`Error::NoSpace`], [`Error::Poisoned`], and those of every path.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
-        let (from, to) = (self.volume.resolve(from)?, self.volume.resolve(to)?);
-        self.volume.rename(&from, &to)
+        (self.volume).with_both([from, to], |from, to| self.volume.rename(from, to))
     }
 
     /// Gives a file another name, durably: a hard link. All names of a file are equal. Blocks while
@@ -330,8 +329,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Exists`], [`Error::NoSpace`],
     /// [`Error::Poisoned`], and those of every path.
     pub fn link(&self, existing: &str, new: &str) -> Result<(), Error> {
-        let (existing, new) = (self.volume.resolve(existing)?, self.volume.resolve(new)?);
-        self.volume.link(&existing, &new)
+        (self.volume).with_both([existing, new], |at, new| self.volume.link(at, new))
     }
 
     /// Returns how many names the file has. While another thread links it, that name may count
@@ -340,14 +338,15 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Poisoned`], and those of every path.
     pub fn links(&self, path: &str) -> Result<u32, Error> {
-        let entry = self.volume.resolve(path)?.look()?;
+        let entry = self.volume.with(path, |at| at.look())?;
         Ok(self.volume.inodes.links(entry.id.number))
     }
 
     /// Returns whether a file or a directory of this path exists. Takes no lock if it does.
     pub fn exists(&self, path: &str) -> bool {
-        let found = self.volume.resolve(path);
-        found.is_ok_and(|at| at.directory.look(at.name).is_some())
+        let found = self.volume.with(path, |at| at.look());
+        // A name whose removal has panicked exists until it is removed.
+        matches!(found, Ok(_) | Err(Error::Poisoned { .. }))
     }
 
     /// Returns what the path stands for.
@@ -355,7 +354,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Poisoned`], and those of every path.
     pub fn kind(&self, path: &str) -> Result<Kind, Error> {
-        Ok(self.volume.resolve(path)?.look()?.id.kind)
+        Ok(self.volume.with(path, |at| at.look())?.id.kind)
     }
 
     /// Returns the paths of all files, with their sizes in bytes, sorted by their bytes. A file

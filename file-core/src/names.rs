@@ -8,12 +8,23 @@
 //! - An entry is plain data. To change it, the thread that holds the directory's mutex replaces it.
 //!   The name is absent for a moment then, so a lookup that finds nothing has to be repeated under
 //!   the mutex: see [`Directory::look`](crate::directory::Directory::look).
-//! - The skip list's atomics are invisible to the checkers. Nothing in an entry needs them: what
-//!   leads from a number to a directory or a file is behind a mutex of its own.
+//! - The skip list's atomics are invisible to the checkers, so a counter of changes shows them what
+//!   a lookup depends on. Nothing in an entry needs either: what leads from a number to a directory
+//!   or a file is behind a mutex of its own.
+//!
+//! # Orderings
+//!
+//! | letter | where | pairs with | carries |
+//! |---|---|---|---|
+//! | I | `set`, `remove`: addition to `changes`, Release | K | that the change is durable |
+//! | K | `get`: load of `changes`, Acquire | I | |
+//!
+//! The models of `file-core-names` and `file-core/create-create` need the pair.
 
 use crossbeam_skiplist::SkipMap;
 use crossbeam_skiplist::map::Entry as MapEntry;
 use spanlock_sync::Arc;
+use spanlock_sync::atomic::{AtomicU64, Ordering};
 
 use crate::clean::{EmitGroup, IsOld, Live, LiveGroup};
 use crate::layout::InodeId;
@@ -45,6 +56,8 @@ impl Entry {
 /// mutex.
 pub(crate) struct Names {
     map: SkipMap<Box<str>, Entry>,
+    /// How often the map has changed.
+    changes: AtomicU64,
     space: Arc<Space>,
 }
 
@@ -52,20 +65,27 @@ impl Names {
     pub(crate) fn new(space: Arc<Space>) -> Self {
         Names {
             map: SkipMap::new(),
+            changes: AtomicU64::new(0),
             space,
         }
     }
 
     /// Returns what a name stands for. May miss a name that another thread changes.
     pub(crate) fn get(&self, name: &str) -> Option<Entry> {
+        // Acquire [K←I]: the durability of a change that the map already has.
+        self.changes.load(Ordering::Acquire);
         self.map.get(name).map(|it| *it.value())
     }
 
     pub(crate) fn set(&self, name: &str, entry: Entry) {
+        // Release [I→K]: the change is durable.
+        self.changes.fetch_add(1, Ordering::Release);
         self.map.insert(name.into(), entry);
     }
 
     pub(crate) fn remove(&self, name: &str) -> Option<Entry> {
+        // Release [I→K]: the change is durable.
+        self.changes.fetch_add(1, Ordering::Release);
         self.map.remove(name).map(|it| *it.value())
     }
 

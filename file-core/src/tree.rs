@@ -4,7 +4,9 @@
 //! - Every directory is an inode with a log of its own; the root is inode 0. All directories are in
 //!   memory, files when they are opened.
 //! - Walking a path takes no directory's mutex, as long as every name on it exists. A walk is not
-//!   atomic: directories may be renamed or removed meanwhile, and each step sees its own moment.
+//!   atomic: directories may be renamed or removed meanwhile, and each step sees its own moment. If
+//!   a name is missing in a directory that was removed meanwhile, the walk is repeated, because
+//!   another directory may have replaced it.
 //! - Creating, linking, removing and renaming takes the mutex of the directory concerned, held
 //!   across fences. Operations on different directories do not wait for each other.
 //!
@@ -174,12 +176,39 @@ fn sound(entry: Entry) -> Result<Entry, Error> {
 // ── Paths ────────────────────────────────────────────────────────────────────────────────────
 
 impl<P: Pmem, L> Volume<P, L> {
+    /// Performs `act` on what `path` ends in. Repeats this if the directory was removed meanwhile.
+    ///
+    /// # Errors
+    /// As [`resolve`](Self::resolve), and those of `act`.
+    pub(crate) fn with<T>(
+        &self,
+        path: &str,
+        act: impl Fn(&At<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        loop {
+            let at = self.resolve(path)?;
+            match act(&at) {
+                Err(Error::NotFound { .. }) if at.directory.is_removed() => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// As [`with`](Self::with), on two paths.
+    pub(crate) fn with_both<T>(
+        &self,
+        [one, other]: [&str; 2],
+        act: impl Fn(&At<'_>, &At<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.with(one, |one| self.with(other, |other| act(one, other)))
+    }
+
     /// Returns the directory and the name that `path` ends in.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`] for a path through a file, and the errors of
     /// [`check_name`].
-    pub(crate) fn resolve<'p>(&self, path: &'p str) -> Result<At<'p>, Error> {
+    fn resolve<'p>(&self, path: &'p str) -> Result<At<'p>, Error> {
         let (parents, name) = match path.rsplit_once('/') {
             Some((parents, name)) => (Some(parents), name),
             None => (None, path),
@@ -213,11 +242,18 @@ impl<P: Pmem, L> Volume<P, L> {
             let end = path[start..].find('/').map_or(path.len(), |it| start + it);
             let name = &path[start..end];
             check_name(name)?;
-            directory = self.child(&At {
+            let at = At {
                 directory,
                 name,
                 path: &path[..end],
-            })?;
+            };
+            directory = match self.child(&at) {
+                Err(Error::NotFound { .. }) if at.directory.is_removed() => {
+                    (directory, start) = (Arc::clone(&self.tree.root), 0);
+                    continue;
+                }
+                found => found?,
+            };
             if end == path.len() {
                 break;
             }
