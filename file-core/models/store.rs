@@ -421,5 +421,6 @@ fn needs_a_page(volume: &Volume, operation: impl Fn(&Volume)) -> bool {
     let again = open(Simulated::new(&volume.pmem().bytes())).expect("it is sound");
     let before = again.stats().log_pages;
     operation(&again);
-    again.stats().log_pages > before
+    let stats = again.stats();
+    stats.log_pages + stats.unlinked_pages > before
 }
