@@ -12,7 +12,7 @@ use std::str::FromStr;
 pub const PAGE: usize = 4096;
 
 /// The files that are overwritten repeatedly. All other files are imported.
-pub const HOT_FILES: [&str; 2] = ["hot/0", "hot/1"];
+pub const HOT_FILES: [&str; 2] = ["hot-0", "hot-1"];
 
 /// The number of pages in each of these files.
 pub const HOT_PAGES: u64 = 48;

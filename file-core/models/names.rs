@@ -7,7 +7,7 @@ use std::sync::Arc;
 use spanlock_file_core::{Error, FileCore, FormatOptions, Kind};
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
-use spanlock_verify::{Mode, Program, Suite};
+use spanlock_verify::{Mode, Suite};
 
 use crate::store::{PAGE, Volume, lock};
 
@@ -58,12 +58,29 @@ pub(crate) fn suite() -> Suite {
             suite = suite.program(program);
         }
     }
-    suite.programs((1..=3).map(|length| {
-        let all: [u32; OPS.len()] = core::array::from_fn(|op| op as u32);
+    let all: [u32; OPS.len()] = core::array::from_fn(|op| op as u32);
+    let interrupted: MakeMedium = Arc::new(interrupted);
+    let reopened = Arc::new(Reopened);
+    let after = sequences("recovered", CLAIM, &reopened, &interrupted, &all, 2);
+    let sequence = |length| {
         let name = format!("sequences-of-{length}");
-        let program: Program = sequences(&name, CLAIM, &subject, &medium, &all, length);
-        program
-    }))
+        sequences(&name, CLAIM, &subject, &medium, &all, length)
+    };
+    suite.programs((1..=3).map(sequence)).program(after)
+}
+
+/// A volume on which a crash has kept the marks that "replace" was about to erase.
+fn interrupted() -> Vec<u8> {
+    let before = medium();
+    let region = Simulated::new(&before);
+    let (volume, _) = FileCore::open(region, lock).expect("it is sound");
+    volume.rename("a", "b").expect("there is room");
+    let mut bytes = volume.pmem().bytes();
+    let words = bytes.chunks_exact_mut(8).zip(before.chunks_exact(8));
+    let erased = words.filter(|(now, before)| **now == [0; 8] && **before != [0; 8]);
+    let restored = erased.map(|(now, before)| now.copy_from_slice(before));
+    assert_eq!(restored.count(), 2, "the marks of two names");
+    bytes
 }
 
 fn medium() -> Vec<u8> {
@@ -223,5 +240,40 @@ impl Crashable for Names {
             Err(Error::NotEmpty { .. }) => "not empty".to_owned(),
             Err(error) => panic!("{error}"),
         }
+    }
+}
+
+/// A volume that each operation opens again, so that crashes interrupt recovery, too.
+struct Reopened;
+
+impl Subject for Reopened {
+    type Store = Arc<Simulated>;
+    type State = State;
+
+    fn recover(&self, region: &Arc<Simulated>) -> Result<Arc<Simulated>, String> {
+        Ok(region.clone())
+    }
+
+    fn state(&self, region: &Arc<Simulated>) -> Result<State, String> {
+        Names.state(&Names.recover(region)?)
+    }
+
+    fn go_on(&self, region: &Arc<Simulated>) -> Result<(), String> {
+        Names.go_on(&Names.recover(region)?)
+    }
+
+    fn apply(&self, state: &State, operation: u32, result: Option<&str>) -> Option<State> {
+        Names.apply(state, operation, result)
+    }
+
+    fn name(&self, operation: u32) -> String {
+        Names.name(operation)
+    }
+}
+
+impl Crashable for Reopened {
+    fn perform(&self, region: &Arc<Simulated>, operation: u32) -> String {
+        let volume = Names.recover(region).expect("it is sound");
+        Names.perform(&volume, operation)
     }
 }

@@ -333,7 +333,7 @@ impl Directory {
         let is_left_out = injected_bug!(
             "rename-erases-nothing",
             "a rename leaves the mark of the old name",
-            killed_by = "file-core-names/replace-remove, file-core-names/sequences-of-1"
+            killed_by = "file-core-names/replace-remove, file-core-names/sequences-of-2"
         );
         if is_early {
             erase();

@@ -11,15 +11,6 @@
 //! - The skip list's atomics are invisible to the checkers, so a counter of changes shows them what
 //!   a lookup depends on. Nothing in an entry needs either: what leads from a number to a directory
 //!   or a file is behind a mutex of its own.
-//!
-//! # Orderings
-//!
-//! | letter | where | pairs with | carries |
-//! |---|---|---|---|
-//! | I | `set`, `remove`: addition to `changes`, Release | K | that the change is durable |
-//! | K | `get`: load of `changes`, Acquire | I | |
-//!
-//! The models of `file-core-names` and `file-core/create-create` need the pair.
 
 use crossbeam_skiplist::SkipMap;
 use crossbeam_skiplist::map::Entry as MapEntry;
@@ -56,7 +47,7 @@ impl Entry {
 /// mutex.
 pub(crate) struct Names {
     map: SkipMap<Box<str>, Entry>,
-    /// How often the map has changed.
+    /// How often the map has changed; see the module's documentation.
     changes: AtomicU64,
     space: Arc<Space>,
 }
@@ -72,20 +63,20 @@ impl Names {
 
     /// Returns what a name stands for. May miss a name that another thread changes.
     pub(crate) fn get(&self, name: &str) -> Option<Entry> {
-        // Acquire [K←I]: the durability of a change that the map already has.
-        self.changes.load(Ordering::Acquire);
+        // Relaxed: only the checkers need it, and they see every operation in one order.
+        self.changes.load(Ordering::Relaxed);
         self.map.get(name).map(|it| *it.value())
     }
 
     pub(crate) fn set(&self, name: &str, entry: Entry) {
-        // Release [I→K]: the change is durable.
-        self.changes.fetch_add(1, Ordering::Release);
+        // Relaxed: as in `get`. The skip list publishes the change.
+        self.changes.fetch_add(1, Ordering::Relaxed);
         self.map.insert(name.into(), entry);
     }
 
     pub(crate) fn remove(&self, name: &str) -> Option<Entry> {
-        // Release [I→K]: the change is durable.
-        self.changes.fetch_add(1, Ordering::Release);
+        // Relaxed: as in `get`. The skip list publishes the change.
+        self.changes.fetch_add(1, Ordering::Relaxed);
         self.map.remove(name).map(|it| *it.value())
     }
 

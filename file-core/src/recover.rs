@@ -226,7 +226,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         let is_left_out = injected_bug!(
             "recovery-leaves-renames",
             "recovery does not erase the marks that an interrupted rename has left",
-            killed_by = "file-core-names/replace-remove, file-core-names/sequences-of-1"
+            killed_by = "file-core-names/recovered, file-core-names/sequences-of-1"
         );
         if live.superseded.is_empty() || is_left_out {
             return;

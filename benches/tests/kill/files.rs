@@ -115,6 +115,9 @@ fn the_check_of_files_detects_damage() {
         .find(|(_, content)| content.len() > 3 * CHUNK as usize)
         .expect("a large file");
     let path = format!("0:{name}");
+    if let Some((parent, _)) = path.rsplit_once('/') {
+        volume.create_dir_all(parent).unwrap();
+    }
     let file = volume.create(&path).unwrap();
     let imported = |chunk| {
         let file = name.clone();
