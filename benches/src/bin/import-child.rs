@@ -8,8 +8,8 @@
 //! `import` removes files that were imported under other prefixes, imports FOLDER under PREFIX, and
 //! waits to be killed. `overwrite` overwrites pages of [`HOT_FILES`] until it is killed.
 //!
-//! `compact` overwrites one of these files. It learns how often the file's log is compacted and how
-//! long that takes, then kills itself at a random moment of a compaction. Compactions take about a
+//! `compact` overwrites one of these files. It learns how often the file's log is cleaned and how
+//! long that takes, then kills itself at a random moment of a cleaning. Cleanings take about a
 //! hundredth of the time, so other kills rarely hit one. The child reports every event as a
 //! [`Line`] on standard output.
 
@@ -27,8 +27,14 @@ use spanlock_file_core::FileCore;
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RawRangeLock;
 
-/// A thread checks the number of compactions once in this many writes.
+/// A thread checks whether a log was cleaned once in this many writes.
 const LOOK_EVERY: u64 = 32;
+
+/// Returns a number that grows with each cleaning of a log: of the copies, and the unlinked pages.
+fn cleaned<L: RawRangeLock + 'static>(volume: &FileCore<MappedFile, L>) -> u64 {
+    let stats = volume.stats();
+    stats.compactions + stats.unlinked_pages
+}
 
 struct Child {
     volume: String,
@@ -135,7 +141,7 @@ fn overwrite<L: RawRangeLock + 'static>(
     mut state: u64,
 ) -> Result<()> {
     let files = HOT_FILES.map(|name| volume.open_or_create(name));
-    let mut compactions = 0;
+    let (mut compactions, mut before) = (0, 0);
     for turn in 0.. {
         state = next(state);
         let (file, len) = ((state & 1) as usize, 1 + (state >> 1 & 7).saturating_sub(5));
@@ -151,9 +157,9 @@ fn overwrite<L: RawRangeLock + 'static>(
         file.write_at(&content, first * PAGE as u64)?;
         println!("{}", Line::Wrote(seed));
         if turn % LOOK_EVERY == 0 {
-            let now = volume.stats().compactions;
-            if now > compactions {
-                compactions = now;
+            let now = cleaned(volume);
+            if now > before {
+                (compactions, before) = (compactions + 1, now);
                 println!("{}", Line::Compactions(compactions));
             }
         }
@@ -173,6 +179,7 @@ fn die_in_a_compaction<L: RawRangeLock + 'static>(
     // `last` is the write that caused the last compaction. `known` is the number of writes from one
     // compaction to the next, and the duration of a compaction.
     let (mut last, mut known) = (0, None);
+    let mut compactions = 0;
     for turn in 1_u64.. {
         state = next(state);
         let page = (state >> 8) % HOT_PAGES;
@@ -182,7 +189,7 @@ fn die_in_a_compaction<L: RawRangeLock + 'static>(
             file: HOT_FILES[0].to_owned(),
         };
         let (content, seed) = (overwrite.content(), overwrite.seed);
-        let before = volume.stats().compactions;
+        let before = cleaned(volume);
         println!("{}", Line::Writing(overwrite));
         match known {
             Some((period, took)) if turn == last + period => kill_within(took, next(seed)),
@@ -192,8 +199,8 @@ fn die_in_a_compaction<L: RawRangeLock + 'static>(
         file.write_at(&content, page * PAGE as u64)?;
         let took = started.elapsed();
         println!("{}", Line::Wrote(seed));
-        let compactions = volume.stats().compactions;
-        if compactions > before {
+        if cleaned(volume) > before {
+            compactions += 1;
             println!("{}", Line::Compactions(compactions));
             // Ignore the first interval, because earlier children wrote part of the log.
             known = (compactions > 1).then_some((turn - last, took));
