@@ -3,6 +3,7 @@
 //! of concurrent operations.
 
 mod format;
+mod grouped;
 mod histories;
 mod index;
 mod memory;
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
     let full = volume("file-core-full", full, SHORT, LONG_FULL);
     let cleaned = volume("file-core-cleaning", cleaned, SHORT, &[]);
 
-    spanlock_verify::main([
+    let suites = [
         roomy
             .pairs(&BOTH, &THREES)
             .program(roomy.three())
@@ -51,7 +52,8 @@ fn main() -> ExitCode {
         index::suite(),
         histories::suite(),
         names::suite(),
-    ])
+    ];
+    spanlock_verify::main(suites.into_iter().chain(grouped::suites()))
 }
 
 /// `cut` finds all images with the fewest executions. `global` must find the same, but its searches

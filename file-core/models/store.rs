@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
 
-use spanlock_file_core::{Error, File, FileCore, FormatOptions, OpenOptions};
+use spanlock_file_core::{Durability, Error, File, FileCore, FormatOptions, OpenOptions};
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_srl::SrlArray;
 use spanlock_testkit::crashes::Crashable;
@@ -92,13 +92,23 @@ pub(crate) type Handle = File<Arc<Simulated>, SrlArray>;
 
 /// An open volume, and the file that the operations use.
 pub(crate) struct Open {
-    volume: Volume,
+    pub(crate) volume: Volume,
     file: Option<Handle>,
+}
+
+impl Open {
+    pub(crate) fn new(volume: Volume) -> Open {
+        let file = volume.open_file(FILE).ok();
+        Open { volume, file }
+    }
 }
 
 /// The file that the operations use, and one that fills the volume.
 pub(crate) const FILE: &str = "a";
 const HOG: &str = "hog";
+
+/// The result of an operation that has changed nothing.
+pub(crate) const NO_SPACE: &str = "no space";
 
 /// The names of the files, and what they contain.
 pub(crate) type Content = BTreeMap<String, Vec<u8>>;
@@ -131,7 +141,16 @@ pub(crate) fn open(region: Arc<Simulated>) -> Result<Volume, Error> {
 
 /// Opens a volume as [`open`] does, whose locks have segments of this size.
 fn open_with(region: Arc<Simulated>, segment: u64) -> Result<Volume, Error> {
-    let options = OpenOptions::new().clock(|| 0);
+    open_grouping(region, segment, Durability::AtReturn)
+}
+
+/// Opens a volume as [`open_with`] does.
+pub(crate) fn open_grouping(
+    region: Arc<Simulated>,
+    segment: u64,
+    durability: Durability,
+) -> Result<Volume, Error> {
+    let options = OpenOptions::new().clock(|| 0).durability(durability);
     let locks = move |capacity| Ok::<_, Infallible>(lock_of(capacity, segment));
     FileCore::open_with(region, &options, locks).map(|(volume, _)| volume)
 }
@@ -168,8 +187,7 @@ impl Subject for Files {
 
     fn recover(&self, region: &Arc<Simulated>) -> Result<Open, String> {
         let volume = open_with(region.clone(), self.segment).map_err(|why| why.to_string())?;
-        let file = volume.open_file(FILE).ok();
-        Ok(Open { volume, file })
+        Ok(Open::new(volume))
     }
 
     fn state(&self, open: &Open) -> Result<Content, String> {
@@ -192,6 +210,7 @@ impl Subject for Files {
         for _ in 0..3 {
             file.append(&[7; 5000]).map_err(told)?;
         }
+        volume.sync().map_err(told)?;
         let region = Simulated::new(&volume.pmem().bytes());
         let again = self.recover(&region)?;
         let (memory, medium) = (content(volume)?, content(&again.volume)?);
@@ -202,37 +221,53 @@ impl Subject for Files {
     }
 
     fn apply(&self, state: &Content, operation: u32, result: Option<&str>) -> Option<Content> {
-        let mut state = state.clone();
-        let is_refused = result == Some("no space");
-        let size = state.get(FILE).map_or(0, |file| size_of(file));
-        let (offset, expected) = match kind(operation) {
-            _ if is_refused => return Some(state),
+        let end = end(state);
+        let has_file = state.contains_key(FILE);
+        let expected = match kind(operation) {
+            _ if result == Some(NO_SPACE) => return Some(state.clone()),
             Kind::Create => {
-                let new = state
-                    .insert(self.created.to_owned(), shortened(Vec::new()))
-                    .is_none();
-                let expected = ["there is one", "done"][usize::from(new)];
-                return result.is_none_or(|it| it == expected).then_some(state);
+                let is_new = !state.contains_key(self.created);
+                ["there is one", "done"][usize::from(is_new)].to_owned()
+            }
+            Kind::Remove => ["there is none", "done"][usize::from(has_file)].to_owned(),
+            // A removed file lives on only in memory.
+            _ if !has_file => return Some(state.clone()),
+            Kind::Append => format!("at {end}"),
+            _ => "done".to_owned(),
+        };
+        let is_expected = result.is_none_or(|it| it == expected);
+        is_expected.then(|| self.effect(state, operation, end))
+    }
+
+    fn name(&self, operation: u32) -> String {
+        kind(operation).name().to_owned()
+    }
+}
+
+impl Files {
+    /// Returns what becomes of `state` by an operation that succeeds. An append begins at `end`.
+    pub(crate) fn effect(&self, state: &Content, operation: u32, end: u64) -> Content {
+        let mut state = state.clone();
+        match kind(operation) {
+            Kind::Create => {
+                let empty = || shortened(Vec::new());
+                state.entry(self.created.to_owned()).or_insert_with(empty);
+                return state;
             }
             Kind::Remove => {
-                let expected = ["there is none", "done"][usize::from(state.contains_key(FILE))];
                 state.remove(FILE);
-                return result.is_none_or(|it| it == expected).then_some(state);
+                return state;
             }
-            Kind::Patch => (0, "done".to_owned()),
-            Kind::Second => (PAGE, "done".to_owned()),
-            Kind::Extend => (3 * PAGE, "done".to_owned()),
-            Kind::Append => (size, format!("at {size}")),
-            Kind::Truncate | Kind::Punch | Kind::Allocate => (0, "done".to_owned()),
-        };
-        let Some(file) = state.get_mut(FILE) else {
-            // A removed file lives on only in memory.
-            return Some(state);
-        };
-        if result.is_some_and(|it| it != expected) {
-            return None;
+            _ => {}
         }
+        let Some(file) = state.get_mut(FILE) else {
+            return state;
+        };
+        let bytes = bytes(operation);
         match kind(operation) {
+            Kind::Second => write(file, PAGE, &bytes),
+            Kind::Extend => write(file, 3 * PAGE, &bytes),
+            Kind::Append => write(file, end, &bytes),
             Kind::Truncate => change(file, |whole| whole.resize(CUT as usize, 0)),
             Kind::Punch => change(file, |whole| {
                 let [start, end] = [HOLE.start, HOLE.end].map(|at| whole.len().min(at as usize));
@@ -241,14 +276,15 @@ impl Subject for Files {
             Kind::Allocate => change(file, |whole| {
                 whole.resize(whole.len().max(ALLOCATED.end as usize), 0);
             }),
-            _ => write(file, offset, &bytes(operation)),
+            _ => write(file, 0, &bytes),
         }
-        Some(state)
+        state
     }
+}
 
-    fn name(&self, operation: u32) -> String {
-        kind(operation).name().to_owned()
-    }
+/// Returns the size of the file; 0 if there is none.
+pub(crate) fn end(state: &Content) -> u64 {
+    state.get(FILE).map_or(0, |file| size_of(file))
 }
 
 fn size_of(file: &[u8]) -> u64 {
@@ -299,7 +335,7 @@ impl Crashable for Files {
             Ok(()) => "done".to_owned(),
             Err(Error::Exists { .. }) => "there is one".to_owned(),
             Err(Error::NotFound { .. }) => "there is none".to_owned(),
-            Err(Error::NoSpace { .. }) => "no space".to_owned(),
+            Err(Error::NoSpace { .. }) => NO_SPACE.to_owned(),
             Err(error) => panic!("{error}"),
         }
     }
@@ -373,6 +409,38 @@ pub(crate) fn cleaned() -> Vec<u8> {
     assert_eq!(volume.stats().unlinked_pages, 0);
     fill_up(&volume);
     volume.pmem().bytes()
+}
+
+/// A volume whose file has a log of six pages, in each of which one group is needed. The last has
+/// room for so many groups; the next one cleans the log thoroughly.
+pub(crate) fn thorough(groups: u32) -> Vec<u8> {
+    let volume = format(48);
+    let file = volume.open_file(FILE).expect("it is there");
+    let write = |file: &Handle, page| {
+        file.write_at(b"content.", page * PAGE)
+            .expect("there is room");
+    };
+    let again = |it: &Volume, groups| {
+        let file = it.open_file(FILE).expect("it is there");
+        (0..=groups).for_each(|_| write(&file, 15));
+    };
+    for page in 2..8 {
+        let groups = if page == 7 { groups } else { 0 };
+        write(&file, page);
+        while !needs_a_page(&volume, |it| again(it, groups)) {
+            write(&file, 15);
+        }
+        if page < 7 {
+            write(&file, 15);
+        }
+    }
+    let stats = volume.stats();
+    assert_eq!((stats.compactions, stats.unlinked_pages), (0, 0));
+    let bytes = volume.pmem().bytes();
+    let again_open = open(Simulated::new(&bytes)).expect("it is sound");
+    again(&again_open, groups);
+    assert_eq!(again_open.stats().compactions, 1, "no cleaning is due");
+    bytes
 }
 
 /// Fills a volume with another file.

@@ -42,7 +42,7 @@ impl LogState {
 }
 
 /// Slots that belong to a reservation, or to no operation yet.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
     pub(crate) page: u32,
     /// The first slot in the page.

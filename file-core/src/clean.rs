@@ -94,6 +94,10 @@ pub(crate) trait Live {
     /// Takes away the references to the old pages, and those to the new ones that are not there any
     /// more.
     fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]);
+
+    /// Makes every change durable that [`each`](Self::each) could see (Y3 of [`crate::pending`]).
+    /// The caller does not hold the log's mutex.
+    fn settle(&self) {}
 }
 
 /// Returns the most pages that a log with `live_slots` live slots may have.
@@ -234,6 +238,7 @@ fn copy_live<P: Pmem>(
     let mut copy = Copy::new(medium, id, births, old.len());
     live.each(&is_old, &mut |group| copy.group(&group));
     let fresh = copy.end(Some(stay[0]), 0)?;
+    settle(live);
     // An operation in one of the old pages may have panicked (L5).
     if log.is_poisoned() {
         fresh.give_back(medium);
@@ -262,6 +267,7 @@ pub(crate) fn if_it_helps<'l, P: Pmem>(
 ) -> MutexGuard<'l, LogState> {
     let space = &*medium.space;
     let wanted = u64::from(slots.max(LEAST_GAIN));
+    let mut has_settled = false;
     loop {
         if state.is_cleaned {
             state = log.wait(state);
@@ -277,7 +283,17 @@ pub(crate) fn if_it_helps<'l, P: Pmem>(
         if pages.all(|page| space.log_pages.wait_for(*page)) {
             break;
         }
+        if !has_settled {
+            // Pending changes do not end by themselves. One that is pending later sees that this
+            // thread waits (Y4).
+            drop(state);
+            live.settle();
+            state = log.lock();
+            has_settled = true;
+            continue;
+        }
         state = log.wait(state);
+        has_settled = false;
     }
     if log.is_poisoned() {
         return state;
@@ -302,6 +318,18 @@ pub(crate) fn if_it_helps<'l, P: Pmem>(
     }
     guard.defuse();
     state
+}
+
+/// Makes the changes durable that have replaced what a cleaning does not copy.
+fn settle(live: &dyn Live) {
+    let is_left_out = injected_bug!(
+        "cleaning-unsettled",
+        "a cleaning drops what changes have replaced that are not durable",
+        killed_by = "file-core-grouped-cleaning/sequences-of-2"
+    );
+    if !is_left_out {
+        live.settle();
+    }
 }
 
 /// Counts what [`Copy`] would write.

@@ -52,15 +52,19 @@ use self::change::{Change, Part};
 pub use self::cursor::Cursor;
 use self::pages::{Bytes, NewPages, blank};
 use crate::alloc::Class;
+use crate::clean::{EmitGroup, IsOld, Live};
 use crate::error::Error;
 use crate::inode::Inode;
 use crate::layout::{PAGE, PAGE_BYTES, page_at};
+use crate::log::Place;
 use crate::volume::Volume;
 
 /// An open file. Clones are handles to the same file and may be used by any number of threads.
 ///
-/// Every write is atomic and durable. Once it has returned, it survives a crash; if a crash
-/// interrupts it, it is present as a whole or not at all. The file's range lock serializes
+/// Every change is atomic and durable. Once it has returned, it survives a crash; if a crash
+/// interrupts it, it is present as a whole or not at all. If the volume
+/// [groups](crate::Durability::AtSync) changes, they survive a crash once a [sync](Self::sync) has
+/// returned. The file's range lock serializes
 /// conflicting accesses to overlapping ranges.
 pub struct File<P: Pmem, L: RawRangeLock> {
     volume: Arc<Volume<P, L>>,
@@ -74,6 +78,15 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
 
     pub(crate) fn inode(&self) -> &Inode<L> {
         &self.inode
+    }
+
+    /// Makes all changes durable that returned before, of this file and of all others: the same as
+    /// [`FileCore::sync`](crate::FileCore::sync).
+    ///
+    /// # Errors
+    /// Same as [`FileCore::sync`](crate::FileCore::sync).
+    pub fn sync(&self) -> Result<(), Error> {
+        self.volume.sync()
     }
 
     /// Writes all of `data` at byte `offset`, atomically and durably. If `offset` lies past the end
@@ -322,6 +335,25 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         }
         new.whole = Some(data);
         Ok(new)
+    }
+}
+
+impl<P: Pmem, L: RawRangeLock> Live for File<P, L> {
+    fn each(&self, is_old: &IsOld<'_>, emit: &mut EmitGroup<'_>) -> u64 {
+        self.inode.each_live(is_old, emit)
+    }
+
+    fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) {
+        let gone = self.inode.move_to(is_old, groups);
+        // Writers that have replaced a copied group may be pending (Y3).
+        self.settle();
+        for log_page in gone {
+            self.volume.medium.space.take_live(log_page, 1);
+        }
+    }
+
+    fn settle(&self) {
+        self.volume.settle();
     }
 }
 

@@ -17,13 +17,15 @@ use crate::file::File;
 use crate::format;
 use crate::inode::Inode;
 use crate::inodes::Inodes;
-use crate::layout::{InodeId, Kind, PAGE, PAGE_BYTES, ROOT, page_at};
+use crate::layout::{Geometry, InodeId, Kind, PAGE, PAGE_BYTES, ROOT, page_at};
 use crate::log::Log;
 use crate::medium::{Medium, Space};
 use crate::names::Names;
 use crate::options::{
-    CACHED_FILES, CheckReport, DamagedPage, FormatOptions, OpenOptions, RecoveryReport, Stats,
+    CACHED_FILES, CheckReport, DamagedPage, Durability, FormatOptions, OpenOptions, RecoveryReport,
+    Stats,
 };
+use crate::pending::Pending;
 use crate::recover::Recovery;
 use crate::tree::Tree;
 use crate::volume::{Volume, boxed};
@@ -110,6 +112,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         let mut links = vec![0; geometry.inodes as usize];
         links[ROOT as usize] = 1;
         let names = Names::new(Arc::clone(&space));
+        let pending = pending(options.durability, &geometry);
         let root = Directory::new(InodeId::ROOT, Log::empty(InodeId::ROOT.log()), names);
         let medium = Medium {
             pmem,
@@ -123,6 +126,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
                 tree: Tree::new(core::iter::once(root)),
                 inodes: Inodes::new(&links, CACHED_FILES),
                 locks: boxed(locks),
+                pending,
             }),
         })
     }
@@ -198,6 +202,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             tree: Tree::new(live.directories.into_iter()),
             inodes,
             locks: boxed(locks),
+            pending: pending(options.durability, &geometry),
         };
         let volume = FileCore {
             volume: Arc::new(volume),
@@ -372,6 +377,28 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     pub fn read_dir(&self, path: &str) -> Result<Vec<DirEntry>, Error> {
         self.open_dir(path)?.read()
     }
+
+    /// Makes all changes durable that returned before. Does nothing if each already is
+    /// ([`Durability::AtReturn`]).
+    ///
+    /// Costs one flush of all lines that they have written, and two fences. Blocks while another
+    /// thread syncs. Readers and writers go on meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] if the region has panicked during this or an earlier sync: changes were
+    /// lost, so the error stays until the volume is opened again. It names one of the files.
+    pub fn sync(&self) -> Result<(), Error> {
+        self.volume.sync()
+    }
+
+    /// Returns when changes of files become durable.
+    pub fn durability(&self) -> Durability {
+        match self.volume.pending {
+            Some(_) => Durability::AtSync,
+            None => Durability::AtReturn,
+        }
+    }
+
     /// Returns the volume's statistics.
     pub fn stats(&self) -> Stats {
         let Medium {
@@ -465,6 +492,13 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// the volume was formatted.
     pub fn max_file_size(&self) -> u64 {
         self.volume.medium.geometry.max_file_size
+    }
+}
+
+fn pending<L>(durability: Durability, geometry: &Geometry) -> Option<Pending<L>> {
+    match durability {
+        Durability::AtReturn => None,
+        Durability::AtSync => Some(Pending::new(geometry.data_pages())),
     }
 }
 

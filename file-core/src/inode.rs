@@ -6,14 +6,15 @@ use spanlock_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use spanlock_sync::{Arc, Mutex};
 
 use crate::alloc::Extent;
-use crate::clean::{EmitGroup, IsOld, Live, LiveGroup};
+use crate::clean::{EmitGroup, IsOld, LiveGroup};
 use crate::index::Index;
 use crate::layout::{EXTENT_BYTES, PAGE_BYTES, PAGE_SLOTS, PAYLOAD_BYTES, WRITE_HEADER_BYTES};
 use crate::log::{Log, Place};
 use crate::medium::Space;
 use crate::record::WriteHeader;
 
-/// The tag of the group that sets the size.
+/// The tag of the group that sets the size. That of a group that maps pages is the first page of the
+/// file, and how many pages it maps.
 const SIZE: u64 = u64::MAX;
 /// The tag of the group that sets the time of the last change.
 const TIME: u64 = u64::MAX - 1;
@@ -90,45 +91,45 @@ impl<L> Inode<L> {
     }
 
     /// Raises the size to at least `end`, by a group in `log_page`. The caller holds the range that
-    /// ends there, and its reservation has not ended.
+    /// ends there, and its reservation has not ended. Returns the log page to which this takes away
+    /// a reference, as the caller must (P1).
     #[inline]
-    pub(crate) fn grow(&self, end: u64, log_page: u32) {
+    pub(crate) fn grow(&self, end: u64, log_page: u32) -> Option<u32> {
         // Relaxed: a check that saves taking the mutex. A size that shrinks meanwhile is not lower
         // than `end`: its holder's range and the caller's would overlap.
-        if self.size.load(Ordering::Relaxed) < end {
-            self.grow_slowly(end, log_page);
+        match self.size.load(Ordering::Relaxed) < end {
+            true => self.grow_slowly(end, log_page),
+            false => None,
         }
     }
 
     #[cold]
-    fn grow_slowly(&self, end: u64, log_page: u32) {
+    fn grow_slowly(&self, end: u64, log_page: u32) -> Option<u32> {
         let mut sources = self.sources.lock();
         // Relaxed: see the type's documentation.
-        if self.size.load(Ordering::Relaxed) < end {
-            self.store_size(&mut sources, end, log_page);
+        match self.size.load(Ordering::Relaxed) < end {
+            true => self.store_size(&mut sources, end, log_page),
+            false => None,
         }
     }
 
     /// Sets the size, by a group in `log_page`. The caller holds everything from there on, and its
-    /// reservation has not ended.
-    pub(crate) fn set_size(&self, size: u64, log_page: u32) {
-        self.store_size(&mut self.sources.lock(), size, log_page);
+    /// reservation has not ended. Returns what [`grow`](Self::grow) does.
+    pub(crate) fn set_size(&self, size: u64, log_page: u32) -> Option<u32> {
+        self.store_size(&mut self.sources.lock(), size, log_page)
     }
 
-    fn store_size(&self, sources: &mut Sources, size: u64, log_page: u32) {
+    fn store_size(&self, sources: &mut Sources, size: u64, log_page: u32) -> Option<u32> {
         // Relaxed: see the type's documentation.
         self.size.store(size, Ordering::Relaxed);
-        self.refer(&mut sources.size, log_page);
+        self.refer(&mut sources.size, log_page)
     }
 
-    /// Lets a source refer to `log_page`, whose reservation has not ended.
-    fn refer(&self, source: &mut u32, log_page: u32) {
+    /// Lets a source refer to `log_page`, whose reservation has not ended. Returns the page to which
+    /// it referred before.
+    fn refer(&self, source: &mut u32, log_page: u32) -> Option<u32> {
         self.space.log_pages.add_live(log_page, 1);
-        let before = replace(source, log_page);
-        if before != 0 {
-            // P1: the mark of the group that replaced it is durable.
-            self.space.take_live(before, 1);
-        }
+        Some(replace(source, log_page)).filter(|before| *before != 0)
     }
 
     /// Returns the time of the last change.
@@ -149,12 +150,12 @@ impl<L> Inode<L> {
 
     /// Sets the time of the last change, by a group in `log_page`. The caller holds all of the
     /// file, so that other changes come before or after this in memory as in the log. Its
-    /// reservation has not ended.
-    pub(crate) fn set_modified(&self, time: u64, log_page: u32) {
+    /// reservation has not ended. Returns what [`grow`](Self::grow) does.
+    pub(crate) fn set_modified(&self, time: u64, log_page: u32) -> Option<u32> {
         let mut sources = self.sources.lock();
         // Relaxed: see the type's documentation.
         self.modified.store(time, Ordering::Relaxed);
-        self.refer(&mut sources.time, log_page);
+        self.refer(&mut sources.time, log_page)
     }
 
     /// Marks the file as removed, once its removal is durable. Its pages and its number become free
@@ -277,9 +278,9 @@ fn emit_attribute(tag: u64, header: &WriteHeader, emit: &mut EmitGroup<'_>) {
     });
 }
 
-/// The tag of a group that maps pages is the first page of the file, and how many pages it maps.
-impl<L> Live for Inode<L> {
-    fn each(&self, is_old: &IsOld<'_>, emit: &mut EmitGroup<'_>) -> u64 {
+impl<L> Inode<L> {
+    /// See [`Live::each`](crate::clean::Live::each).
+    pub(crate) fn each_live(&self, is_old: &IsOld<'_>, emit: &mut EmitGroup<'_>) -> u64 {
         // A change that is not in the old pages comes after the copied groups in the log, so it
         // does not matter whether they already have its size and time.
         let (size, sets_size, sets_time) = {
@@ -320,8 +321,13 @@ impl<L> Live for Inode<L> {
         pages
     }
 
-    fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) {
+    /// Says where the groups are now: see [`Live::moved`](crate::clean::Live::moved). Returns the log
+    /// pages to which the caller must take references away.
+    pub(crate) fn move_to(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) -> Vec<u32> {
+        let mut gone = Vec::new();
         for &(tag, place) in groups {
+            // P1, here and below: a reference to the old page, or a writer has replaced the copied
+            // one.
             if tag == SIZE || tag == TIME {
                 let mut sources = self.sources.lock();
                 let source = match tag {
@@ -329,17 +335,16 @@ impl<L> Live for Inode<L> {
                     _ => &mut sources.time,
                 };
                 let from = is_old(*source).then(|| replace(source, place.page));
-                // P1, as below.
-                self.space.take_live(from.unwrap_or(place.page), 1);
+                gone.push(from.unwrap_or(place.page));
                 continue;
             }
             let (first, pages) = ((tag >> 32) as u32, tag as u32);
             for file_page in (0..pages).map(|it| first + it) {
-                // P1: a reference to the old page, or a writer has replaced the copied one.
                 let from = self.index.relocate(file_page, is_old, place.page);
-                self.space.take_live(from.unwrap_or(place.page), 1);
+                gone.push(from.unwrap_or(place.page));
             }
         }
+        gone
     }
 }
 

@@ -18,6 +18,7 @@ mod log_page;
 mod medium;
 mod names;
 mod options;
+mod pending;
 mod record;
 mod recover;
 mod time;
@@ -30,5 +31,6 @@ pub use file::{Cursor, File};
 pub use file_core::FileCore;
 pub use layout::{FORMAT_VERSION, Kind, MAX_NAME_BYTES, MAX_WRITE_BYTES};
 pub use options::{
-    CheckReport, DamagedPage, FormatOptions, Metadata, OpenOptions, RecoveryReport, Stats,
+    CheckReport, DamagedPage, Durability, FormatOptions, Metadata, OpenOptions, RecoveryReport,
+    Stats,
 };

@@ -66,7 +66,9 @@
 #[cfg(test)]
 mod tests;
 
-use spanlock_pmem::{Durable, Flushed, Pmem};
+use core::mem::{replace, take};
+
+use spanlock_pmem::{Durable, Flushed, Pmem, Unflushed};
 use spanlock_sync::atomic::{AtomicU64, Ordering};
 use spanlock_sync::{Condvar, Mutex, MutexGuard, injected_bug};
 
@@ -345,6 +347,27 @@ impl Log {
         self.settled.wait(state)
     }
 
+    /// Ends an operation that has these slots. `gained` is what its group is needed for.
+    pub(crate) fn end(&self, space: &Space, slots: &Slots, gained: Gained) {
+        let pages = &space.log_pages;
+        let first = slots.count.min(PAGE_SLOTS);
+        let mut left = slots.count - first;
+        let mut is_waited_for = false;
+        // The group's own page comes last: until then, no cleaning takes the group for a dead one.
+        for &page in &slots.further {
+            let here = left.min(PAGE_SLOTS);
+            left -= here;
+            is_waited_for |= pages.end(page, here, Gained::default());
+        }
+        is_waited_for |= pages.end(slots.page, first, gained);
+        if is_waited_for {
+            // The cleaning holds the mutex from saying that it waits until it sleeps, so taking the
+            // mutex rules out a lost wakeup.
+            let _state = self.state.lock();
+            self.settled.notify_all();
+        }
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, LogState> {
         self.state.lock()
     }
@@ -403,7 +426,7 @@ impl Log {
         PoisonOnUnwind(self)
     }
 
-    fn poison(&self) {
+    pub(crate) fn poison(&self) {
         // Relaxed: see the module's orderings.
         self.tail.fetch_or(Tail::POISON, Ordering::Relaxed);
     }
@@ -455,25 +478,11 @@ impl Reservation<'_> {
     /// Commits `group`, whose first words are all zero. `flushed` stands for all stores that the
     /// group refers to. The group and those stores are durable on return.
     pub(crate) fn commit<P: Pmem>(&mut self, medium: &Medium<P>, group: &[u8], flushed: Flushed) {
-        let Slots {
-            page, slot, count, ..
-        } = self.slots;
-        debug_assert_eq!(group.len(), count as usize * SLOT_BYTES);
-        debug_assert!(
-            group
-                .chunks_exact(SLOT_BYTES)
-                .all(|s| s[..WORD_BYTES] == [0; WORD_BYTES])
-        );
-        let mark = mark_of(self.space.log_pages.seed(page), slot, group);
         let mut flushed = flushed;
-        let mut within = slot as usize * SLOT_BYTES;
-        let mut rest = group;
-        for page in core::iter::once(page).chain(self.slots.further.iter().copied()) {
-            let here = rest.len().min(PAGE_SLOTS as usize * SLOT_BYTES - within);
-            let (slots, behind) = rest.split_at(here);
-            flushed = flushed.and(medium.store_slots(page, within, slots));
-            (rest, within) = (behind, 0);
-        }
+        let mark = self.put(group, |page, within, slots| {
+            let so_far = replace(&mut flushed, Flushed::nothing());
+            flushed = so_far.and(medium.store_slots(page, within, slots));
+        });
         let mark_at = self.place().at();
         if injected_bug!(
             "mark-before-data",
@@ -489,32 +498,53 @@ impl Reservation<'_> {
         medium.publish(mark_at, mark, durable);
     }
 
+    /// Writes `group`, whose first words are all zero, and leaves it to a sync to make it durable
+    /// and to store its mark. Returns the mark.
+    pub(crate) fn write<P: Pmem>(
+        &mut self,
+        medium: &Medium<P>,
+        group: &[u8],
+        written: &mut Vec<Unflushed>,
+    ) -> u64 {
+        self.put(group, |page, within, slots| {
+            written.push(medium.write_slots(page, within, slots).detach());
+        })
+    }
+
+    /// Hands the slots of `group` to `put`, page by page: the page, how far within it they begin,
+    /// and the slots. Returns the group's mark.
+    fn put(&self, group: &[u8], mut put: impl FnMut(u32, usize, &[u8])) -> u64 {
+        let Slots {
+            page, slot, count, ..
+        } = self.slots;
+        debug_assert_eq!(group.len(), count as usize * SLOT_BYTES);
+        debug_assert!(
+            group
+                .chunks_exact(SLOT_BYTES)
+                .all(|s| s[..WORD_BYTES] == [0; WORD_BYTES])
+        );
+        let mut within = slot as usize * SLOT_BYTES;
+        let mut rest = group;
+        for page in core::iter::once(page).chain(self.slots.further.iter().copied()) {
+            let here = rest.len().min(PAGE_SLOTS as usize * SLOT_BYTES - within);
+            let (slots, behind) = rest.split_at(here);
+            put(page, within, slots);
+            (rest, within) = (behind, 0);
+        }
+        mark_of(self.space.log_pages.seed(page), slot, group)
+    }
+
     /// Ends the operation, after it has committed and updated the index and size (L4). `gained` is
     /// what its group is needed for.
     pub(crate) fn end(mut self, gained: Gained) {
         self.ended = true;
-        self.leave(gained);
+        self.log.end(self.space, &self.slots, gained);
     }
 
-    /// Ends the reservation's slots.
-    fn leave(&self, gained: Gained) {
-        let pages = &self.space.log_pages;
-        let first = self.slots.count.min(PAGE_SLOTS);
-        let mut left = self.slots.count - first;
-        let mut is_waited_for = false;
-        // The group's own page comes last: until then, no cleaning takes the group for a dead one.
-        for &page in &self.slots.further {
-            let here = left.min(PAGE_SLOTS);
-            left -= here;
-            is_waited_for |= pages.end(page, here, Gained::default());
-        }
-        is_waited_for |= pages.end(self.slots.page, first, gained);
-        if is_waited_for {
-            // The cleaning holds the mutex from saying that it waits until it sleeps, so taking the
-            // mutex rules out a lost wakeup.
-            let _state = self.log.state.lock();
-            self.log.settled.notify_all();
-        }
+    /// Leaves it to the caller to [end](Log::end) the slots.
+    pub(crate) fn detach(mut self) -> Slots {
+        self.ended = true;
+        take(&mut self.slots)
     }
 }
 
@@ -523,7 +553,7 @@ impl Drop for Reservation<'_> {
         if !self.ended {
             // L5: no step between a reservation and its end can fail, so this is a panic.
             self.log.poison();
-            self.leave(Gained::default());
+            self.log.end(self.space, &self.slots, Gained::default());
         }
     }
 }

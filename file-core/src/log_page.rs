@@ -40,6 +40,7 @@
 use spanlock_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use spanlock_sync::injected_bug;
 
+use crate::chain::Slots;
 use crate::layout::PAGE_SLOTS;
 
 const OPEN: u64 = 1;
@@ -183,6 +184,13 @@ impl LogPages {
         // Acquire [G←F]: the index and size.
         let before = self.of(page).word.fetch_or(WAITED_FOR, Ordering::Acquire);
         State(before).is_settled()
+    }
+
+    /// Returns whether a cleaning waits for these slots, or others of their pages.
+    pub(crate) fn is_waited_for(&self, slots: &Slots) -> bool {
+        let mut pages = core::iter::once(&slots.page).chain(&slots.further);
+        // Relaxed: the mutex of the pending changes orders this (Y4).
+        pages.any(|page| self.of(*page).word.load(Ordering::Relaxed) & WAITED_FOR != 0)
     }
 
     /// Adds live references.

@@ -18,6 +18,7 @@
 //!   *data page* in one file's index.
 //! - **M2** Only the operation that took a private page accesses it. The operation fences all its
 //!   stores to the page before it makes the page reachable, or returns the page to the allocator.
+//!   A [pending](crate::pending) change leaves the fence and the mark to a sync.
 //!   Except in a cleaning, no step that can fail comes between an operation's first store and its
 //!   last fence.
 //! - **M3** A data page is never stored to. It is read only under the file's range lock, over the
@@ -37,7 +38,7 @@
 //! - **M8** Formatting and recovery have exclusive use of the region: no handle to the volume
 //!   exists yet.
 
-use spanlock_pmem::{Durable, Flushed, Pmem};
+use spanlock_pmem::{Durable, Flushed, Pmem, Unflushed, Written};
 use spanlock_sync::atomic::{AtomicU64, Ordering};
 use spanlock_sync::{Arc, Mutex};
 
@@ -194,6 +195,15 @@ impl<P: Pmem> Medium<P> {
         unsafe { self.pmem.write_streaming(page_at(page), images) }
     }
 
+    /// Writes whole private pages, as [`store_pages`](Self::store_pages), but leaves it to a sync to
+    /// flush them. Other threads can read them as soon as they see that the pages are written:
+    /// unlike streamed bytes, these are in the cache.
+    #[track_caller]
+    pub(crate) fn write_pages(&self, page: u32, images: &[u8]) -> Unflushed {
+        // SAFETY: M2.
+        unsafe { self.pmem.write(page_at(page), images) }.detach()
+    }
+
     /// Reads from a data page, starting `within` bytes from its start. The caller holds the
     /// corresponding file page (M3).
     #[inline]
@@ -209,9 +219,16 @@ impl<P: Pmem> Medium<P> {
     #[inline]
     #[track_caller]
     pub(crate) fn store_slots(&self, page: u32, within: usize, slots: &[u8]) -> Flushed {
-        // SAFETY: M4.
-        let written = unsafe { self.pmem.write(page_at(page) + within as u64, slots) };
+        let written = self.write_slots(page, within, slots);
         self.pmem.flush(written)
+    }
+
+    /// Writes slots, as [`store_slots`](Self::store_slots), but does not flush them.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn write_slots(&self, page: u32, within: usize, slots: &[u8]) -> Written {
+        // SAFETY: M4.
+        unsafe { self.pmem.write(page_at(page) + within as u64, slots) }
     }
 
     /// Stores the line of an inode whose number the caller has taken (M6).

@@ -5,6 +5,23 @@ use std::time::SystemTime;
 
 use crate::time::{Clock, system_clock};
 
+/// When changes of files become durable. Creating, linking, renaming and removing names, and making
+/// directories, is durable on return in either case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Each change is durable when it returns. It takes two fences.
+    #[default]
+    AtReturn,
+    /// Changes become durable together, at the next [`FileCore::sync`](crate::FileCore::sync), which
+    /// takes two fences for all of them. A crash before loses them, each as a whole: a change may be
+    /// lost although a later one is there.
+    ///
+    /// A volume also syncs by itself: when 1,024 changes or a sixteenth of its pages wait for it,
+    /// when it would otherwise be full, before it renames or links a name, when a log is cleaned,
+    /// and when its last handle is dropped.
+    AtSync,
+}
+
 /// Options for formatting a volume.
 ///
 /// ```
@@ -17,6 +34,7 @@ use crate::time::{Clock, system_clock};
 #[must_use = "options do nothing until a volume is formatted with them"]
 pub struct FormatOptions {
     pub(crate) clock: Clock,
+    pub(crate) durability: Durability,
     pub(crate) inodes: Option<u32>,
     pub(crate) max_file_size: Option<u64>,
     pub(crate) data_checksums: bool,
@@ -28,6 +46,7 @@ impl FormatOptions {
     pub fn new() -> Self {
         FormatOptions {
             clock: system_clock,
+            durability: Durability::AtReturn,
             inodes: None,
             max_file_size: None,
             data_checksums: false,
@@ -39,6 +58,13 @@ impl FormatOptions {
     /// default it is the system's.
     pub fn clock(mut self, clock: fn() -> u64) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Sets when changes of files become durable, until the volume is closed. By default, each is
+    /// durable when it returns.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
         self
     }
 
@@ -86,6 +112,7 @@ pub(crate) const CACHED_FILES: usize = 1024;
 #[must_use = "options do nothing until a volume is opened with them"]
 pub struct OpenOptions {
     pub(crate) clock: Clock,
+    pub(crate) durability: Durability,
     pub(crate) cached_files: usize,
     pub(crate) grow: bool,
 }
@@ -96,6 +123,7 @@ impl OpenOptions {
     pub fn new() -> Self {
         OpenOptions {
             clock: system_clock,
+            durability: Durability::AtReturn,
             cached_files: CACHED_FILES,
             grow: false,
         }
@@ -117,6 +145,12 @@ impl OpenOptions {
     /// volume grows before its logs are read, so it may have grown even if opening it then fails.
     pub fn grow(mut self, on: bool) -> Self {
         self.grow = on;
+        self
+    }
+
+    /// Sets when changes of files become durable, as [`FormatOptions::durability`] does.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
         self
     }
 

@@ -189,6 +189,8 @@ impl<P: Pmem, L> Volume<P, L> {
             let at = self.resolve(path)?;
             match act(&at) {
                 Err(Error::NotFound { .. }) if at.directory.is_removed() => {}
+                // Pages that pending changes have replaced are free now.
+                Err(Error::NoSpace { .. }) if self.settle() => {}
                 result => return result,
             }
         }

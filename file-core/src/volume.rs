@@ -10,17 +10,20 @@ use crate::error::Error;
 use crate::file::File;
 use crate::inodes::Inodes;
 use crate::medium::Medium;
+use crate::pending::Pending;
 use crate::tree::{At, Tree};
 
 /// Creates the range lock of a file, given its capacity in bytes, or returns the reason it cannot.
 pub(crate) type LockFactory<L> = Box<dyn Fn(u64) -> Result<L, String> + Send + Sync>;
 
 /// The state shared by all handles to a volume.
-pub(crate) struct Volume<P, L> {
+pub(crate) struct Volume<P: Pmem, L> {
     pub(crate) medium: Medium<P>,
     pub(crate) tree: Tree,
     pub(crate) inodes: Inodes<L>,
     pub(crate) locks: LockFactory<L>,
+    /// The changes that are not durable yet, if the volume groups changes.
+    pub(crate) pending: Option<Pending<L>>,
 }
 
 /// Boxes a factory, converting its error to a message.

@@ -1,10 +1,11 @@
 //! A change to a file: what one group of its log commits.
 
+use core::mem::replace;
 use core::slice;
 
-use spanlock_pmem::Pmem;
+use spanlock_pmem::{Flushed, Pmem};
 use spanlock_range_lock::RawRangeLock;
-use spanlock_sync::injected_bug;
+use spanlock_sync::{Arc, injected_bug};
 
 use super::File;
 use super::pages::NewPages;
@@ -15,6 +16,7 @@ use crate::index::Mapping;
 use crate::layout::{MAX_GROUP_SLOTS, MAX_WRITE_BYTES, PAGE_BYTES, SLOT_BYTES};
 use crate::log::Reservation;
 use crate::log_page::Gained;
+use crate::pending::{Added, Finished};
 use crate::record::{GroupWriter, WriteHeader, slots_for};
 
 /// What becomes of consecutive pages of the file. No part is empty.
@@ -128,11 +130,22 @@ impl<I: Iterator<Item = Extent>> Iterator for Extents<'_, I> {
 }
 
 impl<P: Pmem, L: RawRangeLock> File<P, L> {
-    /// Performs a change whose new pages are `new`, atomically and durably.
+    /// Performs a change whose new pages are `new`, atomically, and durably unless the volume groups
+    /// changes.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Poisoned`], [`Error::WriteTooLong`]. Nothing has changed.
     pub(super) fn apply(&self, change: &Change<'_>, new: &mut NewPages<'_>) -> Result<(), Error> {
+        loop {
+            match self.try_apply(change, new) {
+                // Pages that pending changes have replaced are free now.
+                Err(Error::NoSpace { .. }) if self.volume.settle() => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn try_apply(&self, change: &Change<'_>, new: &mut NewPages<'_>) -> Result<(), Error> {
         let (medium, inode) = (&self.volume.medium, &*self.inode);
         let alloc = &medium.space.alloc;
         let hint = (inode.number as u64) << 32 | change.first as u64;
@@ -148,7 +161,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
                 max: MAX_WRITE_BYTES,
             })
         } else {
-            inode.log.reserve(medium, slots as u32, change.class, inode)
+            inode.log.reserve(medium, slots as u32, change.class, self)
         };
         match reserved {
             Ok(reservation) => {
@@ -172,67 +185,126 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         header: &WriteHeader,
         mut reservation: Reservation<'_>,
     ) {
-        let (medium, inode) = (&self.volume.medium, &*self.inode);
+        let medium = &self.volume.medium;
         let group_bytes = slots_for(header.record_bytes()) * SLOT_BYTES;
         let (mut few_slots, mut many_slots) = ([0; 4 * SLOT_BYTES], Vec::new());
         let group = scratch(&mut few_slots, &mut many_slots, group_bytes);
         let (mut few, mut many) = ([0; 16], Vec::new());
-        let checksums = scratch(&mut few, &mut many, new.count as usize);
-
-        let flushed = new.store(medium, extents, checksums);
-        self.put_record(change, extents, header, checksums, group);
-        let frees_early = self.free_early(change);
-        reservation.commit(medium, group, flushed);
-
-        let log_page = reservation.place().page;
-        let mut old = Replaced::default();
-        let mut gone = |mapping: Mapping, from: u32| {
-            if !frees_early {
-                old.push(mapping.page, medium);
-            }
-            old.push_reference(from, medium);
+        let count = if header.checksums { new.count } else { 0 };
+        let checksums = scratch(&mut few, &mut many, count as usize);
+        let gained = Gained {
+            live: header.pages,
+            tombs: change.takes_away() as u32,
         };
-        let mut added = extents.pages().zip(&*checksums);
+        let log_page = reservation.place().page;
+
+        let Some(pending) = &self.volume.pending else {
+            let mut flushed = Flushed::nothing();
+            new.each(extents, checksums, |page, content| {
+                let so_far = replace(&mut flushed, Flushed::nothing());
+                flushed = so_far.and(medium.store_pages(page, content));
+            });
+            self.put_record(change, extents, header, checksums, group);
+            let mut old = Replaced::new(true);
+            let frees_early = self.free_early(change);
+            reservation.commit(medium, group, flushed);
+            if frees_early {
+                old = Replaced::new(false);
+            }
+            self.update(change, extents, header, checksums, log_page, &mut old);
+            reservation.end(gained);
+            old.flush(medium);
+            return;
+        };
+        let mut written = Vec::new();
+        new.each(extents, checksums, |page, content| {
+            written.push(medium.write_pages(page, content));
+        });
+        self.put_record(change, extents, header, checksums, group);
+        let mark = reservation.write(medium, group, &mut written);
+        // Y1: before the index refers to it.
+        let era = pending.add(Added {
+            inode: Arc::clone(&self.inode),
+            at: reservation.place().at(),
+            mark,
+            written,
+            pages: new.count,
+        });
+        let mut old = Replaced::new(false);
+        self.update(change, extents, header, checksums, log_page, &mut old);
+        let change = Finished {
+            era,
+            inode: Arc::clone(&self.inode),
+            slots: reservation.detach(),
+            gained,
+            old: old.flush(medium),
+        };
+        pending.finish(medium, change);
+    }
+
+    /// Tells index, size and time of a change, whose group is in `log_page`. Puts into `old` what it
+    /// has replaced.
+    fn update(
+        &self,
+        change: &Change<'_>,
+        extents: &ExtentList,
+        header: &WriteHeader,
+        checksums: &[u32],
+        log_page: u32,
+        old: &mut Replaced,
+    ) {
+        let (medium, inode) = (&self.volume.medium, &*self.inode);
+        let mut checksums = checksums.iter().copied();
+        let mut added = extents.pages();
         for (at, part) in change.placed() {
             let end = at + u64::from(part.len());
             match part {
                 Part::New(_) => {
-                    for (file_page, (page, &checksum)) in (at..end).zip(&mut added) {
+                    for (file_page, page) in (at..end).zip(&mut added) {
+                        let checksum = checksums.next().unwrap_or(0);
                         let mapping = Mapping { page, checksum };
                         let file_page = file_page as u32;
                         // SAFETY: the caller holds the pages of the change exclusively.
                         let before = unsafe { inode.index.replace(file_page, mapping, log_page) };
                         if let Some((mapping, from)) = before {
-                            gone(mapping, from);
+                            old.push(mapping.page, medium);
+                            old.push_reference(from, medium);
                         }
                     }
                 }
-                Part::Kept(_) => self.keep(at, end, log_page),
+                Part::Kept(_) => self.keep(at, end, log_page, old),
                 Part::Hole(_) => {
-                    let mut gone = |_, it, from| gone(it, from);
+                    let mut gone = |_, mapping: Mapping, from| {
+                        old.push(mapping.page, medium);
+                        old.push_reference(from, medium);
+                    };
                     // SAFETY: as above.
                     unsafe { inode.index.remove(at, end, &mut gone) };
                 }
             }
         }
-        if change.sets_size {
+        let source = if change.sets_size {
             let first = change.end.div_ceil(PAGE_BYTES);
-            let mut gone = |_, it, from| gone(it, from);
+            let mut gone = |_, mapping: Mapping, from| {
+                old.push(mapping.page, medium);
+                old.push_reference(from, medium);
+            };
             // SAFETY: the caller holds the file exclusively from there to the lock's capacity.
             unsafe { inode.index.remove(first, u64::MAX, &mut gone) };
-            inode.set_size(change.end, log_page);
+            inode.set_size(change.end, log_page)
         } else {
-            inode.grow(change.end, log_page);
-        }
-        match change.sets_modified {
+            inode.grow(change.end, log_page)
+        };
+        let time = match change.sets_modified {
             Some(time) => inode.set_modified(time, log_page),
-            None => inode.note_modified(header.modified),
+            None => {
+                inode.note_modified(header.modified);
+                None
+            }
+        };
+        for before in source.into_iter().chain(time) {
+            old.push_reference(before, medium);
         }
-        reservation.end(Gained {
-            live: header.pages,
-            tombs: change.takes_away() as u32,
-        });
-        old.flush(medium);
     }
 
     /// Writes the record into its group. `checksums` are those of the new pages.
@@ -273,7 +345,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
 
     /// Lets the pages from `at` to `end`, which keep their data, belong to a group in `log_page`.
     /// The caller holds these pages exclusively.
-    fn keep(&self, at: u64, end: u64, log_page: u32) {
+    fn keep(&self, at: u64, end: u64, log_page: u32, old: &mut Replaced) {
         for file_page in at..end {
             let file_page = file_page as u32;
             // SAFETY: the caller holds the pages exclusively.
@@ -283,8 +355,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             // SAFETY: as above.
             let before = unsafe { self.inode.index.replace(file_page, mapping, log_page) };
             if let Some((_, from)) = before {
-                // P1: the mark of the group that maps the page now is durable.
-                self.volume.medium.space.take_live(from, 1);
+                old.push_reference(from, &self.volume.medium);
             }
         }
     }
@@ -299,7 +370,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         );
         if frees_early {
             let medium = &self.volume.medium;
-            let mut old = Replaced::default();
+            let mut old = Replaced::new(true);
             for (at, part) in change.placed() {
                 let pages = at..at + u64::from(part.len());
                 // SAFETY: the caller holds the pages of the change.

@@ -2,11 +2,8 @@
 
 use std::io::IoSlice;
 
-use spanlock_pmem::{Flushed, Pmem};
-
 use crate::alloc::{Extent, ExtentList};
 use crate::layout::PAGE;
-use crate::medium::Medium;
 
 /// Zeros for pages that an allocation adds, stored this many at a time.
 static ZEROS: [u8; 16 * PAGE] = [0; 16 * PAGE];
@@ -110,16 +107,14 @@ impl NewPages<'_> {
         }
     }
 
-    /// Streams the pages to `extents`, and writes their checksums into `checksums` if the volume
-    /// has them.
-    pub(super) fn store<P: Pmem>(
+    /// Hands the pages to `put`, run by run: the first page of the volume that takes them, and their
+    /// content. Writes their checksums into `checksums` unless it is empty.
+    pub(super) fn each(
         &mut self,
-        medium: &Medium<P>,
         extents: &ExtentList,
         checksums: &mut [u32],
-    ) -> Flushed {
-        let with_checksums = medium.geometry.data_checksums;
-        let mut flushed = Flushed::nothing();
+        mut put: impl FnMut(u32, &[u8]),
+    ) {
         let mut done = 0;
         for Extent { start, len } in extents.iter() {
             let mut within = 0;
@@ -140,17 +135,14 @@ impl NewPages<'_> {
                         pages => pages,
                     },
                 };
-                flushed = flushed.and(medium.store_pages(start + within, content));
-                if with_checksums {
-                    let pages = content.chunks_exact(PAGE);
-                    for (page, checksum) in pages.zip(&mut checksums[done as usize..]) {
-                        *checksum = crc32c::crc32c(page);
-                    }
+                put(start + within, content);
+                let pages = content.chunks_exact(PAGE);
+                for (page, checksum) in pages.zip(checksums.iter_mut().skip(done as usize)) {
+                    *checksum = crc32c::crc32c(page);
                 }
                 let count = (content.len() / PAGE) as u32;
                 (within, done) = (within + count, done + count);
             }
         }
-        flushed
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::alloc::Extent;
 use crate::medium::Medium;
+use crate::pending::Old;
 
 /// What a change has replaced: pages, which it frees, and references to log pages, which it takes
 /// away. Neighbours are joined into runs.
@@ -10,21 +11,39 @@ pub(super) struct Replaced {
     run: Option<Extent>,
     /// A log page, and how many references.
     references: (u32, u32),
+    /// What waits until the change is durable, if it is not durable yet.
+    kept: Option<Old>,
 }
 
 impl Replaced {
+    /// Creates an empty one. If `is_durable`, the mark of the change is, and so what it replaces
+    /// becomes free at once.
+    pub(super) fn new(is_durable: bool) -> Self {
+        Replaced {
+            kept: (!is_durable).then(Old::default),
+            ..Replaced::default()
+        }
+    }
+
     pub(super) fn push<P>(&mut self, page: u32, medium: &Medium<P>) {
         match &mut self.run {
             Some(run) if run.start + run.len == page => run.len += 1,
             run => {
-                // M7: the mark of the change that replaced these pages is durable.
-                if let Some(run) = run.replace(Extent {
+                let before = run.replace(Extent {
                     start: page,
                     len: 1,
-                }) {
-                    medium.space.alloc.release(run);
-                }
+                });
+                self.release(before, medium);
             }
+        }
+    }
+
+    fn release<P>(&mut self, run: Option<Extent>, medium: &Medium<P>) {
+        match (&mut self.kept, run) {
+            (_, None) => {}
+            (Some(kept), Some(run)) => kept.pages.push(run),
+            // M7: the mark of the change that replaced these pages is durable.
+            (None, Some(run)) => medium.space.alloc.release(run),
         }
     }
 
@@ -38,17 +57,19 @@ impl Replaced {
 
     fn take_references<P>(&mut self, medium: &Medium<P>) {
         let (log_page, count) = core::mem::take(&mut self.references);
-        if count > 0 {
+        match &mut self.kept {
+            _ if count == 0 => {}
+            Some(kept) => kept.references.push((log_page, count)),
             // P1: the mark of the change that replaced them is durable.
-            medium.space.take_live(log_page, count);
+            None => medium.space.take_live(log_page, count),
         }
     }
 
-    pub(super) fn flush<P>(mut self, medium: &Medium<P>) {
+    /// Frees what is left. Returns what waits until the change is durable.
+    pub(super) fn flush<P>(mut self, medium: &Medium<P>) -> Old {
         self.take_references(medium);
-        if let Some(run) = self.run {
-            // M7, as in `push`.
-            medium.space.alloc.release(run);
-        }
+        let run = self.run.take();
+        self.release(run, medium);
+        self.kept.unwrap_or_default()
     }
 }

@@ -224,6 +224,7 @@ fn sample(data_checksums: bool) -> (tempfile::TempDir, MappedFile) {
         file.write_at(&[3; 9000], i * 5000).unwrap();
     }
     volume.create(&"long name ".repeat(20)).unwrap();
+    drop((volume, file));
     (folder, region)
 }
 

@@ -132,6 +132,8 @@ impl<P: Pmem, L> Volume<P, L> {
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Exists`], and the errors of
     /// [`Directory::link`]; nothing has changed.
     pub(crate) fn link(&self, at: &At<'_>, new: &At<'_>) -> Result<(), Error> {
+        // The new name is durable on return, so what it names is, too.
+        self.settle();
         let id = {
             let _state = at.lock()?;
             let id = at.find()?.id;
@@ -207,6 +209,8 @@ impl<P: Pmem, L> Volume<P, L> {
     /// [`Error::NotFound`], [`Error::AcrossDirectories`], those of what cannot replace what, and
     /// those of [`Directory::rename`]; nothing has changed.
     pub(crate) fn rename(&self, from: &At<'_>, to: &At<'_>) -> Result<(), Error> {
+        // As in `link`.
+        self.settle();
         if from.directory.id != to.directory.id {
             return Err(Error::AcrossDirectories {
                 from: from.path.to_owned(),
