@@ -1,0 +1,199 @@
+//! Crashes of volumes that group changes: each change that no sync has made durable may be lost,
+//! whatever became of the others.
+
+use std::sync::Arc;
+
+use spanlock_file_core::Durability;
+use spanlock_pmem::simulated::{Simulated, Subject};
+use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
+use spanlock_verify::{Mode, Program, Suite};
+
+use crate::store::{
+    Content, Files, Kind, NO_SPACE, Open, PAGE, SHORT, content, end, full_but_for, number,
+    open_grouping, roomy, thorough,
+};
+
+const CLAIM: &str = "after a crash, every change that a sync has made durable is there, and every \
+                     other one is there as a whole or not at all";
+
+/// The operation that syncs. The others are those of [`Files`].
+const SYNC: u32 = u32::MAX;
+
+const KINDS: [Kind; 6] = [
+    Kind::Patch,
+    Kind::Second,
+    Kind::Append,
+    Kind::Truncate,
+    Kind::Punch,
+    Kind::Create,
+];
+
+pub(crate) fn suites() -> [Suite; 3] {
+    let roomy = On::new(roomy);
+    let full = On::new(|| full_but_for(1));
+    let thorough = On::new(|| thorough(1));
+    let [patch, append] = [Kind::Patch, Kind::Append].map(|kind| number(kind, 0));
+    let second = number(Kind::Second, 1);
+    let suite = |name| Suite::new(name).step_bound(2_000);
+    [
+        suite("file-core-grouped")
+            .programs((1..=3).map(|length| roomy.sequences(length)))
+            .program(roomy.threads("patch-sync", [&[patch], &[SYNC]]))
+            .program(roomy.threads("append-sync", [&[append], &[SYNC]]))
+            .program(roomy.threads("patch-second", [&[patch], &[second]]))
+            .program(roomy.threads("two-syncs", [&[SYNC], &[second, SYNC]])),
+        suite("file-core-grouped-full")
+            .programs((1..=2).map(|length| full.sequences(length)))
+            .program(full.threads("patch-second", [&[patch], &[second]])),
+        suite("file-core-grouped-cleaning")
+            .programs((1..=2).map(|length| thorough.sequences(length))),
+    ]
+}
+
+/// The programs on one volume.
+struct On {
+    subject: Arc<Grouped>,
+    medium: MakeMedium,
+}
+
+impl On {
+    fn new(medium: fn() -> Vec<u8>) -> On {
+        let files = Files {
+            created: SHORT,
+            segment: PAGE,
+        };
+        On {
+            subject: Arc::new(Grouped(files)),
+            medium: Arc::new(medium),
+        }
+    }
+
+    fn sequences(&self, length: u32) -> Program {
+        let name = format!("sequences-of-{length}");
+        let operations = KINDS.map(|kind| number(kind, 0));
+        let operations = [&operations[..], &[SYNC]].concat();
+        sequences(
+            &name,
+            CLAIM,
+            &self.subject,
+            &self.medium,
+            &operations,
+            length,
+        )
+    }
+
+    fn threads(&self, name: &str, operations: [&[u32]; 2]) -> Program {
+        let modes = [Mode::Cut];
+        threads(
+            name,
+            CLAIM,
+            &self.subject,
+            &self.medium,
+            &operations,
+            &modes,
+        )
+    }
+}
+
+/// The file core with changes that become durable together.
+struct Grouped(Files);
+
+/// Whether an operation is durable when it returns, although the volume groups changes.
+fn is_durable(operation: u32) -> bool {
+    operation == number(Kind::Create, 0)
+}
+
+/// What a volume contains.
+#[derive(Clone, Debug)]
+enum State {
+    /// What recovery has found.
+    Found(Content),
+    /// What memory has, and what recovery may find.
+    Expected {
+        memory: Content,
+        possible: Vec<Content>,
+    },
+}
+
+/// What recovery finds equals what is expected if it is possible.
+impl PartialEq for State {
+    fn eq(&self, other: &State) -> bool {
+        match (self, other) {
+            (State::Found(one), State::Found(other)) => one == other,
+            (State::Found(found), State::Expected { possible, .. })
+            | (State::Expected { possible, .. }, State::Found(found)) => possible.contains(found),
+            (
+                State::Expected { memory, possible },
+                State::Expected {
+                    memory: other,
+                    possible: others,
+                },
+            ) => memory == other && possible == others,
+        }
+    }
+}
+
+impl Subject for Grouped {
+    type Store = Open;
+    type State = State;
+
+    fn recover(&self, region: &Arc<Simulated>) -> Result<Open, String> {
+        let volume = open_grouping(region.clone(), self.0.segment, Durability::AtSync);
+        Ok(Open::new(volume.map_err(|why| why.to_string())?))
+    }
+
+    fn state(&self, open: &Open) -> Result<State, String> {
+        content(&open.volume).map(State::Found)
+    }
+
+    fn go_on(&self, open: &Open) -> Result<(), String> {
+        self.0.go_on(open)
+    }
+
+    fn apply(&self, state: &State, operation: u32, result: Option<&str>) -> Option<State> {
+        let (memory, mut possible) = match state {
+            State::Found(content) => (content, vec![content.clone()]),
+            State::Expected { memory, possible } => (memory, possible.clone()),
+        };
+        if operation == SYNC {
+            return Some(State::Expected {
+                memory: memory.clone(),
+                possible: vec![memory.clone()],
+            });
+        }
+        let after = self.0.apply(memory, operation, result)?;
+        if result != Some(NO_SPACE) {
+            let effect = |it: &Content| self.0.effect(it, operation, end(memory));
+            let effects: Vec<Content> = possible.iter().map(effect).collect();
+            if is_durable(operation) {
+                possible.clear();
+            }
+            possible.extend(effects);
+            possible.sort();
+            possible.dedup();
+        }
+        Some(State::Expected {
+            memory: after,
+            possible,
+        })
+    }
+
+    fn name(&self, operation: u32) -> String {
+        match operation {
+            SYNC => "sync".to_owned(),
+            _ => self.0.name(operation),
+        }
+    }
+}
+
+impl Crashable for Grouped {
+    fn perform(&self, open: &Open, operation: u32) -> String {
+        match operation {
+            SYNC => {
+                open.volume.sync().expect("the region does not panic");
+                "done".to_owned()
+            }
+            _ => self.0.perform(open, operation),
+        }
+    }
+}

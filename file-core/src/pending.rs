@@ -1,0 +1,316 @@
+//! Group durability: changes of files that become durable together.
+//!
+//! # The problem
+//! A change of a few bytes costs two fences, which may take longer than all the rest of it. A caller
+//! that needs durability only at certain points pays for each change nevertheless.
+//!
+//! # Properties
+//! - With [`Durability::AtSync`](crate::Durability), a change writes its data and its slots, but
+//!   neither flushes nor fences. Its mark is not stored either, so recovery cannot see the change.
+//! - A *sync* flushes what all changes since the last one have written, fences, stores all marks,
+//!   flushes and fences: two fences in all. Afterwards all of these changes are durable. After a
+//!   crash before, each change that no sync has made durable is there as a whole or not at all,
+//!   whatever became of the others.
+//! - A sync blocks on another one, because that one may have taken changes which this one's caller
+//!   has made. It takes no range lock, so readers and writers go on.
+//!
+//! # States of a change
+//! ```text
+//!          add                     sync                      both
+//!   ─────────────► unpublished ───────────► mark durable ──────────► ended, old pages freed
+//!                       index updated: `finish`  ──────────────────────►
+//! ```
+//!
+//! # Invariants
+//! - **Y1** A change is [added](Pending::add) before the index refers to what it has written. So
+//!   whoever sees the change in the index, and then syncs, makes it durable.
+//! - **Y2** The reservation of a change ends, and what it has replaced becomes free, once its mark
+//!   is durable *and* its owner has updated index and size (L4, M7, P1). The later of the two does
+//!   this: the sync, or the owner.
+//! - **Y3** A cleaning copies no change that is not durable, because the page of its slots is not
+//!   settled. But such a change may have replaced what the cleaning would have copied. So a
+//!   cleaning [settles](crate::clean::Live::settle) after it has read the index and before it
+//!   publishes, and again before it takes away references that writers have replaced meanwhile.
+//! - **Y4** A cleaning that waits for a page settles after it has said so. An owner looks for that
+//!   after it has finished, and syncs if it is so. Both hold the mutex in between, so one of them
+//!   sees the other.
+//! - **Y5** A region may panic during a sync. The logs of all changes that it has taken are poisoned
+//!   then (L5), and every later sync returns an error.
+
+use core::mem::take;
+
+use spanlock_pmem::{Durable, Flushed, Pmem, Unflushed};
+use spanlock_sync::{Arc, Mutex, injected_bug};
+
+use crate::alloc::Extent;
+use crate::chain::Slots;
+use crate::error::Error;
+use crate::inode::Inode;
+use crate::log_page::Gained;
+use crate::medium::{Medium, Space};
+use crate::volume::Volume;
+
+/// The most changes that wait for a sync. The next one syncs.
+const MOST_CHANGES: usize = 1024;
+/// The data pages that wait for a sync are at most this part of a volume's.
+const PART_OF_PAGES: u32 = 16;
+
+/// The changes of a volume that are not durable yet.
+pub(crate) struct Pending<L> {
+    /// Held during a sync.
+    syncing: Mutex<()>,
+    state: Mutex<State<L>>,
+    /// The number of data pages from which a change syncs.
+    most_pages: u64,
+}
+
+struct State<L> {
+    /// The number of syncs that have begun. A change belongs to the era in which it was added.
+    era: u64,
+    /// The changes of all eras before this one are durable, or their logs are poisoned.
+    settled: u64,
+    added: Vec<Added<L>>,
+    /// The number of data pages that these have written.
+    pages: u64,
+    finished: Vec<Finished<L>>,
+    /// An inode of which a sync has lost a change (Y5).
+    lost: Option<u32>,
+}
+
+/// A change whose mark is not stored yet.
+pub(crate) struct Added<L> {
+    pub(crate) inode: Arc<Inode<L>>,
+    /// The position of the mark, and the mark.
+    pub(crate) at: u64,
+    pub(crate) mark: u64,
+    /// The data and the slots.
+    pub(crate) written: Vec<Unflushed>,
+    pub(crate) pages: u32,
+}
+
+/// A change whose owner has updated the index.
+pub(crate) struct Finished<L> {
+    pub(crate) era: u64,
+    pub(crate) inode: Arc<Inode<L>>,
+    pub(crate) slots: Slots,
+    pub(crate) gained: Gained,
+    pub(crate) old: Old,
+}
+
+/// What a change has replaced: data pages, and references to log pages.
+#[derive(Debug, Default)]
+pub(crate) struct Old {
+    pub(crate) pages: Vec<Extent>,
+    pub(crate) references: Vec<(u32, u32)>,
+}
+
+impl Old {
+    /// Frees the pages and takes the references away (M7, P1).
+    fn free(self, space: &Space) {
+        for (log_page, count) in self.references {
+            space.take_live(log_page, count);
+        }
+        for run in self.pages {
+            space.alloc.release(run);
+        }
+    }
+}
+
+impl<L> Finished<L> {
+    /// Ends the reservation, and frees what the change has replaced (Y2). Returns the inode: its
+    /// lock is foreign, so the caller drops it where it holds no mutex.
+    fn end(self, space: &Space) -> Arc<Inode<L>> {
+        let log = &self.inode.log;
+        if log.is_poisoned() {
+            // Nobody knows whether the mark is there. The old pages stay as they are (L5).
+            log.end(space, &self.slots, Gained::default());
+        } else {
+            log.end(space, &self.slots, self.gained);
+            self.old.free(space);
+        }
+        self.inode
+    }
+}
+
+impl<L> Pending<L> {
+    /// Creates the state for a volume with so many data pages.
+    pub(crate) fn new(data_pages: u32) -> Self {
+        let state = State {
+            era: 0,
+            settled: 0,
+            added: Vec::new(),
+            pages: 0,
+            finished: Vec::new(),
+            lost: None,
+        };
+        Pending {
+            syncing: Mutex::new(()),
+            state: Mutex::new(state),
+            most_pages: u64::from((data_pages / PART_OF_PAGES).max(1)),
+        }
+    }
+
+    /// Adds a change whose data and slots are written (Y1). Returns its era.
+    pub(crate) fn add(&self, change: Added<L>) -> u64 {
+        let mut state = self.state.lock();
+        state.pages += u64::from(change.pages);
+        state.added.push(change);
+        state.era
+    }
+
+    /// Says that the owner of a change has updated index and size. Syncs if many changes wait for a
+    /// sync, or a cleaning for this one.
+    pub(crate) fn finish<P: Pmem>(&self, medium: &Medium<P>, change: Finished<L>) {
+        let space = &*medium.space;
+        let frees_early = injected_bug!(
+            "replaced-freed-pending",
+            "what a change has replaced becomes free before the change is durable",
+            killed_by = "file-core-grouped-full/sequences-of-2"
+        );
+        let mut state = self.state.lock();
+        if change.era < state.settled || frees_early {
+            drop(state);
+            drop(change.end(space));
+            return;
+        }
+        let is_full = state.added.len() >= MOST_CHANGES || state.pages >= self.most_pages;
+        let slots = change.slots.clone();
+        state.finished.push(change);
+        drop(state);
+        let is_overlooked = injected_bug!(
+            "waiter-overlooked",
+            "a change does not look for a cleaning that waits for it",
+            killed_by = "file-core-grouped-full/patch-second"
+        );
+        // Y4: after the mutex was held.
+        if is_full || (!is_overlooked && space.log_pages.is_waited_for(&slots)) {
+            self.sync(medium);
+        }
+    }
+
+    /// Makes all changes durable that were added before. Returns whether there were any.
+    pub(crate) fn sync<P: Pmem>(&self, medium: &Medium<P>) -> bool {
+        // Dropped after the mutex is released: see `Finished::end`.
+        let mut spent = Vec::new();
+        let overtakes = injected_bug!(
+            "sync-overtakes",
+            "a sync returns while another one makes the changes durable that it waits for",
+            killed_by = "file-core-grouped/two-syncs"
+        );
+        if overtakes && self.state.lock().added.is_empty() {
+            return false;
+        }
+        let _syncing = self.syncing.lock();
+        let mut state = self.state.lock();
+        if state.added.is_empty() {
+            return false;
+        }
+        let taken = Taken {
+            pending: self,
+            space: &medium.space,
+            era: state.era,
+            changes: take(&mut state.added),
+            is_durable: false,
+            spent: &mut spent,
+        };
+        state.era += 1;
+        state.pages = 0;
+        drop(state);
+        taken.publish(medium);
+        true
+    }
+}
+
+/// The changes of an era, which a sync makes durable.
+struct Taken<'a, L> {
+    pending: &'a Pending<L>,
+    space: &'a Space,
+    era: u64,
+    changes: Vec<Added<L>>,
+    is_durable: bool,
+    spent: &'a mut Vec<Arc<Inode<L>>>,
+}
+
+impl<L> Taken<'_, L> {
+    fn publish<P: Pmem>(mut self, medium: &Medium<P>) {
+        let mut flushed = Flushed::nothing();
+        for written in self.changes.iter_mut().flat_map(|it| take(&mut it.written)) {
+            flushed = flushed.and(medium.pmem.flush(written.attach()));
+        }
+        let publishes_early = injected_bug!(
+            "sync-publishes-early",
+            "a sync stores marks before what they commit is durable",
+            killed_by = "file-core-grouped/sequences-of-2"
+        );
+        let mut durable = if publishes_early {
+            drop(flushed);
+            Durable::at_rest()
+        } else {
+            medium.pmem.fence(flushed)
+        };
+        let mut marks = Flushed::nothing();
+        for change in &self.changes {
+            let (this, rest) = durable.split();
+            durable = rest;
+            marks = marks.and(medium.store_word(change.at, change.mark, this));
+        }
+        medium.pmem.fence(marks);
+        self.is_durable = true;
+    }
+}
+
+impl<L> Drop for Taken<'_, L> {
+    fn drop(&mut self) {
+        let inodes = self.changes.drain(..).map(|it| it.inode);
+        self.spent.extend(inodes);
+        if !self.is_durable {
+            // Y5: the region has panicked.
+            self.spent.iter().for_each(|it| it.log.poison());
+        }
+        let mut state = self.pending.state.lock();
+        if !self.is_durable {
+            state.lost = state.lost.or(self.spent.first().map(|it| it.number));
+        }
+        state.settled = self.era + 1;
+        let (now, later) = take(&mut state.finished)
+            .into_iter()
+            .partition(|it| it.era <= self.era);
+        state.finished = later;
+        drop(state);
+        let now: Vec<Finished<L>> = now;
+        let ended = now.into_iter().map(|it| it.end(self.space));
+        self.spent.extend(ended);
+    }
+}
+
+impl<P: Pmem, L> Volume<P, L> {
+    /// Makes every change durable that returned before. Returns whether one was not.
+    pub(crate) fn settle(&self) -> bool {
+        match &self.pending {
+            Some(pending) => pending.sync(&self.medium),
+            None => false,
+        }
+    }
+
+    /// As [`settle`](Self::settle), for a caller of the volume.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] if this or an earlier sync has lost a change (Y5).
+    pub(crate) fn sync(&self) -> Result<(), Error> {
+        self.settle();
+        let lost = self.pending.as_ref().and_then(|it| it.state.lock().lost);
+        match lost {
+            Some(inode) => Err(Error::Poisoned { inode }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<P: Pmem, L> Drop for Volume<P, L> {
+    fn drop(&mut self) {
+        // A sync may panic, and two panics at once would end the process.
+        if !std::thread::panicking() {
+            self.settle();
+        }
+    }
+}
