@@ -28,26 +28,55 @@ const KINDS: [Kind; 6] = [
     Kind::Create,
 ];
 
-pub(crate) fn suites() -> [Suite; 3] {
+const SAME: &str = "the two lock the same page";
+
+pub(crate) fn suites() -> [Suite; 4] {
     let roomy = On::new(roomy);
     let full = On::new(|| full_but_for(1));
     let thorough = On::new(|| thorough(1));
     let [patch, append] = [Kind::Patch, Kind::Append].map(|kind| number(kind, 0));
     let second = number(Kind::Second, 1);
-    let suite = |name| Suite::new(name).step_bound(2_000);
+    let (first, other) = (number(Kind::First, 0), number(Kind::Other, 1));
+    let names = [Kind::First, Kind::Other].map(Kind::name);
+    let searched = [
+        ["patch", "second"],
+        ["patch", "sync"],
+        ["append", "sync"],
+        ["second", "sync"],
+        ["sync", "sync"],
+    ];
     [
-        suite("file-core-grouped")
+        suite("file-core-grouped", &searched)
             .programs((1..=3).map(|length| roomy.sequences(length)))
             .program(roomy.threads("patch-sync", [&[patch], &[SYNC]]))
             .program(roomy.threads("append-sync", [&[append], &[SYNC]]))
             .program(roomy.threads("patch-second", [&[patch], &[second]]))
             .program(roomy.threads("two-syncs", [&[SYNC], &[second, SYNC]])),
-        suite("file-core-grouped-full")
-            .programs((1..=2).map(|length| full.sequences(length)))
-            .program(full.threads("patch-second", [&[patch], &[second]])),
-        suite("file-core-grouped-cleaning")
+        suite("file-core-grouped-full", &[]).programs((1..=2).map(|length| full.sequences(length))),
+        Suite::new("file-core-grouped-holes")
+            .step_bound(2_000)
+            .no_pair(names[0], names[0], SAME)
+            .no_pair(names[1], names[1], SAME)
+            .program(full.threads("full", [&[first], &[other]])),
+        suite("file-core-grouped-cleaning", &[])
             .programs((1..=2).map(|length| thorough.sequences(length))),
     ]
+}
+
+/// Creates a suite that has programs for the pairs `searched`.
+fn suite(name: &str, searched: &[[&str; 2]]) -> Suite {
+    let why = "two changes meet as in the suites of volumes that do not group them; sequences have \
+               each with a sync";
+    let names = KINDS.map(Kind::name);
+    let names = [&names[..], &["sync"]].concat();
+    let mut suite = Suite::new(name).step_bound(2_000);
+    for (at, one) in names.iter().enumerate() {
+        let others = names[at..].iter();
+        for other in others.filter(|it| !searched.contains(&[*one, **it])) {
+            suite = suite.no_pair(one, other, why);
+        }
+    }
+    suite
 }
 
 /// The programs on one volume.

@@ -65,6 +65,17 @@ pub(crate) fn suite() -> Suite {
             .at_end(|open| open.assert_wrote(&[64])),
         )
         .program(
+            Program::new(
+                "hole-in-new-node",
+                "a removal finds a node whole that a neighbour adds in its span",
+            )
+            .injection(Injection::Rare)
+            .scene(|| Open::with(&[0, 128]))
+            .thread(["punch"], |open| open.punch(48..80))
+            .thread(["write"], |open| open.write(96))
+            .at_end(|open| open.assert_wrote(&[0, 96, 128])),
+        )
+        .program(
             Program::new("holes", "two removals unlink two nodes of one parent")
                 .injection(Injection::Rare)
                 .scene(|| Open::with(&NODES))

@@ -47,6 +47,7 @@ fn main() -> ExitCode {
             .programs(at_page_end.sequences(2)),
         full.pairs(&[Mode::Cut], &[]).programs(full.sequences(2)),
         cleaned.pairs(&[], &[]).programs(cleaned.sequences(2)),
+        holes([&roomy, &at_page_end, &full]),
         format::suite(),
         memory::suite(),
         index::suite(),
@@ -114,6 +115,28 @@ const THREES: [[Kind; 3]; 6] = [
     [Kind::Patch, Kind::Create, Kind::Remove],
     [Kind::Second, Kind::Append, Kind::Create],
 ];
+
+/// Returns the suite of holes. Two of them append to one log, and take no pages for data, so their
+/// searches end soon on every volume.
+fn holes(volumes: [&On; 3]) -> Suite {
+    let names = [Kind::First, Kind::Other, Kind::Second].map(Kind::name);
+    let why = "the pair that has a page of each is searched";
+    let same = "the two lock the same page; the suite `file-core` has such pairs";
+    let suite = Suite::new("file-core-holes").step_bound(2_000);
+    let suite = [(0, 0), (1, 1), (2, 2), (1, 2)]
+        .into_iter()
+        .fold(suite, |suite, (one, other)| {
+            let why = if one == other { same } else { why };
+            suite.no_pair(names[one], names[other], why)
+        });
+    let both = volumes.map(|on| {
+        let name = on.name.strip_prefix("file-core-").unwrap_or("roomy");
+        on.threads(name, &[Kind::First, Kind::Other], &[Mode::Cut])
+    });
+    // The thread that writes may take the page that the other one frees.
+    let reused = volumes[0].threads("reused", &[Kind::First, Kind::Second], &[Mode::Cut]);
+    suite.programs(both).program(reused)
+}
 
 /// The programs on one volume.
 struct On {

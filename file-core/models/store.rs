@@ -37,8 +37,14 @@ pub(crate) enum Kind {
     Create,
     /// Removes the file.
     Remove,
+    /// Makes a hole of the file's first page. It takes no page for data, so a search that an
+    /// overwrite would make too long ends soon.
+    First,
+    /// As `First`, of the second page.
+    Other,
 }
 
+/// The kinds of which each pair is searched.
 pub(crate) const KINDS: [Kind; 9] = [
     Kind::Patch,
     Kind::Second,
@@ -50,6 +56,12 @@ pub(crate) const KINDS: [Kind; 9] = [
     Kind::Create,
     Kind::Remove,
 ];
+
+/// The kinds in the order of their numbers.
+const ALL: [Kind; 11] = {
+    let [a, b, c, d, e, f, g, h, i] = KINDS;
+    [a, b, c, d, e, f, g, h, i, Kind::First, Kind::Other]
+};
 
 impl Kind {
     pub(crate) fn name(self) -> &'static str {
@@ -63,23 +75,34 @@ impl Kind {
             Kind::Allocate => "allocate",
             Kind::Create => "create",
             Kind::Remove => "remove",
+            Kind::First => "hole-first",
+            Kind::Other => "hole-second",
         }
     }
 }
 
 /// Returns the number of an operation. The bytes that it writes depend on `thread`.
 pub(crate) fn number(kind: Kind, thread: u32) -> u32 {
-    kind as u32 + thread * KINDS.len() as u32
+    kind as u32 + thread * ALL.len() as u32
 }
 
 fn kind(operation: u32) -> Kind {
-    KINDS[operation as usize % KINDS.len()]
+    ALL[operation as usize % ALL.len()]
 }
 
-/// The size that a truncation sets, and the ranges of a hole and of an allocation.
+/// The size that a truncation sets, and the ranges of `Punch` and of an allocation.
 const CUT: u64 = PAGE + 4;
 const HOLE: Range<u64> = PAGE..3 * PAGE + 4;
 const ALLOCATED: Range<u64> = 0..4 * PAGE;
+
+/// Returns the bytes of which an operation makes a hole.
+fn hole(kind: Kind) -> Range<u64> {
+    match kind {
+        Kind::First => 0..PAGE,
+        Kind::Other => PAGE..2 * PAGE,
+        _ => HOLE,
+    }
+}
 
 /// Returns the bytes that an operation writes.
 fn bytes(operation: u32) -> [u8; 8] {
@@ -269,8 +292,9 @@ impl Files {
             Kind::Extend => write(file, 3 * PAGE, &bytes),
             Kind::Append => write(file, end, &bytes),
             Kind::Truncate => change(file, |whole| whole.resize(CUT as usize, 0)),
-            Kind::Punch => change(file, |whole| {
-                let [start, end] = [HOLE.start, HOLE.end].map(|at| whole.len().min(at as usize));
+            Kind::Punch | Kind::First | Kind::Other => change(file, |whole| {
+                let Range { start, end } = hole(kind(operation));
+                let [start, end] = [start, end].map(|at| whole.len().min(at as usize));
                 whole[start..end].fill(0);
             }),
             Kind::Allocate => change(file, |whole| {
@@ -326,7 +350,7 @@ impl Crashable for Files {
                 Err(error) => Err(error),
             },
             Kind::Truncate => file().truncate(CUT),
-            Kind::Punch => file().punch_hole(HOLE),
+            hole @ (Kind::Punch | Kind::First | Kind::Other) => file().punch_hole(self::hole(hole)),
             Kind::Allocate => file().allocate(ALLOCATED),
             Kind::Create => volume.create(self.created).map(drop),
             Kind::Remove => volume.remove(FILE),
@@ -420,27 +444,24 @@ pub(crate) fn thorough(groups: u32) -> Vec<u8> {
         file.write_at(b"content.", page * PAGE)
             .expect("there is room");
     };
-    let again = |it: &Volume, groups| {
-        let file = it.open_file(FILE).expect("it is there");
+    // Whether the log is cleaned when it gets so many groups and another one.
+    let is_due = |groups: u32| {
+        let again = open(Simulated::new(&volume.pmem().bytes())).expect("it is sound");
+        let file = again.open_file(FILE).expect("it is there");
         (0..=groups).for_each(|_| write(&file, 15));
+        again.stats().compactions > 0
     };
     for page in 2..8 {
-        let groups = if page == 7 { groups } else { 0 };
         write(&file, page);
-        while !needs_a_page(&volume, |it| again(it, groups)) {
-            write(&file, 15);
-        }
-        if page < 7 {
+        let pages = volume.stats().log_pages;
+        while volume.stats().log_pages == pages && !is_due(groups) {
             write(&file, 15);
         }
     }
     let stats = volume.stats();
     assert_eq!((stats.compactions, stats.unlinked_pages), (0, 0));
-    let bytes = volume.pmem().bytes();
-    let again_open = open(Simulated::new(&bytes)).expect("it is sound");
-    again(&again_open, groups);
-    assert_eq!(again_open.stats().compactions, 1, "no cleaning is due");
-    bytes
+    assert!(is_due(groups), "no cleaning is due");
+    volume.pmem().bytes()
 }
 
 /// Fills a volume with another file.

@@ -91,9 +91,9 @@ pub(crate) trait Live {
     fn each(&self, is_old: &IsOld<'_>, emit: &mut EmitGroup<'_>) -> u64;
 
     /// Says where the groups are now, in the order in which [`each`](Self::each) emitted them.
-    /// Takes away the references to the old pages, and those to the new ones that are not there any
-    /// more.
-    fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]);
+    /// Returns the log pages to which the caller must take references away: old pages, and new ones
+    /// whose groups writers have replaced meanwhile.
+    fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) -> Vec<u32>;
 
     /// Makes every change durable that [`each`](Self::each) could see (Y3 of [`crate::pending`]).
     /// The caller does not hold the log's mutex.
@@ -249,7 +249,10 @@ fn copy_live<P: Pmem>(
     let mut state = log.lock();
     state.pages.splice(..count, fresh.pages);
     drop(state);
-    live.moved(&is_old, &fresh.groups);
+    let gone = live.moved(&is_old, &fresh.groups);
+    // The writers that have replaced copied groups may be pending (Y3).
+    live.settle();
+    medium.space.take_each(gone);
     for &page in old {
         medium.space.unlink_log_page(page);
     }
@@ -310,7 +313,8 @@ pub(crate) fn if_it_helps<'l, P: Pmem>(
     if let Ok(fresh) = copy.end(None, PAGE_SLOTS - used) {
         let first = fresh.pages[0].page;
         let fresh = fresh.publish(medium, id, first);
-        live.moved(&is_old, &fresh.groups);
+        // No operation has slots in the log, so none is pending.
+        space.take_each(live.moved(&is_old, &fresh.groups));
         log.adopt(&mut state, space, fresh.pages, used);
         for &page in &old {
             space.unlink_log_page(page);

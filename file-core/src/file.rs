@@ -343,13 +343,8 @@ impl<P: Pmem, L: RawRangeLock> Live for File<P, L> {
         self.inode.each_live(is_old, emit)
     }
 
-    fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) {
-        let gone = self.inode.move_to(is_old, groups);
-        // Writers that have replaced a copied group may be pending (Y3).
-        self.settle();
-        for log_page in gone {
-            self.volume.medium.space.take_live(log_page, 1);
-        }
+    fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) -> Vec<u32> {
+        self.inode.move_to(is_old, groups)
     }
 
     fn settle(&self) {

@@ -111,7 +111,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         space.add_inodes((ROOT + 1..geometry.inodes).rev());
         let mut links = vec![0; geometry.inodes as usize];
         links[ROOT as usize] = 1;
-        let names = Names::new(Arc::clone(&space));
+        let names = Names::new();
         let pending = pending(options.durability, &geometry);
         let root = Directory::new(InodeId::ROOT, Log::empty(InodeId::ROOT.log()), names);
         let medium = Medium {

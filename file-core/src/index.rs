@@ -62,16 +62,15 @@
 //! |---|---|---|---|
 //! | A | CAS in [`Index::publish_root`], [`Inner::child_or_insert`], Release | B | a new node |
 //! | B | loads of root and children, and the CAS's failure, Acquire | A | |
-//! | C | [`Value::replace`]: store of the word, Release | D | the log page, stored before |
-//! | D | [`Index::for_each`]: load of the word, Acquire | C | |
 //! | L | [`Index::relocate`]: CAS of the log page, Release | M | the new log page's state |
 //! | M | [`Value::replace`], [`Value::take`]: swap of the log page, Acquire | L | |
 //!
 //! X3 orders every other access to a value. A reader holds the range lock shared, so the last
 //! writer's store happens-before its load. A cleaning looks only at pages whose groups are all in
 //! settled log pages (letters F and G of `log_page.rs`), so their writers' stores happen-before its
-//! loads. It may also see what later writers store. C and D let it recognize that: it never takes a
-//! later writer's page for an earlier one's.
+//! loads. It may also see what later writers store, even the data page of a later writer with the
+//! log page of an earlier one. Then it copies a mapping that the later writer has committed in a
+//! group of its own. That group comes after the copy in the log, so the copy changes nothing.
 //!
 //! Unlinking needs no ordering. A thread that holds a page of the span is ordered by the range
 //! lock, and walkers by the fences of the epochs.
@@ -132,11 +131,12 @@ impl Value {
     #[inline]
     fn replace(&self, mapping: Mapping, log_page: u32) -> Option<(Mapping, u32)> {
         // Acquire [M←L]: the state of the page that a cleaning has stored here.
+        // equivalent(Relaxed): see `relocate`.
         let old_log_page = self.log_page.swap(log_page, Ordering::Acquire);
         // Relaxed: X3, only this thread stores the word meanwhile.
         let old = self.word.load(Ordering::Relaxed);
-        // Release [C→D]: the log page.
-        self.word.store(mapping.to_word(), Ordering::Release);
+        // Relaxed: a cleaning may see the new word with the old log page: see "Orderings".
+        self.word.store(mapping.to_word(), Ordering::Relaxed);
         Mapping::from_word(old).map(|old| (old, old_log_page))
     }
 
@@ -147,6 +147,7 @@ impl Value {
         // Relaxed: a walker that sees a hole looks no further.
         self.word.store(0, Ordering::Relaxed);
         // Acquire [M←L]: the state of the page that a cleaning has stored here.
+        // equivalent(Relaxed): see `relocate`.
         let log_page = self.log_page.swap(0, Ordering::Acquire);
         Some((mapping, log_page))
     }
@@ -390,6 +391,9 @@ impl Index {
         }
         // Release [L→M]: the state of `new`. Relaxed on failure: a writer has replaced the mapping,
         // or a removal has taken it.
+        // equivalent(Relaxed): under a checker, a read-modify-write of a word always comes after the
+        // stores that were executed before it. On a processor, taking a reference away could come
+        // before the store that has counted it.
         log_page
             .compare_exchange(from, new, Ordering::Release, Ordering::Relaxed)
             .ok()
@@ -442,7 +446,7 @@ impl Index {
     ///
     /// While other threads change the index, the result is only a hint. It includes every page that
     /// was mapped before the call and is not removed meanwhile, but the mapping may be outdated.
-    /// The log page may be a later one than the mapping's, but not an earlier one.
+    /// The log page may be an earlier or a later one than the mapping's.
     pub(crate) fn for_each(&self, each: &mut dyn FnMut(u32, Mapping, u32)) {
         let is_pinned = !injected_bug!(
             "index-walk-not-pinned",
@@ -530,9 +534,8 @@ fn walk(node: &Node, base: u32, each: &mut dyn FnMut(u32, Mapping, u32)) {
     match &node.body {
         Body::Leaf(values) => {
             for (i, value) in values.iter().enumerate() {
-                // Acquire [D←C]: the log page.
-                if let Some(mapping) = Mapping::from_word(value.word.load(Ordering::Acquire)) {
-                    // Relaxed: read after the word.
+                // Relaxed, both: see "Orderings".
+                if let Some(mapping) = Mapping::from_word(value.word.load(Ordering::Relaxed)) {
                     let log_page = value.log_page.load(Ordering::Relaxed);
                     // 0 if the page is being removed.
                     if log_page != 0 {

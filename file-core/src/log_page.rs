@@ -34,7 +34,7 @@
 //!
 //! | letter | where | pairs with | carries |
 //! |---|---|---|---|
-//! | F | `end`, `take_live`: Release | G | the index and size that the operation changed |
+//! | F | `end`: Release | G | the index and size that the operation changed, and its slots |
 //! | G | `state`, `wait_for`, `unlink`, `take_live`: Acquire | F | |
 
 use spanlock_sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -204,8 +204,10 @@ impl LogPages {
     #[must_use = "nobody else frees the page"]
     pub(crate) fn take_live(&self, page: u32, count: u32) -> bool {
         let live = u64::from(count) * LIVE;
-        // Release [F→G]: what has replaced the references. Acquire [G←F]: nobody uses the page.
-        let before = self.of(page).word.fetch_sub(live, Ordering::AcqRel);
+        // Acquire [G←F]: if the page becomes free, its slots were written before.
+        // equivalent(Relaxed): the simulated region orders all accesses to its bytes, so no model
+        // sees a race between slots and the next use of their page.
+        let before = self.of(page).word.fetch_sub(live, Ordering::Acquire);
         debug_assert!(State(before).live() >= count, "page {page}");
         State(before.wrapping_sub(live)).is_free()
     }
@@ -214,7 +216,8 @@ impl LogPages {
     /// the caller must free the page.
     #[must_use = "nobody else frees the page"]
     pub(crate) fn unlink(&self, page: u32) -> bool {
-        // Acquire [G←F]: nobody uses the page.
+        // Acquire [G←F]: as in `take_live`.
+        // equivalent(Relaxed): as in `take_live`.
         let before = self.of(page).word.fetch_or(UNLINKED, Ordering::Acquire);
         State(before | UNLINKED).is_free()
     }

@@ -128,6 +128,13 @@ impl Space {
         }
     }
 
+    /// Takes away a live reference to each of these log pages.
+    pub(crate) fn take_each(&self, pages: Vec<u32>) {
+        for page in pages {
+            self.take_live(page, 1);
+        }
+    }
+
     /// Takes a page off its log, once that is durable. It becomes free without live references.
     pub(crate) fn unlink_log_page(&self, page: u32) {
         if self.log_pages.unlink(page) {

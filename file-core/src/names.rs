@@ -14,13 +14,11 @@
 
 use crossbeam_skiplist::SkipMap;
 use crossbeam_skiplist::map::Entry as MapEntry;
-use spanlock_sync::Arc;
 use spanlock_sync::atomic::{AtomicU64, Ordering};
 
 use crate::clean::{EmitGroup, IsOld, Live, LiveGroup};
 use crate::layout::InodeId;
 use crate::log::Place;
-use crate::medium::Space;
 use crate::record::{add_bytes, put_add};
 
 /// What a name stands for.
@@ -49,15 +47,13 @@ pub(crate) struct Names {
     map: SkipMap<Box<str>, Entry>,
     /// How often the map has changed; see the module's documentation.
     changes: AtomicU64,
-    space: Arc<Space>,
 }
 
 impl Names {
-    pub(crate) fn new(space: Arc<Space>) -> Self {
+    pub(crate) fn new() -> Self {
         Names {
             map: SkipMap::new(),
             changes: AtomicU64::new(0),
-            space,
         }
     }
 
@@ -142,15 +138,15 @@ impl Live for Names {
         self.map.len() as u64
     }
 
-    fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) {
+    fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) -> Vec<u32> {
         // D2: the groups are those that `each` has emitted. They are listed before the first one
         // changes, because a changed entry is another one in the map.
         let old: Vec<_> = self.old(is_old).collect();
-        for (it, &(_, place)) in old.iter().zip(groups) {
+        let moved = old.iter().zip(groups).map(|(it, &(_, place))| {
             let entry = *it.value();
             self.set(it.key(), Entry { place, ..entry });
-            // P1.
-            self.space.take_live(entry.place.page, 1);
-        }
+            entry.place.page
+        });
+        moved.collect()
     }
 }

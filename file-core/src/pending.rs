@@ -180,7 +180,7 @@ impl<L> Pending<L> {
         let is_overlooked = injected_bug!(
             "waiter-overlooked",
             "a change does not look for a cleaning that waits for it",
-            killed_by = "file-core-grouped-full/patch-second"
+            killed_by = "file-core-grouped-holes/full"
         );
         // Y4: after the mutex was held.
         if is_full || (!is_overlooked && space.log_pages.is_waited_for(&slots)) {

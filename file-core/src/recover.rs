@@ -176,7 +176,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
     /// Replays the log of a directory.
     fn directory(&mut self, id: InodeId, live: &mut LiveTree) -> Result<Directory, Error> {
         let inode = self.reader.live_inode(id)?;
-        let names = Names::new(Arc::clone(self.space));
+        let names = Names::new();
         let inodes = ROOT + 1..self.geometry.inodes;
         let mut visit = |page, at| self.claims.claim(page_of(page), id.number, at);
         let mut each = |record, place: Place| {

@@ -23,7 +23,9 @@ impl Live for Nothing {
         0
     }
 
-    fn moved(&self, _: &IsOld<'_>, _: &[(u64, Place)]) {}
+    fn moved(&self, _: &IsOld<'_>, _: &[(u64, Place)]) -> Vec<u32> {
+        Vec::new()
+    }
 }
 
 /// Returns a medium of 16 pages whose data area is free.

@@ -51,7 +51,7 @@ impl<P: Pmem, L> Volume<P, L> {
         let (kind, created) = (Kind::Directory, (medium.clock)());
         let id = (at.directory).create(&mut state, medium, at.name, kind, created)?;
         self.inodes.add_link(id.number);
-        let names = Names::new(Arc::clone(&medium.space));
+        let names = Names::new();
         Ok(tree.add(Directory::new(id, Log::empty(id.log()), names)))
     }
 
