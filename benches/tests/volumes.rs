@@ -145,8 +145,8 @@ fn an_error_names_the_lock_that_cannot_be_created() {
         "not enough memory for",
         "leave this lock out with --locks",
     ];
-    // The lock needs 4 GiB of words for each file of up to 4 TiB. A volume opens without it, but the
-    // first creation fails.
+    // The lock needs 4 GiB of words for each file of up to 4 TiB. A volume opens without it, but
+    // the first creation fails.
     let scene = Scene::new(2);
     let options = FormatOptions::new().max_file_size(1 << 42);
     scene.make_volume_as(8 << 20, &options);

@@ -28,16 +28,12 @@ const KINDS: [Kind; 6] = [
     Kind::Create,
 ];
 
-const SAME: &str = "the two lock the same page";
-
-pub(crate) fn suites() -> [Suite; 4] {
+pub(crate) fn suites() -> [Suite; 3] {
     let roomy = On::new(roomy);
     let full = On::new(|| full_but_for(1));
     let thorough = On::new(|| thorough(1));
     let [patch, append] = [Kind::Patch, Kind::Append].map(|kind| number(kind, 0));
     let second = number(Kind::Second, 1);
-    let (first, other) = (number(Kind::First, 0), number(Kind::Other, 1));
-    let names = [Kind::First, Kind::Other].map(Kind::name);
     let searched = [
         ["patch", "second"],
         ["patch", "sync"],
@@ -53,11 +49,6 @@ pub(crate) fn suites() -> [Suite; 4] {
             .program(roomy.threads("patch-second", [&[patch], &[second]]))
             .program(roomy.threads("two-syncs", [&[SYNC], &[second, SYNC]])),
         suite("file-core-grouped-full", &[]).programs((1..=2).map(|length| full.sequences(length))),
-        Suite::new("file-core-grouped-holes")
-            .step_bound(2_000)
-            .no_pair(names[0], names[0], SAME)
-            .no_pair(names[1], names[1], SAME)
-            .program(full.threads("full", [&[first], &[other]])),
         suite("file-core-grouped-cleaning", &[])
             .programs((1..=2).map(|length| thorough.sequences(length))),
     ]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use spanlock_file_core::{Error, File, FileCore, FormatOptions};
+use spanlock_file_core::{Durability, Error, File, FileCore, FormatOptions};
 use spanlock_pmem::simulated::Simulated;
 use spanlock_srl::SrlArray;
 use spanlock_verify::{self as verify, Injection, Mode, Program, Scene, Suite, note};
@@ -38,7 +38,16 @@ pub(crate) fn suite() -> Suite {
         .program(reader("read-child", &[0, 240], [128, 144]))
         .program(check("check-root", &[16], 64))
         .program(check("check-child", &[0, 240], 144))
-        .program(compaction())
+        .program(compaction(
+            "compaction",
+            "a compaction keeps what operations have changed that ended before it",
+            Durability::AtReturn,
+        ))
+        .program(compaction(
+            "compaction-grouped",
+            "a compaction does not wait for changes that wait for a sync",
+            Durability::AtSync,
+        ))
 }
 
 const UNCHANGED: &str = "neither changes anything";
@@ -105,6 +114,7 @@ impl Open {
 
     /// Asserts that recovery would find what memory has.
     fn assert_sound(&self) {
+        self.volume.sync().expect("no operation has panicked");
         let region = Simulated::new(&self.volume.pmem().bytes());
         let (again, _) = FileCore::open(region, wide).expect("the volume is sound");
         let [now, again] = [&self.volume, &again].map(|it| content(it).expect("it is sound"));
@@ -153,7 +163,7 @@ fn check(name: &str, before: &'static [u64], written: u64) -> Scene<Open> {
 }
 
 /// Two threads write to a file whose log has room for one of them: the other compacts it.
-fn compaction() -> Scene<Open> {
+fn compaction(name: &str, claim: &str, durability: Durability) -> Scene<Open> {
     static MEDIUM: OnceLock<Vec<u8>> = OnceLock::new();
     let medium = || {
         let made = Arc::new(Mutex::new(Vec::new()));
@@ -163,17 +173,21 @@ fn compaction() -> Scene<Open> {
         }));
         made.lock().expect("no panic").clone()
     };
-    let claim = "a compaction keeps what operations have changed that ended before it";
     let write = |open: &Open, page: u64| match open.file.write_at(&bytes(page), page * PAGE) {
         Ok(()) => note("written"),
         Err(Error::NoSpace { .. }) => note("no space"),
         Err(error) => panic!("{error}"),
     };
-    Program::new("compaction", claim)
-        .injection(FAULTS)
+    let program = Program::new(name, claim).injection(FAULTS);
+    let program = match durability {
+        Durability::AtReturn => program,
+        Durability::AtSync => program.bounded(2, "a whole search takes longer than ten minutes"),
+    };
+    program
         .scene(move || {
             let region = Simulated::new(MEDIUM.get_or_init(medium));
-            let volume = store::open(region).expect("the medium is sound");
+            let volume = store::open_grouping(region, PAGE, durability);
+            let volume = volume.expect("the medium is sound");
             let file = volume.open_file(FILE).expect("it is there");
             Open { volume, file }
         })

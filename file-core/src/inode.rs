@@ -13,8 +13,8 @@ use crate::log::{Log, Place};
 use crate::medium::Space;
 use crate::record::WriteHeader;
 
-/// The tag of the group that sets the size. That of a group that maps pages is the first page of the
-/// file, and how many pages it maps.
+/// The tag of the group that sets the size. That of a group that maps pages is the first page of
+/// the file, and how many pages it maps.
 const SIZE: u64 = u64::MAX;
 /// The tag of the group that sets the time of the last change.
 const TIME: u64 = u64::MAX - 1;
@@ -125,8 +125,8 @@ impl<L> Inode<L> {
         self.refer(&mut sources.size, log_page)
     }
 
-    /// Lets a source refer to `log_page`, whose reservation has not ended. Returns the page to which
-    /// it referred before.
+    /// Lets a source refer to `log_page`, whose reservation has not ended. Returns the page to
+    /// which it referred before.
     fn refer(&self, source: &mut u32, log_page: u32) -> Option<u32> {
         self.space.log_pages.add_live(log_page, 1);
         Some(replace(source, log_page)).filter(|before| *before != 0)
@@ -321,8 +321,8 @@ impl<L> Inode<L> {
         pages
     }
 
-    /// Says where the groups are now: see [`Live::moved`](crate::clean::Live::moved). Returns the log
-    /// pages to which the caller must take references away.
+    /// Says where the groups are now: see [`Live::moved`](crate::clean::Live::moved). Returns the
+    /// log pages to which the caller must take references away.
     pub(crate) fn move_to(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) -> Vec<u32> {
         let mut gone = Vec::new();
         for &(tag, place) in groups {

@@ -202,8 +202,8 @@ impl<P: Pmem> Medium<P> {
         unsafe { self.pmem.write_streaming(page_at(page), images) }
     }
 
-    /// Writes whole private pages, as [`store_pages`](Self::store_pages), but leaves it to a sync to
-    /// flush them. Other threads can read them as soon as they see that the pages are written:
+    /// Writes whole private pages, as [`store_pages`](Self::store_pages), but leaves it to a sync
+    /// to flush them. Other threads can read them as soon as they see that the pages are written:
     /// unlike streamed bytes, these are in the cache.
     #[track_caller]
     pub(crate) fn write_pages(&self, page: u32, images: &[u8]) -> Unflushed {

@@ -12,9 +12,9 @@ pub enum Durability {
     /// Each change is durable when it returns. It takes two fences.
     #[default]
     AtReturn,
-    /// Changes become durable together, at the next [`FileCore::sync`](crate::FileCore::sync), which
-    /// takes two fences for all of them. A crash before loses them, each as a whole: a change may be
-    /// lost although a later one is there.
+    /// Changes become durable together, at the next [`FileCore::sync`](crate::FileCore::sync),
+    /// which takes two fences for all of them. A crash before loses them, each as a whole: a change
+    /// may be lost although a later one is there.
     ///
     /// A volume also syncs by itself: when 1,024 changes or a sixteenth of its pages wait for it,
     /// when it would otherwise be full, before it renames or links a name, when a log is cleaned,

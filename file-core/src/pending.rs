@@ -1,8 +1,8 @@
 //! Group durability: changes of files that become durable together.
 //!
 //! # The problem
-//! A change of a few bytes costs two fences, which may take longer than all the rest of it. A caller
-//! that needs durability only at certain points pays for each change nevertheless.
+//! A change of a few bytes costs two fences, which may take longer than all the rest of it. A
+//! caller that needs durability only at certain points pays for each change nevertheless.
 //!
 //! # Properties
 //! - With [`Durability::AtSync`](crate::Durability), a change writes its data and its slots, but
@@ -34,8 +34,8 @@
 //! - **Y4** A cleaning that waits for a page settles after it has said so. An owner looks for that
 //!   after it has finished, and syncs if it is so. Both hold the mutex in between, so one of them
 //!   sees the other.
-//! - **Y5** A region may panic during a sync. The logs of all changes that it has taken are poisoned
-//!   then (L5), and every later sync returns an error.
+//! - **Y5** A region may panic during a sync. The logs of all changes that it has taken are
+//!   poisoned then (L5), and every later sync returns an error.
 
 use core::mem::take;
 
@@ -122,7 +122,7 @@ impl<L> Finished<L> {
     fn end(self, space: &Space) -> Arc<Inode<L>> {
         let log = &self.inode.log;
         if log.is_poisoned() {
-            // Nobody knows whether the mark is there. The old pages stay as they are (L5).
+            // It is not known whether the mark is there. The old pages stay as they are (L5).
             log.end(space, &self.slots, Gained::default());
         } else {
             log.end(space, &self.slots, self.gained);
@@ -180,7 +180,7 @@ impl<L> Pending<L> {
         let is_overlooked = injected_bug!(
             "waiter-overlooked",
             "a change does not look for a cleaning that waits for it",
-            killed_by = "file-core-grouped-holes/full"
+            killed_by = "file-core-memory/compaction-grouped"
         );
         // Y4: after the mutex was held.
         if is_full || (!is_overlooked && space.log_pages.is_waited_for(&slots)) {
@@ -308,9 +308,6 @@ impl<P: Pmem, L> Volume<P, L> {
 
 impl<P: Pmem, L> Drop for Volume<P, L> {
     fn drop(&mut self) {
-        // A sync may panic, and two panics at once would end the process.
-        if !std::thread::panicking() {
-            self.settle();
-        }
+        self.settle();
     }
 }

@@ -130,8 +130,8 @@ impl<I: Iterator<Item = Extent>> Iterator for Extents<'_, I> {
 }
 
 impl<P: Pmem, L: RawRangeLock> File<P, L> {
-    /// Performs a change whose new pages are `new`, atomically, and durably unless the volume groups
-    /// changes.
+    /// Performs a change whose new pages are `new`, atomically, and durably unless the volume
+    /// groups changes.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Poisoned`], [`Error::WriteTooLong`]. Nothing has changed.
@@ -242,8 +242,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         pending.finish(medium, change);
     }
 
-    /// Tells index, size and time of a change, whose group is in `log_page`. Puts into `old` what it
-    /// has replaced.
+    /// Tells index, size and time of a change, whose group is in `log_page`. Puts into `old` what
+    /// it has replaced.
     fn update(
         &self,
         change: &Change<'_>,
@@ -366,7 +366,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         let frees_early = injected_bug!(
             "freed-before-commit",
             "an overwrite frees the old pages before the new ones are committed",
-            killed_by = "file-core-full/patch-second, file-core-full/patch-append, file-core-full/second-second"
+            killed_by = "file-core-holes/reused"
         );
         if frees_early {
             let medium = &self.volume.medium;

@@ -107,8 +107,8 @@ impl NewPages<'_> {
         }
     }
 
-    /// Hands the pages to `put`, run by run: the first page of the volume that takes them, and their
-    /// content. Writes their checksums into `checksums` unless it is empty.
+    /// Hands the pages to `put`, run by run: the first page of the volume that takes them, and
+    /// their content. Writes their checksums into `checksums` unless it is empty.
     pub(super) fn each(
         &mut self,
         extents: &ExtentList,
