@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The range lock of each file has one word per page.
     let volume = FileCore::try_format(region, &FormatOptions::new(), SrlArray::new)?;
 
-    let shared = volume.create("shared/by four threads")?;
+    let shared = volume.create("shared by four threads")?;
     thread::scope(|scope| {
         for writer in 0..4_u8 {
             let shared = &shared;
