@@ -86,13 +86,19 @@ pub enum Error {
         found: u64,
     },
     /// Part of the medium does not hold what was written there.
-    #[error("the volume is damaged: {what}, at {place}; restore it from a backup")]
+    #[error(
+        "the volume is damaged: {what}, at {place}; fsck lists all damage and repairs what it can, \
+         or restore the volume from a backup"
+    )]
     Corrupt {
         /// What is damaged.
         what: &'static str,
         /// Where the damage is.
         place: Place,
     },
+    /// The volume was opened to be [read only](crate::OpenOptions::read_only).
+    #[error("the volume was opened read-only: open it without that option to change it")]
+    ReadOnly,
     /// The region or an option cannot be used for a volume.
     #[error("cannot format: {what} is {found}, but must be {wanted}")]
     BadFormat {
@@ -310,6 +316,7 @@ impl From<Error> for io::Error {
             Error::NotAVolume { .. } | Error::Corrupt { .. } => io::ErrorKind::InvalidData,
             Error::Truncated { .. } => io::ErrorKind::UnexpectedEof,
             Error::Version { .. } => io::ErrorKind::Unsupported,
+            Error::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
             _ => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)

@@ -113,6 +113,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         if data.len() == 0 {
             return Ok(());
         }
+        self.volume.check_writable()?;
         let write = self.plan(data, offset)?;
         let _hold = self.inode.lock.write(write.range())?;
         self.write_held(&write)
@@ -140,6 +141,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             if data.len() == 0 {
                 return Ok(seen);
             }
+            self.volume.check_writable()?;
             let likely = self.plan(data, seen)?.range();
             let range = match tries {
                 0 | 1 => likely,

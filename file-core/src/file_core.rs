@@ -2,7 +2,7 @@
 
 use core::convert::Infallible;
 use core::fmt;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use spanlock_pmem::Pmem;
@@ -26,7 +26,7 @@ use crate::options::{
     Stats,
 };
 use crate::pending::Pending;
-use crate::recover::Recovery;
+use crate::recover::{Damages, Recovery};
 use crate::tree::Tree;
 use crate::volume::{Volume, boxed};
 
@@ -127,6 +127,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
                 inodes: Inodes::new(&links, CACHED_FILES),
                 locks: boxed(locks),
                 pending,
+                is_read_only: false,
+                unopenable: BTreeMap::new(),
             }),
         })
     }
@@ -160,7 +162,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     }
 
     /// Opens like [`try_open`](Self::try_open), with these options. It also writes to the region if
-    /// the volume is to [grow](OpenOptions::grow).
+    /// the volume is to [grow](OpenOptions::grow), and not at all if the volume is to be
+    /// [read only](OpenOptions::read_only).
     ///
     /// # Errors
     /// Same as [`try_open`](Self::try_open).
@@ -170,25 +173,45 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
     ) -> Result<(Self, RecoveryReport), Error> {
         let started = Instant::now();
-        let (formatted, repaired) = format::read(&pmem)?;
-        let geometry = match options.grow {
-            true => format::grow(&pmem, formatted),
-            false => formatted,
+        let is_read_only = options.read_only;
+        let durability = match is_read_only {
+            true => Durability::AtReturn,
+            false => options.durability,
+        };
+        let found = format::find(&pmem)?;
+        let (geometry, damages) = if is_read_only {
+            (found.geometry, Damages::Noted(Vec::new()))
+        } else {
+            format::repair(&pmem, &found);
+            let geometry = match options.grow {
+                true => format::grow(&pmem, found.geometry),
+                false => found.geometry,
+            };
+            (geometry, Damages::Refused)
         };
         let space = Arc::new(Space::new(&geometry));
-        let mut recovery = Recovery::new(&pmem, &geometry, &space);
-        recovery.report.superblock_repaired = repaired;
-        recovery.report.pages_grown = u64::from(geometry.pages - formatted.pages);
+        let mut recovery = Recovery::new(&pmem, &geometry, &space, damages);
+        if is_read_only {
+            recovery.note_superblock(&found)?;
+        }
         let live = recovery.tree()?;
         let inodes = Inodes::new(&live.links, options.cached_files);
-        recovery.files(&live.files, &|number, size| inodes.set_size(number, size))?;
-        recovery.finish_renames(&live);
+        let set_size = |number, size| inodes.set_size(number, size);
+        if is_read_only {
+            recovery.survey(&live, &set_size, false)?;
+            recovery.report.findings = recovery.findings(&live);
+        } else {
+            recovery.files(&live.files, &set_size)?;
+            recovery.finish_renames(&live);
+            recovery.report.superblock_repaired = found.damaged_at.is_some();
+            recovery.report.pages_grown = u64::from(geometry.pages - found.geometry.pages);
+        }
 
         let is_free = |it: &u32| live.links[*it as usize] == 0;
         space.add_inodes((ROOT + 1..geometry.inodes).rev().filter(is_free));
         recovery.free_extents(&mut |extent| space.alloc.release(extent));
         space.count_log_pages(recovery.report.log_pages);
-        let mut report = recovery.report;
+        let (mut report, unopenable) = (recovery.report, recovery.unopenable);
         space.set_last_generation(live.last_generation);
         let medium = Medium {
             pmem,
@@ -202,7 +225,9 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             tree: Tree::new(live.directories.into_iter()),
             inodes,
             locks: boxed(locks),
-            pending: pending(options.durability, &geometry),
+            pending: pending(durability, &geometry),
+            is_read_only,
+            unopenable,
         };
         let volume = FileCore {
             volume: Arc::new(volume),
@@ -391,7 +416,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         self.volume.sync()
     }
 
-    /// Returns when changes of files become durable.
+    /// Returns when changes of files become durable: at return, too, if the volume is read only,
+    /// because nothing ever waits for a sync.
     pub fn durability(&self) -> Durability {
         match self.volume.pending {
             Some(_) => Durability::AtSync,

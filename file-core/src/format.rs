@@ -108,20 +108,36 @@ fn store<P: Pmem>(pmem: &P, at: u64, bytes: &[u8]) -> Flushed {
     pmem.flush(written)
 }
 
-/// Reads the superblocks. If one of them is damaged, rewrites it from the other. Returns the
-/// geometry and whether a superblock was repaired.
+/// What the superblocks say.
+pub(crate) struct Found {
+    pub(crate) geometry: Geometry,
+    /// The byte at which a damaged superblock lies.
+    pub(crate) damaged_at: Option<u64>,
+}
+
+/// Rewrites a damaged superblock from the other one.
+pub(crate) fn repair<P: Pmem>(pmem: &P, found: &Found) {
+    if let Some(at) = found.damaged_at {
+        // equivalent(drop): if a crash undoes the repair, the next recovery repeats it.
+        let repaired = store(pmem, at, &found.geometry.encode());
+        // equivalent(drop): as above.
+        pmem.fence(repaired);
+    }
+}
+
+/// Reads the superblocks.
 ///
 /// # Errors
 /// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], and [`Error::Corrupt`] if both
 /// are damaged.
-pub(crate) fn read<P: Pmem>(pmem: &P) -> Result<(Geometry, bool), Error> {
+pub(crate) fn find<P: Pmem>(pmem: &P) -> Result<Found, Error> {
     let len = pmem.len();
     if len < SUPER_BYTES as u64 {
         return Err(Error::NotAVolume { len });
     }
     let last_at = (len / PAGE_BYTES).saturating_sub(1) * PAGE_BYTES;
     let (primary, replica) = (superblock_at(pmem, 0), superblock_at(pmem, last_at));
-    let (geometry, repair_at) = match (primary, replica) {
+    let (geometry, damaged_at) = match (primary, replica) {
         (Superblock::OtherVersion(found), _) => return Err(other_version(found)),
         (Superblock::Valid(geometry), _) => {
             let expected = geometry.pages as u64 * PAGE_BYTES;
@@ -142,13 +158,10 @@ pub(crate) fn read<P: Pmem>(pmem: &P) -> Result<(Geometry, bool), Error> {
         (Superblock::Absent, Superblock::Absent) => return Err(Error::NotAVolume { len }),
         _ => return Err(Error::corrupt_superblock(BOTH_UNREADABLE, 0)),
     };
-    if let Some(at) = repair_at {
-        // equivalent(drop): if a crash undoes the repair, the next recovery repeats it.
-        let repaired = store(pmem, at, &geometry.encode());
-        // equivalent(drop): as above.
-        pmem.fence(repaired);
-    }
-    Ok((geometry, repair_at.is_some()))
+    Ok(Found {
+        geometry,
+        damaged_at,
+    })
 }
 
 /// Lets the volume take the whole region, and returns its geometry. The page of its second

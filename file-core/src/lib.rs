@@ -9,6 +9,7 @@ mod error;
 mod file;
 mod file_core;
 mod format;
+pub mod fsck;
 mod index;
 mod inode;
 mod inodes;

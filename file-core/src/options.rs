@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::time::SystemTime;
 
+use crate::fsck::Finding;
 use crate::time::{Clock, system_clock};
 
 /// When changes of files become durable. Creating, linking, renaming and removing names, and making
@@ -115,17 +116,19 @@ pub struct OpenOptions {
     pub(crate) durability: Durability,
     pub(crate) cached_files: usize,
     pub(crate) grow: bool,
+    pub(crate) read_only: bool,
 }
 
 impl OpenOptions {
     /// Returns the defaults: the system's clock, up to 1,024 files in memory that are not open, and
-    /// a volume that keeps its size.
+    /// a volume that keeps its size and can be changed.
     pub fn new() -> Self {
         OpenOptions {
             clock: system_clock,
             durability: Durability::AtReturn,
             cached_files: CACHED_FILES,
             grow: false,
+            read_only: false,
         }
     }
 
@@ -151,6 +154,19 @@ impl OpenOptions {
     /// Sets when changes of files become durable, as [`FormatOptions::durability`] does.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
+        self
+    }
+
+    /// Sets whether the volume is only read. Nothing is then written to the region, not even to
+    /// repair a superblock, and the volume does not [grow](Self::grow). Every operation that would
+    /// change something returns [`Error::ReadOnly`](crate::Error::ReadOnly).
+    ///
+    /// A damaged volume opens, as long as one superblock is readable.
+    /// [`RecoveryReport::findings`] lists the damage. Opening a damaged file or directory returns
+    /// [`Error::Corrupt`](crate::Error::Corrupt); if only some entries of a directory are damaged,
+    /// it opens without them. All logs are read on the calling thread.
+    pub fn read_only(mut self, on: bool) -> Self {
+        self.read_only = on;
         self
     }
 
@@ -201,6 +217,9 @@ pub struct RecoveryReport {
     pub pages_used: u64,
     /// Whether one of the two superblocks was damaged and has been rewritten from the other.
     pub superblock_repaired: bool,
+    /// The damage, if the volume was opened to be [read only](crate::OpenOptions::read_only). Does
+    /// not include data that does not match its checksum, because data is not read.
+    pub findings: Vec<Finding>,
     /// Pages of 4 KiB by which the volume has grown, because
     /// [the options asked for it](crate::OpenOptions::grow).
     pub pages_grown: u64,

@@ -24,6 +24,11 @@
 //! metadata of a volume that opens is as this crate wrote it, or differs only in meaningless bytes.
 //! `docs/format.md` lists the damage that checksums miss. Recovery does not read data pages.
 //!
+//! # Damage
+//! A volume that is opened to be read only, or checked, is recovered although it is damaged: see
+//! `recover/survey.rs`. The methods here then *note* each damage and go on. A damaged group is
+//! skipped, and a chain ends before a damaged page. `recover/mend.rs` repairs what was noted.
+//!
 //! # Cost
 //! Time: every log is read once, and each extent in it takes a step in a tree of the file's
 //! extents. Memory, besides the rebuilt state: the largest log, the extents of its file, and one
@@ -32,14 +37,17 @@
 
 mod chain;
 mod claims;
+mod damage;
 mod file;
 #[cfg(test)]
 mod forged;
+mod mend;
 mod runs;
+mod survey;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rayon::prelude::*;
 use spanlock_pmem::{Durable, Flushed, Pmem};
@@ -47,9 +55,12 @@ use spanlock_sync::{Arc, injected_bug};
 
 pub(crate) use self::chain::LogReader;
 use self::claims::Claims;
+pub(crate) use self::damage::{Damages, Fix};
+use self::survey::DamagedFile;
 use crate::alloc::Extent;
 use crate::directory::{Directory, check_name};
 use crate::error::Error;
+use crate::fsck::Repair;
 use crate::layout::{Geometry, InodeId, Kind, ROOT, ROOT_GENERATION, RawInode};
 use crate::log::Place;
 use crate::medium::Space;
@@ -107,16 +118,35 @@ pub(crate) struct Recovery<'a, P> {
     geometry: &'a Geometry,
     space: &'a Arc<Space>,
     claims: Claims<'a>,
+    pub(crate) damages: Damages,
+    /// The inodes whose lines must be written anew, by their numbers.
+    restored: BTreeMap<u32, RawInode>,
+    /// What cannot be opened, and why.
+    pub(crate) unopenable: BTreeMap<InodeId, Error>,
+    /// What names stand for although it does not exist.
+    missing: BTreeSet<InodeId>,
+    /// The files whose logs must be written anew.
+    damaged_files: Vec<DamagedFile>,
     pub(crate) report: RecoveryReport,
 }
 
 impl<'a, P: Pmem> Recovery<'a, P> {
-    pub(crate) fn new(pmem: &'a P, geometry: &'a Geometry, space: &'a Arc<Space>) -> Self {
+    pub(crate) fn new(
+        pmem: &'a P,
+        geometry: &'a Geometry,
+        space: &'a Arc<Space>,
+        damages: Damages,
+    ) -> Self {
         Recovery {
             reader: LogReader::new(pmem, geometry),
             geometry,
             space,
             claims: Claims::new(geometry),
+            damages,
+            restored: BTreeMap::new(),
+            unopenable: BTreeMap::new(),
+            missing: BTreeSet::new(),
+            damaged_files: Vec::new(),
             report: RecoveryReport {
                 inodes: geometry.inodes as u64,
                 ..Default::default()
@@ -127,7 +157,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
     /// Replays the logs of all directories.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], for the first damage in breadth from the root.
+    /// [`Error::Corrupt`], for the first damage in breadth from the root, unless damage is noted.
     pub(crate) fn tree(&mut self) -> Result<LiveTree, Error> {
         let mut live = LiveTree {
             directories: Vec::new(),
@@ -138,27 +168,32 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         };
         live.links[ROOT as usize] = 1;
         let mut left = VecDeque::from([InodeId::ROOT]);
+        let mut named_directories = BTreeSet::new();
         while let Some(id) = left.pop_front() {
-            let directory = self.directory(id, &mut live)?;
-            let mut result = Ok(());
-            directory.names.for_each(
-                |_,
-                 Entry {
-                     id: named, place, ..
-                 }| {
-                    let links = &mut live.links[named.number as usize];
-                    *links += 1;
-                    if named.kind == Kind::File {
-                        live.files.push(named);
-                    } else if *links > 1 {
-                        let what = "a directory that is named twice";
-                        result = Err(Error::corrupt(what, id.number, place.at()));
-                    } else {
-                        left.push_back(named);
-                    }
-                },
-            );
-            result?;
+            let Some(inode) = self.find_inode(id)? else {
+                continue;
+            };
+            let directory = self.directory(&inode, &mut live)?;
+            let mut twice = Vec::new();
+            directory.names.for_each(|name, entry| {
+                let named = entry.id;
+                if named.kind == Kind::File {
+                    live.files.push(named);
+                } else if named_directories.insert(named) {
+                    left.push_back(named);
+                } else {
+                    twice.push((name.to_owned(), entry.place));
+                    return;
+                }
+                live.links[named.number as usize] += 1;
+            });
+            for (name, place) in twice {
+                let error =
+                    Error::corrupt("a directory that is named twice", id.number, place.at());
+                let fix = Fix::Erase(place.at(), Repair::EraseName);
+                self.damages.meet(error, fix)?;
+                directory.names.remove(&name);
+            }
             live.directories.push(directory);
         }
         live.files.sort_unstable();
@@ -173,9 +208,37 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         Ok(live)
     }
 
+    /// Returns the inode that a directory names. If its line is unreadable but damage is noted,
+    /// restores the inode from its name, or returns `None` if that is impossible.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], unless damage is noted.
+    fn find_inode(&mut self, id: InodeId) -> Result<Option<RawInode>, Error> {
+        let error = match self.reader.live_inode(id) {
+            Ok(inode) => return Ok(Some(inode)),
+            Err(error) => error,
+        };
+        if !self.damages.are_noted() {
+            return Err(error);
+        }
+        self.unopenable.insert(id, error.clone());
+        let restored = self.reader.restored_inode(id);
+        match restored.filter(|_| !self.restored.contains_key(&id.number)) {
+            Some(inode) => {
+                self.restored.insert(id.number, inode);
+                self.damages.meet(error, Fix::Inode(inode))?;
+                Ok(Some(inode))
+            }
+            None => {
+                self.missing.insert(id);
+                Ok(None)
+            }
+        }
+    }
+
     /// Replays the log of a directory.
-    fn directory(&mut self, id: InodeId, live: &mut LiveTree) -> Result<Directory, Error> {
-        let inode = self.reader.live_inode(id)?;
+    fn directory(&mut self, inode: &RawInode, live: &mut LiveTree) -> Result<Directory, Error> {
+        let id = inode.id;
         let names = Names::new();
         let inodes = ROOT + 1..self.geometry.inodes;
         let mut visit = |page, at| self.claims.claim(page_of(page), id.number, at);
@@ -194,11 +257,10 @@ impl<'a, P: Pmem> Recovery<'a, P> {
             live.last_generation = live.last_generation.max(named.generation);
             if let Some(old) = old {
                 // A crash has kept any of the marks that the rename was about to erase.
-                let renamed = names.remove(&old);
-                if renamed.is_some_and(|it| it.id != named) {
+                if names.get(&old).is_some_and(|it| it.id != named) {
                     return corrupt("a rename of something else");
                 }
-                let superseded = renamed.into_iter().chain(names.remove(&name));
+                let superseded = names.remove(&old).into_iter().chain(names.remove(&name));
                 live.superseded.extend(superseded.map(|it| it.place));
             } else if names.get(&name).is_some() {
                 return corrupt("two files of one name");
@@ -206,7 +268,9 @@ impl<'a, P: Pmem> Recovery<'a, P> {
             names.set(&name, Entry::new(named, place));
             Ok(())
         };
-        let replayed = self.reader.replay(&inode, &mut visit, &mut each)?;
+        let damages = &mut self.damages;
+        let mut damaged = |error, fix| damages.meet(error, fix);
+        let replayed = (self.reader).replay(inode, &mut visit, &mut each, &mut damaged)?;
         let counts = Counts {
             committed_groups: replayed.committed_groups,
             uncommitted_slots: replayed.uncommitted_slots,
@@ -265,7 +329,12 @@ impl<'a, P: Pmem> Recovery<'a, P> {
                 Ok(counts) => counts,
                 Err(_) => {
                     // Which damage the threads meet first depends on their schedule.
-                    let mut again = Recovery::new(self.reader.pmem, self.geometry, self.space);
+                    let mut again = Recovery::new(
+                        self.reader.pmem,
+                        self.geometry,
+                        self.space,
+                        Damages::Refused,
+                    );
                     again.tree()?;
                     let scan = |id: &InodeId| {
                         let inode = again.reader.live_inode(*id)?;
@@ -283,7 +352,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
     fn file(&self, inode: &RawInode, sized: &(dyn Fn(u32, u64) + Sync)) -> Result<Counts, Error> {
         let number = inode.id.number;
         let mut visit = |page, at| self.claims.claim(page_of(page), number, at);
-        let scan = self.reader.scan_file(inode, &mut visit)?;
+        let scan = (self.reader).scan_file(inode, &mut visit, &mut |error, _| Err(error))?;
         let at = self.geometry.inode_at(number);
         scan.runs
             .each_extent(|extent| self.claims.claim(extent, number, at))?;

@@ -267,7 +267,7 @@ impl<P: Pmem, L> Volume<P, L> {
     /// Returns the directory of this name.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::Poisoned`].
+    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::Poisoned`], [`Error::Corrupt`].
     pub(crate) fn child(&self, at: &At<'_>) -> Result<Arc<Directory>, Error> {
         loop {
             let entry = at.look()?;
@@ -275,6 +275,7 @@ impl<P: Pmem, L> Volume<P, L> {
             if let Some(directory) = self.tree.get(entry.id) {
                 return Ok(directory);
             }
+            self.check_openable(entry.id)?;
             // Another thread creates or removes it, and holds this mutex (T4).
             drop(at.lock()?);
         }

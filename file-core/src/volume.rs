@@ -1,6 +1,7 @@
 //! The state that all handles of a volume share, and the creation of range locks.
 
 use core::fmt;
+use std::collections::BTreeMap;
 
 use spanlock_pmem::Pmem;
 use spanlock_range_lock::RawRangeLock;
@@ -9,6 +10,7 @@ use spanlock_sync::Arc;
 use crate::error::Error;
 use crate::file::File;
 use crate::inodes::Inodes;
+use crate::layout::InodeId;
 use crate::medium::Medium;
 use crate::pending::Pending;
 use crate::tree::{At, Tree};
@@ -24,6 +26,9 @@ pub(crate) struct Volume<P: Pmem, L> {
     pub(crate) locks: LockFactory<L>,
     /// The changes that are not durable yet, if the volume groups changes.
     pub(crate) pending: Option<Pending<L>>,
+    pub(crate) is_read_only: bool,
+    /// What cannot be opened, and why. Empty unless the volume is read only.
+    pub(crate) unopenable: BTreeMap<InodeId, Error>,
 }
 
 /// Boxes a factory, converting its error to a message.
@@ -31,6 +36,30 @@ pub(crate) fn boxed<L, E: fmt::Display>(
     locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
 ) -> LockFactory<L> {
     Box::new(move |capacity| locks(capacity).map_err(|error| error.to_string()))
+}
+
+impl<P: Pmem, L> Volume<P, L> {
+    /// Checks that the volume may be changed.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    pub(crate) fn check_writable(&self) -> Result<(), Error> {
+        match self.is_read_only {
+            true => Err(Error::ReadOnly),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks that what the volume has of this inode can be opened.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub(crate) fn check_openable(&self, id: InodeId) -> Result<(), Error> {
+        match self.unopenable.get(&id) {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
 }
 
 impl<P: Pmem, L: RawRangeLock> Volume<P, L> {

@@ -31,6 +31,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     ///
     /// [`allocate_keeping_size`]: Self::allocate_keeping_size
     pub fn truncate(&self, size: u64) -> Result<(), Error> {
+        self.volume.check_writable()?;
         let max = self.volume.medium.geometry.max_file_size;
         if size > max {
             return Err(Error::FileTooLarge {
@@ -104,6 +105,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         if start == end {
             return Ok(());
         }
+        self.volume.check_writable()?;
         let mut new = NewPages::zeros(0);
         let parts = self.hole_in(start, end, &mut new)?;
         let grows = injected_bug!(
@@ -187,6 +189,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             drop(self.inode.lock.write(range)?);
             return Ok(());
         }
+        self.volume.check_writable()?;
         if range.end > max {
             let (offset, len) = (range.start, range.end - range.start);
             return Err(Error::FileTooLarge { offset, len, max });
@@ -276,6 +279,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// [`Error::NoSpace`] if the reserve is used up, [`Error::Lock`], [`Error::Poisoned`]. The time
     /// is unchanged.
     pub fn set_modified(&self, time: SystemTime) -> Result<(), Error> {
+        self.volume.check_writable()?;
         let all = 0..self.volume.medium.geometry.max_file_size;
         let _hold = self.inode.lock.write(all)?;
         let change = Change {

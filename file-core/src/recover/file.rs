@@ -2,13 +2,14 @@
 
 use spanlock_pmem::Pmem;
 
-use super::chain::{EachPage, LogReader, Replayed, in_data_area};
+use super::chain::{EachDamage, EachPage, LogReader, Replayed, in_data_area};
 use super::runs::Runs;
 use crate::alloc::Extent;
 use crate::error::Error;
 use crate::index::Index;
 use crate::inode::{Content, Sources};
 use crate::layout::{Geometry, PAGE_BYTES, RawInode};
+use crate::log::Place;
 use crate::log_page::LogPages;
 use crate::record::{Record, WriteHeader};
 
@@ -18,7 +19,7 @@ pub(crate) struct FileScan {
     pub(super) replayed: Replayed,
     pub(super) size: u64,
     created: u64,
-    modified: u64,
+    pub(super) modified: u64,
     sources: Sources,
 }
 
@@ -61,28 +62,31 @@ impl<P: Pmem> LogReader<'_, P> {
     pub(crate) fn file(&self, inode: &RawInode) -> Result<FileScan, Error> {
         // Sealed pointers can form a loop only if they are forged.
         let mut left = self.geometry.data_pages();
-        self.scan_file(inode, &mut |_, at| {
+        let mut visit = |_, at| {
             left = left.checked_sub(1).ok_or_else(|| {
                 Error::corrupt("a log with more pages than the volume", inode.id.number, at)
             })?;
             Ok(())
-        })
+        };
+        self.scan_file(inode, &mut visit, &mut |error, _| Err(error))
     }
 
-    /// Replays the log of a file. Calls `visit` with each page of the log.
+    /// Replays the log of a file. Calls `visit` with each page of the log, and `damaged` with all
+    /// damage.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], and those of `visit`.
+    /// Those of `damaged`, which also receives those of `visit`.
     pub(super) fn scan_file(
         &self,
         inode: &RawInode,
         visit: &mut EachPage<'_>,
+        damaged: &mut EachDamage<'_>,
     ) -> Result<FileScan, Error> {
         let mut runs = Runs::default();
         let (mut size, mut modified) = (0, inode.created);
         let mut sources = Sources::default();
         let geometry = self.geometry;
-        let replayed = self.replay(inode, visit, &mut |record, place| {
+        let mut each = |record, place: Place| {
             let corrupt = |what| Error::corrupt(what, inode.id.number, place.at());
             let Record::Write {
                 header,
@@ -100,6 +104,10 @@ impl<P: Pmem> LogReader<'_, P> {
             // A write takes its pages before its slots, and a page becomes free only when the group
             // that replaces it is committed. So no data page is ever in two places of a file.
             if runs.pages() > u64::from(geometry.data_pages()) {
+                // If the replay goes on, its memory stays bounded.
+                let covered: u64 = extents.iter().map(|it| u64::from(it.len)).sum();
+                let first = u64::from(header.file_page);
+                runs.remove(first, first + covered);
                 return Err(corrupt("a file with more pages than the volume"));
             }
             if header.sets_size || header.end > size {
@@ -110,7 +118,8 @@ impl<P: Pmem> LogReader<'_, P> {
                 (modified, sources.time) = (header.modified, place.page);
             }
             Ok(())
-        })?;
+        };
+        let replayed = self.replay(inode, visit, &mut each, damaged)?;
         Ok(FileScan {
             runs,
             replayed,

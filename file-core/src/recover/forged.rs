@@ -81,7 +81,7 @@ fn load(region: &MappedFile, at: u64, len: usize) -> Vec<u8> {
 }
 
 fn geometry(region: &MappedFile) -> Geometry {
-    crate::format::read(&region).unwrap().0
+    crate::format::find(&region).unwrap().geometry
 }
 
 /// Opens the volume. Fails the test if that takes more memory than the volume has bytes.

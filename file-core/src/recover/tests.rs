@@ -84,7 +84,7 @@ fn opened(
         let written = unsafe { region.write(page_at(page), &image) };
         region.persist(written);
     }
-    let geometry = crate::format::read(&&region).unwrap().0;
+    let geometry = crate::format::find(&&region).unwrap().geometry;
     let head = seal(id.log.head_seed(), LOG_PAGE);
     let head = region.publish(geometry.inode_at(number), head, Durable::at_rest());
     region.persist(head);
@@ -348,7 +348,7 @@ fn a_cycle_of_directories_is_damage() {
     let volume = FileCore::format(&region, &options, |_| RwCounter::new()).unwrap();
     volume.create_dir_all("a/b").unwrap();
     drop(volume);
-    let geometry = crate::format::read(&&region).unwrap().0;
+    let geometry = crate::format::find(&&region).unwrap().geometry;
     let [a, b] = [directory(1, 2), directory(2, 3)];
     for named in [a, b] {
         let id = PageId {

@@ -48,6 +48,7 @@ impl<P: Pmem, L> Volume<P, L> {
         if at.directory.names.get(at.name).is_some() {
             return Err(at.exists());
         }
+        self.check_writable()?;
         let (kind, created) = (Kind::Directory, (medium.clock)());
         let id = (at.directory).create(&mut state, medium, at.name, kind, created)?;
         self.inodes.add_link(id.number);
@@ -68,6 +69,7 @@ impl<P: Pmem, L> Volume<P, L> {
         if at.directory.look(at.name).is_some() {
             return Err(at.exists());
         }
+        self.check_writable()?;
         let lock = lock()?;
         let mut state = at.lock()?;
         let is_unchecked = injected_bug!(
@@ -132,6 +134,7 @@ impl<P: Pmem, L> Volume<P, L> {
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Exists`], and the errors of
     /// [`Directory::link`]; nothing has changed.
     pub(crate) fn link(&self, at: &At<'_>, new: &At<'_>) -> Result<(), Error> {
+        self.check_writable()?;
         // The new name is durable on return, so what it names is, too.
         self.settle();
         let id = {
@@ -159,6 +162,7 @@ impl<P: Pmem, L> Volume<P, L> {
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Poisoned`]; nothing has changed.
     pub(crate) fn remove_file(&self, at: &At<'_>) -> Result<(), Error> {
+        self.check_writable()?;
         let mut state = at.lock()?;
         // A removal that has panicked may be repeated.
         let entry = at.find_any()?;
@@ -184,6 +188,7 @@ impl<P: Pmem, L> Volume<P, L> {
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NotEmpty`], [`Error::Poisoned`];
     /// nothing has changed.
     pub(crate) fn remove_directory(&self, at: &At<'_>) -> Result<(), Error> {
+        self.check_writable()?;
         let _tree = self.tree.mutex.lock();
         // T2: the entry stays.
         let entry = (at.directory.look(at.name)).ok_or_else(|| at.not_found())?;
@@ -209,6 +214,7 @@ impl<P: Pmem, L> Volume<P, L> {
     /// [`Error::NotFound`], [`Error::AcrossDirectories`], those of what cannot replace what, and
     /// those of [`Directory::rename`]; nothing has changed.
     pub(crate) fn rename(&self, from: &At<'_>, to: &At<'_>) -> Result<(), Error> {
+        self.check_writable()?;
         // As in `link`.
         self.settle();
         if from.directory.id != to.directory.id {
@@ -326,6 +332,7 @@ impl<P: Pmem, L> Volume<P, L> {
     /// # Errors
     /// [`Error::Corrupt`].
     fn load(&self, id: InodeId) -> Result<Content, Error> {
+        self.check_openable(id)?;
         let Medium {
             pmem,
             geometry,

@@ -15,5 +15,6 @@ mod names;
 mod operations;
 mod panics;
 mod random;
+mod read_only;
 mod threads;
 mod trees;

@@ -1,0 +1,80 @@
+//! What recovery does about damage: it ends, or it notes the damage and goes on.
+
+use crate::error::{Error, Place};
+use crate::fsck::Repair;
+use crate::layout::RawInode;
+
+/// How to repair a damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fix {
+    /// It is none.
+    Nothing,
+    /// Write the superblock there from the other one.
+    Superblock(u64),
+    /// Write the line of the inode.
+    Inode(RawInode),
+    /// Erase the mark or the pointer there, which ends a group, a name or a chain.
+    Erase(u64, Repair),
+    /// Write the log of the file anew, from what is readable.
+    Rewrite,
+}
+
+impl Fix {
+    pub(crate) fn repair(self) -> Repair {
+        match self {
+            Fix::Nothing => Repair::None,
+            Fix::Superblock(_) => Repair::RewriteSuperblock,
+            Fix::Inode(_) => Repair::RewriteInode,
+            Fix::Erase(_, repair) => repair,
+            Fix::Rewrite => Repair::RewriteLog,
+        }
+    }
+}
+
+/// A damage that was noted.
+pub(crate) struct Damage {
+    pub(crate) what: &'static str,
+    pub(crate) place: Place,
+    /// The bytes of the file that it concerns, from the place's offset on.
+    pub(crate) bytes: u64,
+    pub(crate) fix: Fix,
+}
+
+/// The damage so far.
+pub(crate) enum Damages {
+    /// The first damage ends the recovery.
+    Refused,
+    Noted(Vec<Damage>),
+}
+
+impl Damages {
+    pub(crate) fn are_noted(&self) -> bool {
+        matches!(self, Damages::Noted(_))
+    }
+
+    /// Notes a damage.
+    ///
+    /// # Errors
+    /// The error itself, if damage is refused, or if it is something else.
+    pub(crate) fn meet(&mut self, error: Error, fix: Fix) -> Result<(), Error> {
+        match (self, error) {
+            (Damages::Noted(noted), Error::Corrupt { what, place }) => {
+                noted.push(Damage {
+                    what,
+                    place,
+                    bytes: 0,
+                    fix,
+                });
+                Ok(())
+            }
+            (_, error) => Err(error),
+        }
+    }
+
+    pub(crate) fn noted(&self) -> &[Damage] {
+        match self {
+            Damages::Refused => &[],
+            Damages::Noted(noted) => noted,
+        }
+    }
+}

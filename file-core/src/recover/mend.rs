@@ -1,0 +1,202 @@
+//! Repairing what a survey has noted.
+//!
+//! # Method
+//! 1. Write damaged superblocks and inode lines anew. *Fence.*
+//! 2. Erase what interrupted renames have superseded, then the marks of damaged groups and of names
+//!    of nothing, and the pointers to damaged pages of directories' logs. *Fence.*
+//! 3. For each damaged file, store a log of what is readable in unclaimed pages. *Fence.* Then
+//!    store the head pointer to it. *Fence.*
+//!
+//! Each damage ends with one 8-byte store, or with the last byte of a line. Until then it is as it
+//! was, so a crash leaves fewer damages, and the repair can be repeated. Nothing else is stored to:
+//! in no step does a page change that anything readable refers to.
+
+use core::iter;
+
+use spanlock_pmem::{Durable, Flushed, Pmem};
+
+use super::survey::DamagedFile;
+use super::{Fix, LiveTree, Recovery};
+use crate::alloc::Extent;
+use crate::error::Error;
+use crate::layout::{
+    LogId, PAGE, PAGE_SLOTS, PageId, SLOT_BYTES, WORD_BYTES, mark_of, page_at, seal,
+};
+use crate::record::{GroupWriter, WriteHeader, slots_for};
+
+/// The most pages of a file in one group, which then fits a page of the log.
+const GROUP_PAGES: usize = 512;
+
+/// Consecutive pages of a file in consecutive data pages.
+struct Piece {
+    file_page: u32,
+    pages: Extent,
+    checksums: Vec<u32>,
+}
+
+/// A log that is written anew.
+struct NewLog<'f> {
+    id: LogId,
+    /// The birth of the next page.
+    birth: u64,
+    pages: Vec<(PageId, Box<[u8; PAGE]>)>,
+    /// The slots in use of the last page.
+    used: u32,
+    free: &'f mut Vec<u32>,
+}
+
+impl NewLog<'_> {
+    /// Appends a group. Returns `None` if no page is free.
+    fn add(&mut self, header: &WriteHeader, extent: Option<Extent>, sums: &[u32]) -> Option<()> {
+        let slots = slots_for(header.record_bytes());
+        if self.pages.is_empty() || self.used + slots as u32 > PAGE_SLOTS {
+            let id = PageId {
+                log: self.id,
+                birth: self.birth,
+                page: self.free.pop()?,
+            };
+            self.birth = self.birth.wrapping_add(1);
+            self.pages.push((id, Box::new([0; PAGE])));
+            self.used = 0;
+        }
+        let (id, image) = self.pages.last_mut()?;
+        let at = self.used as usize * SLOT_BYTES;
+        let group = &mut image[at..at + slots * SLOT_BYTES];
+        let mut writer = GroupWriter::new(group);
+        header.put(&mut writer, extent.into_iter());
+        sums.iter().for_each(|sum| writer.put(&sum.to_le_bytes()));
+        let mark = mark_of(id.seed(), self.used, group);
+        group[..WORD_BYTES].copy_from_slice(&mark.to_le_bytes());
+        self.used += slots as u32;
+        Some(())
+    }
+}
+
+impl<P: Pmem> Recovery<'_, P> {
+    /// Repairs all damage that was noted, as far as there are free pages.
+    ///
+    /// # Errors
+    /// None, if damage is noted.
+    pub(crate) fn mend(&self, live: &LiveTree) -> Result<(), Error> {
+        let pmem = self.reader.pmem;
+        let mut stored = Flushed::nothing();
+        for damage in self.damages.noted() {
+            let (at, line) = match damage.fix {
+                Fix::Superblock(at) => (at, self.geometry.encode()),
+                Fix::Inode(inode) => (self.geometry.inode_at(inode.id.number), inode.encode()),
+                _ => continue,
+            };
+            // SAFETY: M8.
+            let written = unsafe { pmem.write(at, &line) };
+            stored = stored.and(pmem.flush(written));
+        }
+        pmem.fence(stored);
+
+        // First, because a name that is erased could bring back one that it supersedes.
+        self.finish_renames(live);
+        let mut erased = Flushed::nothing();
+        for damage in self.damages.noted() {
+            if let Fix::Erase(at, _) = damage.fix {
+                let written = pmem.publish(at, 0, Durable::at_rest());
+                erased = erased.and(pmem.flush(written));
+            }
+        }
+        pmem.fence(erased);
+
+        // After the fence: the rest of a chain that was cut off is free now.
+        let mut free = Vec::new();
+        self.free_extents(&mut |extent| free.extend(extent.start..extent.start + extent.len));
+        for file in &self.damaged_files {
+            self.rewrite(file, &mut free)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the log of a file anew, unless there is no room.
+    fn rewrite(&self, file: &DamagedFile, free: &mut Vec<u32>) -> Result<(), Error> {
+        let pmem = self.reader.pmem;
+        let id = file.inode.id.log();
+        let mut scan = self.scan_again(file)?;
+        for &page in &file.lost {
+            scan.runs.remove(page.into(), u64::from(page) + 1);
+        }
+        let mut log = NewLog {
+            id,
+            birth: scan.replayed.births(),
+            pages: Vec::new(),
+            used: 0,
+            free,
+        };
+        // First, because it removes the pages past the size.
+        let size = WriteHeader {
+            modified: scan.modified,
+            sets_modified: true,
+            ..WriteHeader::of_size(scan.size)
+        };
+        let mut pieces = Vec::new();
+        scan.runs.each(|file_page, mapping, _| {
+            extend(&mut pieces, file_page, mapping.page, mapping.checksum);
+            Ok::<_, Error>(())
+        })?;
+        let has_room = log.add(&size, None, &[]).is_some()
+            && pieces.iter().all(|piece| {
+                let header = WriteHeader {
+                    file_page: piece.file_page,
+                    pages: piece.pages.len,
+                    extents: 1,
+                    checksums: self.geometry.data_checksums,
+                    ..WriteHeader::default()
+                };
+                let sums: &[u32] = match header.checksums {
+                    true => &piece.checksums,
+                    false => &[],
+                };
+                log.add(&header, Some(piece.pages), sums).is_some()
+            });
+        if !has_room {
+            let NewLog { pages, free, .. } = log;
+            free.extend(pages.iter().map(|(id, _)| id.page));
+            return Ok(());
+        }
+
+        let mut pages = log.pages;
+        let nexts: Vec<u32> = pages.iter().skip(1).map(|(id, _)| id.page).collect();
+        let nexts = nexts.into_iter().map(Some).chain(iter::once(None));
+        let mut stored = Flushed::nothing();
+        for ((id, image), next) in pages.iter_mut().zip(nexts) {
+            let next = next.map_or(0, |page| seal(id.seed(), page));
+            id.put_tail(image, next);
+            // SAFETY: M8, and no log and no file has the page.
+            stored = stored.and(unsafe { pmem.write_streaming(page_at(id.page), &image[..]) });
+        }
+        let durable = pmem.fence(stored);
+        if let Some((first, _)) = pages.first() {
+            let head = seal(id.head_seed(), first.page);
+            let written = pmem.publish(self.geometry.inode_at(id.inode), head, durable);
+            pmem.persist(written);
+        }
+        Ok(())
+    }
+}
+
+/// Adds a page of the file to the pieces.
+fn extend(pieces: &mut Vec<Piece>, file_page: u32, page: u32, checksum: u32) {
+    if let Some(last) = pieces.last_mut() {
+        let len = last.pages.len;
+        let follows =
+            last.file_page.checked_add(len) == Some(file_page) && last.pages.start + len == page;
+        if follows && (len as usize) < GROUP_PAGES {
+            last.pages.len += 1;
+            last.checksums.push(checksum);
+            return;
+        }
+    }
+    pieces.push(Piece {
+        file_page,
+        pages: Extent {
+            start: page,
+            len: 1,
+        },
+        checksums: vec![checksum],
+    });
+}

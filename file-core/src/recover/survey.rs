@@ -1,0 +1,257 @@
+//! Reading the files of a volume that may be damaged, and listing all damage.
+//!
+//! # Which of two is right
+//! If a group of a file is damaged, what older groups say of the same pages is in force again, but
+//! those data pages may have become another file's meanwhile. So pages are claimed in this order:
+//! those of all chains, whose tails name their log; the data pages of files without damage; the data
+//! pages of the others. A page that is claimed already is lost to the file that comes later. Among
+//! files without damage, that is the one with the larger number.
+//!
+//! A file's log is read twice, so that the extents of only one file are in memory at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use spanlock_pmem::Pmem;
+
+use super::damage::{Damage, Damages, Fix};
+use super::file::FileScan;
+use super::{Counts, LiveTree, Recovery, page_of};
+use crate::directory::Directory;
+use crate::error::{Error, Place};
+use crate::fsck::{Finding, Repair};
+use crate::layout::{INODE_USED_BYTES, Kind, PAGE, PAGE_BYTES, ROOT, RawInode, page_at};
+
+/// A file whose log must be written anew.
+pub(super) struct DamagedFile {
+    pub(super) inode: RawInode,
+    /// The pages of its chain before the first damaged one.
+    pages: u32,
+    /// The pages of the file that are lost, in order.
+    pub(super) lost: Vec<u32>,
+}
+
+/// A file while it is surveyed.
+struct Surveyed {
+    file: DamagedFile,
+    /// The first damage that keeps the file from being opened.
+    error: Option<Error>,
+}
+
+impl<P: Pmem> Recovery<'_, P> {
+    /// Reads the logs of all files, notes all damage, and claims their pages. Calls `sized` with
+    /// each file's number and size. If `reads_data`, compares the data with its checksums.
+    ///
+    /// # Errors
+    /// None, if damage is noted.
+    pub(crate) fn survey(
+        &mut self,
+        live: &LiveTree,
+        sized: &dyn Fn(u32, u64),
+        reads_data: bool,
+    ) -> Result<(), Error> {
+        let mut files = Vec::new();
+        for id in &live.files {
+            if let Some(inode) = self.find_inode(*id)? {
+                files.push(self.survey_log(inode, sized)?);
+            }
+        }
+        files.sort_by_key(|it| it.error.is_some());
+        for mut surveyed in files {
+            self.survey_data(&mut surveyed, reads_data)?;
+            let Surveyed { file, error } = surveyed;
+            let is_damaged = error.is_some() || !file.lost.is_empty();
+            if let Some(error) = error {
+                self.unopenable.insert(file.inode.id, error);
+            }
+            if is_damaged {
+                self.damaged_files.push(file);
+            }
+        }
+        self.note_missing(&live.directories)
+    }
+
+    /// Reads the log of a file, and claims the pages of its chain.
+    fn survey_log(&mut self, inode: RawInode, sized: &dyn Fn(u32, u64)) -> Result<Surveyed, Error> {
+        let number = inode.id.number;
+        let Recovery {
+            claims, damages, ..
+        } = self;
+        let (mut pages, mut first) = (0, None);
+        let mut visit = |page, at| {
+            claims.claim(page_of(page), number, at)?;
+            pages += 1;
+            Ok(())
+        };
+        let mut damaged = |error: Error, _| {
+            first.get_or_insert_with(|| error.clone());
+            damages.meet(error, Fix::Rewrite)
+        };
+        let scan = (self.reader).scan_file(&inode, &mut visit, &mut damaged)?;
+        sized(number, scan.size);
+        let counts = Counts {
+            committed_groups: scan.replayed.committed_groups,
+            uncommitted_slots: scan.replayed.uncommitted_slots,
+            log_pages: scan.replayed.pages(),
+            pages_used: scan.replayed.pages() + scan.runs.pages(),
+        };
+        counts.add_to(&mut self.report);
+        Ok(Surveyed {
+            file: DamagedFile {
+                inode,
+                pages,
+                lost: Vec::new(),
+            },
+            error: first,
+        })
+    }
+
+    /// Reads the log of a file once more, as far as it was readable.
+    pub(super) fn scan_again(&self, file: &DamagedFile) -> Result<FileScan, Error> {
+        let mut left = file.pages;
+        let mut visit = |_, at| {
+            let end = || Error::corrupt("the end of what is readable", file.inode.id.number, at);
+            left = left.checked_sub(1).ok_or_else(end)?;
+            Ok(())
+        };
+        (self.reader).scan_file(&file.inode, &mut visit, &mut |_, _| Ok(()))
+    }
+
+    /// Claims the data pages of a file.
+    fn survey_data(&mut self, surveyed: &mut Surveyed, reads_data: bool) -> Result<(), Error> {
+        let Surveyed { file, error } = surveyed;
+        let number = file.inode.id.number;
+        let scan = self.scan_again(file)?;
+        let reads_data = reads_data && self.geometry.data_checksums;
+        let (claims, pmem, damages) = (&self.claims, self.reader.pmem, &mut self.damages);
+        let mut content = [0; PAGE];
+        let mut last: Option<(u32, Error)> = None;
+        scan.runs.each(|file_page, mapping, _| {
+            let (at, offset) = (page_at(mapping.page), page_at(file_page));
+            let damage = match claims.claim(page_of(mapping.page), number, at) {
+                Err(Error::Corrupt { what, place }) => {
+                    let place = Place {
+                        offset: Some(offset),
+                        ..place
+                    };
+                    let damage = Error::Corrupt { what, place };
+                    error.get_or_insert_with(|| damage.clone());
+                    damage
+                }
+                Err(other) => return Err(other),
+                Ok(()) if !reads_data => return Ok(()),
+                Ok(()) => {
+                    // SAFETY: M8.
+                    unsafe { pmem.read(at, &mut content) };
+                    if crc32c::crc32c(&content) == mapping.checksum {
+                        return Ok(());
+                    }
+                    Error::damaged_data(number, offset, at)
+                }
+            };
+            file.lost.push(file_page);
+            let follows = last.as_ref().is_some_and(|(page, before)| {
+                page.checked_add(1) == Some(file_page) && is_same(before, &damage)
+            });
+            if !follows {
+                damages.meet(damage.clone(), Fix::Rewrite)?;
+            }
+            damages.lengthen_last(PAGE_BYTES);
+            last = Some((file_page, damage));
+            Ok(())
+        })
+    }
+
+    /// Notes the names of what does not exist.
+    fn note_missing(&mut self, directories: &[Directory]) -> Result<(), Error> {
+        let mut names = Vec::new();
+        for directory in directories {
+            directory.names.for_each(|_, entry| {
+                if self.missing.contains(&entry.id) {
+                    names.push((entry.id, entry.place));
+                }
+            });
+        }
+        for (id, place) in names {
+            let error = self.unopenable.get(&id).cloned();
+            let error =
+                error.unwrap_or_else(|| Error::corrupt("a missing inode", id.number, place.at()));
+            let fix = Fix::Erase(place.at(), Repair::EraseName);
+            self.damages.meet(error, fix)?;
+        }
+        Ok(())
+    }
+
+    /// Notes the inodes that no name refers to. They are no damage.
+    pub(crate) fn note_unnamed(&mut self, live: &LiveTree) -> Result<(), Error> {
+        for number in ROOT + 1..self.geometry.inodes {
+            if live.links[number as usize] > 0 {
+                continue;
+            }
+            let at = self.geometry.inode_at(number);
+            let mut line = [0; INODE_USED_BYTES];
+            // SAFETY: M8.
+            unsafe { self.reader.pmem.read(at, &mut line) };
+            let what = match RawInode::decode(&line, number).map(|it| it.id.kind) {
+                Some(Kind::File) => "a file that no name refers to",
+                Some(Kind::Directory) => "a directory that no name refers to",
+                None if line == [0; INODE_USED_BYTES] => continue,
+                None => "an unreadable inode that no name refers to",
+            };
+            (self.damages).meet(Error::corrupt(what, number, at), Fix::Nothing)?;
+        }
+        Ok(())
+    }
+
+    /// Returns all that was noted, with the paths of the inodes.
+    pub(crate) fn findings(&self, live: &LiveTree) -> Vec<Finding> {
+        let noted = self.damages.noted();
+        let wanted: BTreeSet<u32> = noted.iter().filter_map(|it| it.place.inode).collect();
+        let mut paths = BTreeMap::from([(ROOT, "/".to_owned())]);
+        // In breadth, so the path of each directory is known before its names.
+        let mut prefixes = BTreeMap::from([(ROOT, String::new())]);
+        for directory in &live.directories {
+            let Some(prefix) = prefixes.remove(&directory.id.number) else {
+                continue;
+            };
+            directory.names.for_each(|name, entry| {
+                let number = entry.id.number;
+                let path = format!("{prefix}{name}");
+                if entry.id.kind == Kind::Directory {
+                    prefixes.insert(number, format!("{path}/"));
+                }
+                if wanted.contains(&number) {
+                    paths.entry(number).or_insert(path);
+                }
+            });
+        }
+        let path_of = |it: &Damage| paths.get(&it.place.inode?).cloned();
+        let finding = |it: &Damage| Finding {
+            what: it.what,
+            place: it.place,
+            path: path_of(it),
+            bytes: it.bytes,
+            repair: it.fix.repair(),
+            is_repaired: false,
+        };
+        noted.iter().map(finding).collect()
+    }
+}
+
+impl Damages {
+    /// Adds bytes to those that the last damage concerns.
+    fn lengthen_last(&mut self, bytes: u64) {
+        if let Damages::Noted(noted) = self
+            && let Some(last) = noted.last_mut()
+        {
+            last.bytes += bytes;
+        }
+    }
+}
+
+/// Returns whether both are the same kind of damage.
+fn is_same(one: &Error, other: &Error) -> bool {
+    match (one, other) {
+        (Error::Corrupt { what: one, .. }, Error::Corrupt { what: other, .. }) => one == other,
+        _ => false,
+    }
+}
