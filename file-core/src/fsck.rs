@@ -61,6 +61,8 @@ pub enum Repair {
     CutLog,
     /// The file's log is written anew, from what is readable.
     RewriteLog,
+    /// The bytes of the file become a hole, by writing its log anew.
+    MakeHole,
 }
 
 impl fmt::Display for Repair {
@@ -75,9 +77,9 @@ impl fmt::Display for Repair {
             Repair::EraseGroup => "a repair erases this entry; the name in it is lost",
             Repair::CutLog => "a repair cuts the directory's log off here; later names are lost",
             Repair::RewriteLog => {
-                "a repair writes the file's log anew without this; \
-                 what it had replaced reappears, and lost pages become holes"
+                "a repair writes the file's log anew without this; what it had replaced reappears"
             }
+            Repair::MakeHole => "a repair makes these bytes a hole, which reads as zeros",
         })
     }
 }

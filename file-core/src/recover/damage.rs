@@ -16,7 +16,7 @@ pub(crate) enum Fix {
     /// Erase the mark or the pointer there, which ends a group, a name or a chain.
     Erase(u64, Repair),
     /// Write the log of the file anew, from what is readable.
-    Rewrite,
+    Rewrite(Repair),
 }
 
 impl Fix {
@@ -25,8 +25,7 @@ impl Fix {
             Fix::Nothing => Repair::None,
             Fix::Superblock(_) => Repair::RewriteSuperblock,
             Fix::Inode(_) => Repair::RewriteInode,
-            Fix::Erase(_, repair) => repair,
-            Fix::Rewrite => Repair::RewriteLog,
+            Fix::Erase(_, repair) | Fix::Rewrite(repair) => repair,
         }
     }
 }

@@ -84,7 +84,7 @@ impl<P: Pmem> Recovery<'_, P> {
         };
         let mut damaged = |error: Error, _| {
             first.get_or_insert_with(|| error.clone());
-            damages.meet(error, Fix::Rewrite)
+            damages.meet(error, Fix::Rewrite(Repair::RewriteLog))
         };
         let scan = (self.reader).scan_file(&inode, &mut visit, &mut damaged)?;
         sized(number, scan.size);
@@ -153,7 +153,7 @@ impl<P: Pmem> Recovery<'_, P> {
                 page.checked_add(1) == Some(file_page) && is_same(before, &damage)
             });
             if !follows {
-                damages.meet(damage.clone(), Fix::Rewrite)?;
+                damages.meet(damage.clone(), Fix::Rewrite(Repair::MakeHole))?;
             }
             damages.lengthen_last(PAGE_BYTES);
             last = Some((file_page, damage));

@@ -7,6 +7,7 @@ mod compaction;
 mod crashes;
 mod damage;
 mod directories;
+mod fsck;
 mod full;
 mod growth;
 mod lazy;

@@ -120,6 +120,11 @@ impl Mem {
         bytes
     }
 
+    /// Makes the content these bytes again.
+    pub(crate) fn restore(&self, bytes: &[u8]) {
+        self.store(0, bytes);
+    }
+
     /// Flips bit `bit`, counted from the start of the region.
     pub(crate) fn flip(&self, bit: usize) {
         self.words[bit / 64].fetch_xor(1 << (bit % 64), Ordering::Relaxed);

@@ -1,0 +1,314 @@
+//! Checks and repairs of damaged volumes. Whatever is damaged, a repaired volume opens, and what
+//! could be read before the repair reads back the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use crate::common::{Mem, PAGE, Rng, Volume, content, format, open, segments};
+use spanlock_file_core::fsck::{self, Finding, Repair, Report};
+use spanlock_file_core::{Error, FileCore, FormatOptions, Kind, OpenOptions};
+
+type Content = BTreeMap<String, Vec<u8>>;
+
+/// Creates a volume in which pages have been used again, with names of all kinds.
+fn sample(data_checksums: bool) -> Vec<u8> {
+    let options = FormatOptions::new()
+        .inodes(32)
+        .data_checksums(data_checksums);
+    let volume = format(160, &options);
+    volume.create_dir_all("a/b").unwrap();
+    let paths = ["one", "a/two", "a/b/three", "a/four"];
+    let files = paths.map(|path| volume.create(path).unwrap());
+    for round in 0..90_u64 {
+        for (nth, file) in files.iter().enumerate() {
+            let bytes = vec![(nth as u8 + round as u8) | 1; 5000];
+            file.write_at(&bytes, round % 4 * PAGE).unwrap();
+        }
+    }
+    files[1].truncate(9000).unwrap();
+    files[2].punch_hole(PAGE..2 * PAGE).unwrap();
+    volume.link("one", "a/one again").unwrap();
+    volume.rename("a/four", "a/five").unwrap();
+    volume.create("a/empty").unwrap();
+    volume.create("gone").unwrap().write_at(b"gone", 0).unwrap();
+    volume.remove("gone").unwrap();
+    volume.pmem().bytes()
+}
+
+/// Returns what can be read of a volume that is opened read-only.
+fn readable(mem: &Arc<Mem>) -> Content {
+    let options = OpenOptions::new().read_only(true);
+    let lock = |capacity| Ok::<_, Error>(segments(capacity));
+    let (volume, _) = FileCore::open_with(Arc::clone(mem), &options, lock).unwrap();
+    read(&volume)
+}
+
+fn read(volume: &Volume) -> Content {
+    let mut found = Content::new();
+    for (path, size) in volume.list() {
+        let Ok(file) = volume.open_file(&path) else {
+            continue;
+        };
+        let mut bytes = vec![0; size as usize];
+        if file.read_at(&mut bytes, 0).is_ok() {
+            found.insert(path, bytes);
+        }
+    }
+    found
+}
+
+fn shown(report: &Report) -> Vec<String> {
+    report.findings.iter().map(ToString::to_string).collect()
+}
+
+/// Repairs the volume, and checks everything that a repair promises. Returns the report.
+fn mend(mem: &Arc<Mem>, what: &str) -> Report {
+    let before = mem.bytes();
+    let checked = fsck::check(mem).unwrap();
+    assert_eq!(mem.bytes(), before, "{what}: a check wrote");
+    let intact = readable(mem);
+    // Of a copy: opening may repair a superblock.
+    let opens = open(&Mem::from_bytes(&before)).is_ok();
+    assert!(
+        opens || !checked.is_sound(),
+        "{what}: a check missed the damage"
+    );
+    let report = fsck::repair(mem).unwrap();
+    assert_eq!(report.findings.len(), checked.findings.len(), "{what}");
+    assert!(report.is_repaired(), "{what}: {:?}", shown(&report));
+    check_repaired(mem, &intact, &format!("{what}: {:?}", shown(&report)));
+    report
+}
+
+/// Checks a repaired volume that has at least this content.
+fn check_repaired(mem: &Arc<Mem>, intact: &Content, what: &str) {
+    let before = mem.bytes();
+    let again = fsck::repair(mem).unwrap();
+    assert!(again.is_sound(), "{what}: {:?} is left", shown(&again));
+    assert_eq!(mem.bytes(), before, "{what}: a repair of nothing wrote");
+    let (volume, _) = open(mem).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let now = read(&volume);
+    for (path, bytes) in intact {
+        assert!(now.get(path) == Some(bytes), "{what}: {path} has changed");
+    }
+    assert!(volume.check().unwrap().damaged.is_empty(), "{what}");
+    // The volume can be changed, and what is written stays.
+    for path in now.keys() {
+        let file = volume.open_file(path).unwrap();
+        file.write_at(b"changed", 0).unwrap();
+    }
+    for path in now.keys() {
+        let file = volume.open_file(path).unwrap();
+        assert_eq!(content(&file)[..7], *b"changed", "{what}: {path}");
+        for (other, bytes) in now.iter().filter(|(other, _)| !other.contains("one")) {
+            if other != path && bytes.len() > 7 {
+                let bytes_now = content(&volume.open_file(other).unwrap());
+                assert!(bytes_now[7..] == bytes[7..], "{what}: {other}");
+            }
+        }
+    }
+    mem.restore(&before);
+}
+
+fn damage_of<'r>(report: &'r Report, what: &str) -> &'r Finding {
+    let mut damage = report.damage();
+    let found = damage.find(|it| it.what.contains(what));
+    found.unwrap_or_else(|| panic!("{what:?} is not in {:?}", shown(report)))
+}
+
+#[test]
+fn a_sound_volume_is_not_written_to() {
+    for data_checksums in [false, true] {
+        let mem = Mem::from_bytes(&sample(data_checksums));
+        let report = mend(&mem, "sound");
+        assert!(report.is_sound());
+        assert_eq!((report.files, report.directories), (5, 2));
+        let notes: Vec<_> = report.findings.iter().map(|it| it.what).collect();
+        assert_eq!(notes, ["a file that no name refers to"]);
+    }
+}
+
+#[test]
+fn every_damage_of_one_volume_is_listed_and_repaired() {
+    let mut bytes = sample(true);
+    let last = bytes.len() - PAGE as usize;
+    let line = |number: usize| PAGE as usize + number * 128;
+    // The second superblock, the inodes of "a/b" and "one", and the root's name of "a".
+    bytes[last + 30] ^= 1;
+    bytes[line(2) + 10] ^= 1;
+    bytes[line(3) + 10] ^= 1;
+    // The head pointers of "a/two" and of "a/empty", which is empty.
+    bytes[line(4)] ^= 1;
+    bytes[line(7) + 1] = 77;
+    let mem = Mem::from_bytes(&bytes);
+    let report = mend(&mem, "much damage");
+    let superblock = damage_of(&report, "superblock");
+    assert_eq!(superblock.place.at, last as u64);
+    assert_eq!(superblock.repair, Repair::RewriteSuperblock);
+    let inodes: Vec<_> = (report.damage())
+        .filter(|it| it.repair == Repair::RewriteInode)
+        .map(|it| (it.place.inode, it.path.as_deref()))
+        .collect();
+    assert_eq!(inodes, [(Some(2), Some("a/b")), (Some(3), Some("one"))]);
+    let logs: Vec<_> = (report.damage())
+        .filter(|it| it.repair == Repair::RewriteLog)
+        .map(|it| (it.place.inode, it.path.as_deref(), it.what))
+        .collect();
+    let pointer = "a log pointer with a wrong checksum";
+    assert_eq!(
+        logs,
+        [
+            (Some(4), Some("a/two"), pointer),
+            (Some(7), Some("a/empty"), pointer)
+        ]
+    );
+    assert!(report.damage().all(|it| it.is_repaired));
+    let (volume, _) = open(&mem).unwrap();
+    assert_eq!(volume.kind("a/b").unwrap(), Kind::Directory);
+    assert_eq!(volume.open_file("a/two").unwrap().size(), 0);
+    assert!(volume.open_file("one").unwrap().size() > 0);
+}
+
+#[test]
+fn a_name_whose_inode_is_gone_is_erased() {
+    let mut bytes = sample(false);
+    let line = PAGE as usize + 4 * 128;
+    bytes[line..line + 64].fill(0xEE);
+    let mem = Mem::from_bytes(&bytes);
+    let report = mend(&mem, "no inode");
+    let finding = damage_of(&report, "unreadable inode");
+    assert_eq!(finding.repair, Repair::EraseName);
+    assert_eq!(finding.path.as_deref(), Some("a/two"));
+    let (volume, _) = open(&mem).unwrap();
+    assert!(!volume.exists("a/two"));
+    assert!(volume.exists("a/five"));
+}
+
+#[test]
+fn damaged_data_becomes_a_hole() {
+    let volume = format(64, &FormatOptions::new().inodes(32).data_checksums(true));
+    let file = volume.create("file").unwrap();
+    file.write_at(&[7; 4 * PAGE as usize], 0).unwrap();
+    let mut bytes = volume.pmem().bytes();
+    let at = bytes.windows(4096).position(|it| it == [7; 4096]).unwrap();
+    for page in [1, 2] {
+        bytes[at + page * PAGE as usize + 5] ^= 4;
+    }
+    let mem = Mem::from_bytes(&bytes);
+    let report = mend(&mem, "data");
+    let finding = damage_of(&report, "data of a file");
+    assert_eq!(
+        (finding.place.offset, finding.bytes),
+        (Some(PAGE), 2 * PAGE)
+    );
+    assert_eq!(report.damage().count(), 1);
+    let (volume, _) = open(&mem).unwrap();
+    let now = content(&volume.open_file("file").unwrap());
+    let mut expected = vec![7; 4 * PAGE as usize];
+    expected[PAGE as usize..3 * PAGE as usize].fill(0);
+    assert!(now == expected);
+}
+
+#[test]
+fn without_a_superblock_there_is_nothing_to_check() {
+    let mut bytes = sample(false);
+    let last = bytes.len() - PAGE as usize;
+    bytes[9] ^= 1;
+    bytes[last + 9] ^= 1;
+    let mem = Mem::from_bytes(&bytes);
+    assert!(matches!(fsck::check(&mem), Err(Error::Corrupt { .. })));
+    assert!(matches!(fsck::repair(&mem), Err(Error::Corrupt { .. })));
+    let nothing = fsck::check(&Mem::new(64 * PAGE));
+    assert!(matches!(nothing, Err(Error::NotAVolume { .. })));
+}
+
+/// Damages the volume at random: bits, bytes, words, slots and whole pages.
+fn damage(bytes: &mut [u8], rng: &mut Rng) {
+    let pages = bytes.len() as u64 / PAGE;
+    for _ in 0..=rng.below(5) {
+        // One superblock stays.
+        let page = 1 + rng.below(pages - 1);
+        // Mostly inodes and logs.
+        let page = if rng.below(3) == 0 { 1 } else { page };
+        let within = match rng.below(3) {
+            0 => rng.below(PAGE / 64) * 64,
+            1 => rng.below(12) * 64,
+            _ => PAGE - 64,
+        };
+        let at = (page * PAGE + within) as usize;
+        match rng.below(6) {
+            0 => bytes[at + rng.below(64) as usize] ^= 1 << rng.below(8),
+            1 => bytes[at + rng.below(64) as usize] = rng.next() as u8,
+            2 => bytes[at..at + 8].fill(rng.next() as u8),
+            3 => bytes[at..at + 64].fill(0),
+            4 => {
+                let from = (rng.below(pages) * PAGE + within) as usize;
+                bytes.copy_within(from..from + 64, at);
+            }
+            _ => {
+                let from = (rng.below(pages) * PAGE) as usize;
+                bytes.copy_within(from..from + PAGE as usize, (page * PAGE) as usize);
+            }
+        }
+    }
+}
+
+#[test]
+fn random_damage_is_listed_and_repaired() {
+    let mut rng = Rng::new(11);
+    let mut damaged = 0;
+    let mut kinds = BTreeSet::new();
+    for data_checksums in [false, true] {
+        let bytes = sample(data_checksums);
+        for round in 0..300 {
+            let mut bytes = bytes.clone();
+            damage(&mut bytes, &mut rng);
+            let report = mend(&Mem::from_bytes(&bytes), &format!("round {round}"));
+            damaged += usize::from(!report.is_sound());
+            kinds.extend(report.findings.iter().map(|it| it.what));
+        }
+    }
+    assert!(damaged > 200, "{damaged}");
+    let expected = [
+        "a committed group whose checksum is wrong",
+        "a directory that no name refers to",
+        "a log page with a wrong tail",
+        "a log pointer with a wrong checksum",
+        "a page that is in use twice",
+        "an invalid commit mark",
+        "an unreadable inode",
+        "data of a file that does not match its checksum",
+    ];
+    assert!(expected.iter().all(|it| kinds.contains(it)), "{kinds:?}");
+}
+
+/// A repair that is cut off at any moment can be repeated, and has lost nothing that was readable.
+#[test]
+fn a_repair_that_crashes_can_be_repeated() {
+    let mut rng = Rng::new(12);
+    let sound = sample(true);
+    let mut images = 0;
+    for round in 0..40 {
+        let mut bytes = sound.clone();
+        damage(&mut bytes, &mut rng);
+        let mem = Mem::from_bytes(&bytes);
+        let intact = readable(&mem);
+        let crashed = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&crashed);
+        let hook = Box::new(move |image: &mut dyn FnMut() -> Vec<u64>| {
+            seen.lock().unwrap().push(image());
+        });
+        let simulated = Mem::simulated(mem.words(), round, hook);
+        fsck::repair(&simulated).unwrap();
+        drop(simulated);
+        let all = std::mem::take(&mut *crashed.lock().unwrap());
+        images += all.len();
+        for (nth, image) in all.into_iter().enumerate() {
+            let mem = Mem::from_words(image);
+            let what = format!("round {round}, image {nth}");
+            assert!(fsck::repair(&mem).unwrap().is_repaired(), "{what}");
+            check_repaired(&mem, &intact, &what);
+        }
+    }
+    assert!(images > 100, "{images}");
+}
