@@ -243,7 +243,9 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`Error::Exists`], [`Error::NoInodes`], [`Error::NoSpace`], [`Error::NoLock`],
     /// [`Error::Poisoned`], and those of every path: [`Error::NotFound`] and
     /// [`Error::NotADirectory`] for the directories on it, [`Error::NameInvalid`] and
-    /// [`Error::NameTooLong`].
+    /// [`Error::NameTooLong`]. If the volume is [read only](OpenOptions::read_only), every operation
+    /// that changes something returns [`Error::ReadOnly`], and a damaged directory on a path is
+    /// [`Error::Corrupt`].
     pub fn create(&self, path: &str) -> Result<File<P, L>, Error> {
         (self.volume).with(path, |at| Volume::create_at(&self.volume, at))
     }
@@ -279,7 +281,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::NoLock`], [`Error::Poisoned`] if a
     /// removal of the name has panicked, [`Error::Corrupt`] if the file's log was damaged since the
-    /// volume was opened, and those of every path.
+    /// volume was opened, or before if the volume is read only, and those of every path.
     pub fn open_file(&self, path: &str) -> Result<File<P, L>, Error> {
         (self.volume).with(path, |at| Volume::open_at(&self.volume, at))
     }

@@ -56,6 +56,7 @@ use spanlock_sync::{Arc, injected_bug};
 pub(crate) use self::chain::LogReader;
 use self::claims::Claims;
 pub(crate) use self::damage::{Damages, Fix};
+use self::file::FileScan;
 use self::survey::DamagedFile;
 use crate::alloc::Extent;
 use crate::directory::{Directory, check_name};
@@ -95,6 +96,16 @@ struct Counts {
 }
 
 impl Counts {
+    fn of(scan: &FileScan) -> Counts {
+        let replayed = &scan.replayed;
+        Counts {
+            committed_groups: replayed.committed_groups,
+            uncommitted_slots: replayed.uncommitted_slots,
+            log_pages: replayed.pages(),
+            pages_used: replayed.pages() + scan.runs.pages(),
+        }
+    }
+
     fn and(self, other: Counts) -> Counts {
         Counts {
             committed_groups: self.committed_groups + other.committed_groups,
@@ -357,12 +368,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         scan.runs
             .each_extent(|extent| self.claims.claim(extent, number, at))?;
         sized(number, scan.size);
-        Ok(Counts {
-            committed_groups: scan.replayed.committed_groups,
-            uncommitted_slots: scan.replayed.uncommitted_slots,
-            log_pages: scan.replayed.pages(),
-            pages_used: scan.replayed.pages() + scan.runs.pages(),
-        })
+        Ok(Counts::of(&scan))
     }
 
     /// Calls `each` with every run of pages that no log and no file has.

@@ -88,13 +88,7 @@ impl<P: Pmem> Recovery<'_, P> {
         };
         let scan = (self.reader).scan_file(&inode, &mut visit, &mut damaged)?;
         sized(number, scan.size);
-        let counts = Counts {
-            committed_groups: scan.replayed.committed_groups,
-            uncommitted_slots: scan.replayed.uncommitted_slots,
-            log_pages: scan.replayed.pages(),
-            pages_used: scan.replayed.pages() + scan.runs.pages(),
-        };
-        counts.add_to(&mut self.report);
+        Counts::of(&scan).add_to(&mut self.report);
         Ok(Surveyed {
             file: DamagedFile {
                 inode,

@@ -114,6 +114,30 @@ fn a_damaged_file_is_refused_and_the_others_are_read() {
     assert_eq!(mem.bytes(), bytes);
 }
 
+/// The names in a directory that cannot be read are refused, and those beside it are read.
+#[test]
+fn a_damaged_directory_is_refused_and_the_others_are_read() {
+    let mut bytes = sample().pmem().bytes();
+    let line = PAGE as usize + 2 * 128;
+    bytes[line..line + 64].fill(0xEE);
+    let (volume, report) = open_read_only(&Mem::from_bytes(&bytes)).unwrap();
+    assert_eq!(report.findings.len(), 1);
+    assert_eq!(report.findings[0].path.as_deref(), Some("a/b"));
+    let dir = volume.open_dir("a").unwrap();
+    let errors = [
+        volume.open_dir("a/b").err(),
+        dir.open_dir("b").err(),
+        volume.open_file("a/b/three").err(),
+        volume.read_dir("a/b").err(),
+    ];
+    for error in errors {
+        assert!(matches!(error, Some(Error::Corrupt { .. })), "{error:?}");
+    }
+    assert!(volume.exists("a/b") && !volume.exists("a/b/three"));
+    let names: Vec<_> = volume.list().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["a/five", "a/one again", "a/two", "one"]);
+}
+
 /// Whatever is damaged: the volume opens, files have their content or are refused, and nothing is
 /// written.
 #[test]
