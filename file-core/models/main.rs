@@ -2,6 +2,7 @@
 //! sequences of operations, with every image that a crash may leave; races in memory; and histories
 //! of concurrent operations.
 
+mod close;
 mod format;
 mod grouped;
 mod histories;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         cleaned.pairs(&[], &[]).programs(cleaned.sequences(2)),
         holes([&roomy, &at_page_end, &full]),
         format::suite(),
+        close::suite(),
         memory::suite(),
         index::suite(),
         histories::suite(),

@@ -362,6 +362,20 @@ impl Allocator {
         (all, all.saturating_sub(growth))
     }
 
+    /// Calls `each` with all free pages.
+    pub(crate) fn each_free(&self, each: &mut dyn FnMut(Extent)) {
+        for shard in &self.shards {
+            let shard = shard.0.lock();
+            for (&start, &len) in &shard.extents {
+                each(Extent { start, len });
+            }
+        }
+        let pools = self.reserve.pools.lock();
+        for &start in pools.iter().flatten() {
+            each(Extent { start, len: 1 });
+        }
+    }
+
     #[cold]
     fn no_space(&self, needed: u32, class: Class) -> Error {
         Error::NoSpace {

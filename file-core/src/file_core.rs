@@ -1,30 +1,29 @@
 //! The public handle to a volume: formatting, opening, file names, and statistics.
 
+mod check;
+
 use core::convert::Infallible;
 use core::fmt;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use spanlock_pmem::Pmem;
-use spanlock_range_lock::{RangeLockExt, RawRangeLock};
+use spanlock_range_lock::RawRangeLock;
 use spanlock_sync::Arc;
 
 use crate::alloc::Extent;
+use crate::close;
 use crate::dir::{Dir, DirEntry};
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::file::File;
 use crate::format;
-use crate::inode::Inode;
 use crate::inodes::Inodes;
-use crate::layout::{Geometry, InodeId, Kind, PAGE, PAGE_BYTES, ROOT, page_at};
+use crate::layout::{Geometry, InodeId, Kind, ROOT};
 use crate::log::Log;
 use crate::medium::{Medium, Space};
 use crate::names::Names;
-use crate::options::{
-    CACHED_FILES, CheckReport, DamagedPage, Durability, FormatOptions, OpenOptions, RecoveryReport,
-    Stats,
-};
+use crate::options::{CACHED_FILES, Durability, FormatOptions, OpenOptions, RecoveryReport, Stats};
 use crate::pending::Pending;
 use crate::recover::{Damages, Recovery};
 use crate::tree::Tree;
@@ -34,7 +33,8 @@ use crate::volume::{Volume, boxed};
 ///
 /// Clones are handles to the same volume and may be used by any number of threads. A volume needs
 /// no shutdown: every operation is durable when it returns, and dropping the last handle writes
-/// nothing.
+/// nothing, or syncs if the volume [groups](Durability::AtSync) changes. [`close`](Self::close)
+/// makes the next opening faster.
 ///
 /// `P` is the region and `L` is the type of each file's range lock. To choose the lock at run time,
 /// use `Box<dyn RawRangeLock>`. At most one volume may be open on a region at a time; the region's
@@ -138,7 +138,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     ///
     /// `locks` is the same as in [`format`](Self::format); for locks whose creation can fail, use
     /// [`try_open`](Self::try_open). Opening reads all logs, so it takes time proportional to their
-    /// size. It writes nothing, except that it repairs a damaged superblock from the other one.
+    /// size; after a [`close`](Self::close), only those of directories. It writes nothing, except
+    /// that it repairs a damaged superblock from the other one, and erases what `close` has stored.
     ///
     /// # Errors
     /// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], [`Error::Corrupt`].
@@ -179,9 +180,12 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             false => options.durability,
         };
         let found = format::find(&pmem)?;
+        let mut checkpoint = None;
         let (geometry, damages) = if is_read_only {
             (found.geometry, Damages::Noted(Vec::new()))
         } else {
+            checkpoint = close::read(&pmem, &found.geometry);
+            close::erase(&pmem);
             format::repair(&pmem, &found);
             let geometry = match options.grow {
                 true => format::grow(&pmem, found.geometry),
@@ -201,7 +205,10 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             recovery.survey(&live, &set_size, false)?;
             recovery.report.findings = recovery.findings(&live);
         } else {
-            recovery.files(&live.files, &set_size)?;
+            let checkpoint = checkpoint.as_ref();
+            if !checkpoint.is_some_and(|it| recovery.adopt(it, &live.files, &set_size)) {
+                recovery.files(&live.files, &set_size)?;
+            }
             recovery.finish_renames(&live);
             recovery.report.superblock_repaired = found.damaged_at.is_some();
             recovery.report.pages_grown = u64::from(geometry.pages - found.geometry.pages);
@@ -446,69 +453,30 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         }
     }
 
-    /// Reads every data page of every file and compares it with its checksum. Metadata needs no
-    /// such pass, because opening the volume checks all of it.
+    /// Closes the volume, so that it opens without reading the logs of its files. Writes one bit for
+    /// each page of the volume, and 8 bytes for each inode, into pages that are free. First makes all
+    /// changes durable, as [`sync`](Self::sync) does.
     ///
-    /// The check runs concurrently with readers and writers and locks one page at a time. In a
-    /// volume without data checksums it reads nothing.
+    /// A volume that is dropped instead loses nothing, but opens more slowly. That is also so if
+    /// there are not enough free pages for the checkpoint, if an operation or a sync has panicked
+    /// midway, or if the checkpoint is damaged meanwhile. Closing a volume that is read only writes
+    /// nothing. After an opening with a checkpoint, damage to the log of a file is found when the
+    /// file is opened.
     ///
     /// # Errors
-    /// [`Error::Lock`] if a file's range lock is too small, and those of
-    /// [`open_file`](Self::open_file). Damaged pages are listed in the report and are not an error.
-    pub fn check(&self) -> Result<CheckReport, Error> {
-        let mut report = CheckReport::default();
-        if !self.volume.medium.geometry.data_checksums {
-            return Ok(report);
-        }
-        let mut checked = BTreeSet::new();
-        for (path, id) in self.volume.files() {
-            if !checked.insert(id) {
-                // It has several names.
-                continue;
+    /// Returns the handle, if it is not the last one: if there are other handles to the volume, its
+    /// files or its directories.
+    pub fn close(mut self) -> Result<(), Self> {
+        match Arc::get_mut(&mut self.volume) {
+            Some(volume) => {
+                // O1: dropping the volume must have nothing left to sync.
+                if volume.sync().is_ok() {
+                    close::write(volume);
+                }
+                Ok(())
             }
-            match self.open_file(&path) {
-                Ok(file) => self.check_file(&path, file.inode(), &mut report)?,
-                // It was removed or renamed meanwhile.
-                Err(Error::NotFound { .. } | Error::IsADirectory { .. }) => continue,
-                Err(error) => return Err(error),
-            }
-            report.files += 1;
+            None => Err(self),
         }
-        Ok(report)
-    }
-
-    fn check_file(
-        &self,
-        name: &str,
-        inode: &Inode<L>,
-        report: &mut CheckReport,
-    ) -> Result<(), Error> {
-        // Nothing is locked yet, so the list of pages is only a hint. Collecting it first avoids
-        // visiting the holes of a sparse file.
-        let mut pages = Vec::new();
-        inode
-            .index
-            .for_each(&mut |file_page, _, _| pages.push(file_page));
-        let mut content = [0; PAGE];
-        for file_page in pages {
-            let offset = page_at(file_page);
-            let _hold = inode.lock.read(offset..offset + PAGE_BYTES)?;
-            // SAFETY: the page is held.
-            let Some(mapping) = (unsafe { inode.index.get(file_page) }) else {
-                continue;
-            };
-            self.volume.medium.load_data(mapping.page, 0, &mut content);
-            report.pages += 1;
-            if crc32c::crc32c(&content) != mapping.checksum {
-                let at = page_at(mapping.page);
-                report.damaged.push(DamagedPage {
-                    name: name.to_owned(),
-                    offset,
-                    at,
-                });
-            }
-        }
-        Ok(())
     }
 
     /// Returns the region.

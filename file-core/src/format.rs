@@ -2,6 +2,7 @@
 
 use spanlock_pmem::{Flushed, Pmem};
 
+use crate::close::RECORD_BYTES;
 use crate::error::Error;
 use crate::layout::{
     Geometry, INODES_PER_PAGE, InodeId, MAX_FILE_BYTES, MIN_DATA_PAGES, MIN_PAGES, PAGE,
@@ -68,8 +69,9 @@ pub(crate) fn plan(len: u64, options: &FormatOptions) -> Result<Geometry, Error>
 /// volume.
 pub(crate) fn write<P: Pmem>(pmem: &P, geometry: &Geometry) {
     let replica_at = geometry.replica_at();
-    // First invalidate the previous volume: erase both superblocks before anything they describe.
-    let primary = store(pmem, 0, &[0; SUPER_BYTES]);
+    // First invalidate the previous volume: erase both superblocks before anything they describe,
+    // and the record of a checkpoint, which would be taken for one of the new volume.
+    let primary = store(pmem, 0, &[0; SUPER_BYTES + RECORD_BYTES]);
     let replica = store(pmem, replica_at, &[0; SUPER_BYTES]);
     pmem.fence(primary.and(replica));
 

@@ -198,7 +198,7 @@ fn survey<P: Pmem>(pmem: &P, mends: bool) -> Result<Report, Error> {
     let live = recovery.tree()?;
     recovery.survey(&live, &|_, _| (), true)?;
     recovery.note_unnamed(&live)?;
-    if mends {
+    if mends && !recovery.is_sound() {
         recovery.mend(&live)?;
     }
     Ok(Report {

@@ -221,6 +221,17 @@ impl<L> Inodes<L> {
         }
     }
 
+    /// Returns whether an operation on a file in memory panicked midway. A poisoned file stays in
+    /// memory.
+    pub(crate) fn are_poisoned(&self) -> bool {
+        let state = self.state.lock();
+        let is_poisoned = |slot: &Slot<L>| match slot {
+            Slot::Here { inode, .. } => inode.log.is_poisoned(),
+            Slot::Loading => false,
+        };
+        state.files.values().any(is_poisoned)
+    }
+
     /// Says what size a file has that is not in memory.
     pub(crate) fn set_size(&self, number: u32, size: u64) {
         self.state.lock().sizes[number as usize] = size;

@@ -3,6 +3,7 @@
 mod alloc;
 mod chain;
 mod clean;
+mod close;
 mod dir;
 mod directory;
 mod error;

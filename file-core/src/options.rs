@@ -215,6 +215,9 @@ pub struct RecoveryReport {
     pub log_pages: u64,
     /// Pages of 4 KiB used by logs and data.
     pub pages_used: u64,
+    /// Whether the volume was [closed](crate::FileCore::close) with a checkpoint, which was used
+    /// instead of the files' logs. The groups and slots are then only those of directories.
+    pub from_checkpoint: bool,
     /// Whether one of the two superblocks was damaged and has been rewritten from the other.
     pub superblock_repaired: bool,
     /// The damage, if the volume was opened to be [read only](crate::OpenOptions::read_only). Does

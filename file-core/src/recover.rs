@@ -59,6 +59,7 @@ pub(crate) use self::damage::{Damages, Fix};
 use self::file::FileScan;
 use self::survey::DamagedFile;
 use crate::alloc::Extent;
+use crate::close::Checkpoint;
 use crate::directory::{Directory, check_name};
 use crate::error::Error;
 use crate::fsck::Repair;
@@ -357,6 +358,27 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         };
         counts.add_to(&mut self.report);
         Ok(())
+    }
+
+    /// Takes from a checkpoint what [`files`](Self::files) computes. Returns `false` if the
+    /// checkpoint contradicts the directories; then nothing has changed.
+    pub(crate) fn adopt(
+        &mut self,
+        checkpoint: &Checkpoint,
+        files: &[InodeId],
+        sized: &dyn Fn(u32, u64),
+    ) -> bool {
+        if !self.claims.adopt(&checkpoint.used) {
+            return false;
+        }
+        for id in files {
+            sized(id.number, checkpoint.sizes[id.number as usize]);
+        }
+        let used = checkpoint.used.iter().map(|it| u64::from(it.count_ones()));
+        self.report.pages_used = used.sum();
+        self.report.log_pages = checkpoint.log_pages;
+        self.report.from_checkpoint = true;
+        true
     }
 
     /// Replays the log of a file, and claims its pages.

@@ -65,6 +65,13 @@ impl Tree {
         found.cloned()
     }
 
+    /// Returns whether an operation on a directory panicked midway.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        let directories = self.directories.lock();
+        let mut all = directories.values().chain([&self.root]);
+        all.any(|it| it.log.is_poisoned())
+    }
+
     fn add(&self, directory: Directory) -> Arc<Directory> {
         let directory = Arc::new(directory);
         let number = directory.id.number;

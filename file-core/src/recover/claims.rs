@@ -1,5 +1,7 @@
 //! The pages of a volume that its logs and files claim, while it is recovered.
 
+use core::iter;
+
 use spanlock_sync::atomic::{AtomicU64, Ordering};
 
 use super::chain::in_data_area;
@@ -42,6 +44,25 @@ impl<'a> Claims<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Claims these pages besides those that are claimed already: one bit for each page. Returns
+    /// `false`, and claims nothing, if the bits lack a page that is claimed.
+    pub(super) fn adopt(&mut self, used: &[u64]) -> bool {
+        // Relaxed: no other thread has the claims.
+        let claimed = self.words.iter().map(|it| it.load(Ordering::Relaxed));
+        let used = used.iter().copied().chain(iter::repeat(0));
+        if claimed
+            .zip(used.clone())
+            .any(|(claimed, used)| claimed & !used != 0)
+        {
+            return false;
+        }
+        for (word, used) in self.words.iter().zip(used) {
+            // Relaxed: as above.
+            word.store(used, Ordering::Relaxed);
+        }
+        true
     }
 
     /// Calls `each` with every run of unclaimed pages.

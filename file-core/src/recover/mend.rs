@@ -18,6 +18,7 @@ use spanlock_pmem::{Durable, Flushed, Pmem};
 use super::survey::DamagedFile;
 use super::{Fix, LiveTree, Recovery};
 use crate::alloc::Extent;
+use crate::close;
 use crate::error::Error;
 use crate::layout::{
     LogId, PAGE, PAGE_SLOTS, PageId, SLOT_BYTES, WORD_BYTES, mark_of, page_at, seal,
@@ -79,6 +80,8 @@ impl<P: Pmem> Recovery<'_, P> {
     /// None, if damage is noted.
     pub(crate) fn mend(&self, live: &LiveTree) -> Result<(), Error> {
         let pmem = self.reader.pmem;
+        // O1.
+        close::erase(pmem);
         let mut stored = Flushed::nothing();
         for damage in self.damages.noted() {
             let (at, line) = match damage.fix {

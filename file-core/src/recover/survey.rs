@@ -196,6 +196,12 @@ impl<P: Pmem> Recovery<'_, P> {
         Ok(())
     }
 
+    /// Returns whether no damage was noted.
+    pub(crate) fn is_sound(&self) -> bool {
+        let mut noted = self.damages.noted().iter();
+        noted.all(|it| it.fix == Fix::Nothing)
+    }
+
     /// Returns all that was noted, with the paths of the inodes.
     pub(crate) fn findings(&self, live: &LiveTree) -> Vec<Finding> {
         let noted = self.damages.noted();

@@ -2,6 +2,7 @@
 //! refuses.
 
 mod basics;
+mod close;
 mod common;
 mod compaction;
 mod crashes;

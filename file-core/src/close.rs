@@ -1,0 +1,222 @@
+//! Closing a volume, so that it opens without reading the logs of its files.
+//!
+//! # Method
+//! A volume needs no shutdown. But its last handle can close it: this stores a *checkpoint* of what
+//! recovery would compute from the logs of the files, in pages that are free, and a *record* of it
+//! beside the first superblock. The next opening erases the record, durably, before it stores
+//! anything else, and uses the checkpoint. The logs of directories are read nevertheless, because
+//! the names are in memory; those of files are read when the files are opened.
+//!
+//! Without a sound record and checkpoint, all logs are read. So a torn or damaged one costs time,
+//! and nothing else.
+//!
+//! ```text
+//! record, bytes 64–127 of the region          page of the checkpoint
+//!  0        8         16      20     24  64    0                        4088        4092   4096
+//! ┌────────┬─────────┬───────┬──────┬─────┐   ┌────────────────────────┬───────────┬──────┐
+//! │ mark   │ bytes of│ first │ CRC  │ = 0 │   │ part of the checkpoint │ next page │ = 0  │
+//! │        │ the ch. │ page  │ of it│     │   └────────────────────────┴───────────┴──────┘
+//! └────────┴─────────┴───────┴──────┴─────┘
+//! checkpoint: log pages of the volume · one bit for each page of the data area, set if it is in
+//! use · the size of each inode; all in words of 8 bytes
+//! ```
+//!
+//! # Invariants
+//! - **O1** While the record is on the medium, nothing but the pages of the checkpoint has been
+//!   stored to since the checkpoint was made. So it agrees with the logs.
+//! - **O2** The pages of the checkpoint are free: in the checkpoint, and once it has been read.
+
+use crc32c::{crc32c, crc32c_append};
+use spanlock_pmem::{Durable, Flushed, Pmem};
+use spanlock_sync::injected_bug;
+
+use crate::alloc::Class;
+use crate::layout::{Geometry, PAGE, SUPER_BYTES, WORD_BYTES, get_u32, get_u64, page_at};
+use crate::medium::Medium;
+use crate::volume::Volume;
+
+/// Offset of the record in the region.
+const RECORD_AT: u64 = SUPER_BYTES as u64;
+/// Bytes of the record: one line.
+pub(crate) const RECORD_BYTES: usize = 64;
+/// The upper half of the record's mark.
+const TAG: u64 = u32::from_le_bytes(*b"CLSD") as u64;
+/// Bytes of a page that hold a part of the checkpoint.
+const PART_BYTES: usize = PAGE - 8;
+
+/// What recovery would compute from the logs of the files.
+pub(crate) struct Checkpoint {
+    /// Pages in all logs.
+    pub(crate) log_pages: u64,
+    /// One bit for each page of the data area, set if it is in use.
+    pub(crate) used: Vec<u64>,
+    /// The size of each inode, by its number.
+    pub(crate) sizes: Vec<u64>,
+}
+
+impl Checkpoint {
+    /// Makes the checkpoint of a volume that no other thread uses.
+    fn of<P: Pmem, L>(volume: &Volume<P, L>) -> Checkpoint {
+        let Medium {
+            geometry, space, ..
+        } = &volume.medium;
+        let pages = geometry.data_pages();
+        let mut used = vec![u64::MAX; pages.div_ceil(64) as usize];
+        if let Some(last) = used.last_mut()
+            && !pages.is_multiple_of(64)
+        {
+            *last = (1 << (pages % 64)) - 1;
+        }
+        space.alloc.each_free(&mut |extent| {
+            for page in extent.start..extent.start + extent.len {
+                let bit = page - geometry.data_start();
+                used[bit as usize / 64] &= !(1 << (bit % 64));
+            }
+        });
+        let size = |number| match injected_bug!(
+            "close-without-sizes",
+            "a checkpoint says that every file is empty",
+            killed_by = "file-core-close/sessions"
+        ) {
+            true => 0,
+            false => volume.inodes.size(number),
+        };
+        Checkpoint {
+            log_pages: space.log_numbers().0,
+            used,
+            sizes: (0..geometry.inodes).map(size).collect(),
+        }
+    }
+
+    /// Returns the number of bytes in which it is stored.
+    fn bytes(geometry: &Geometry) -> usize {
+        let words = 1 + geometry.data_pages().div_ceil(64) + geometry.inodes;
+        words as usize * WORD_BYTES
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let words = [self.log_pages].into_iter();
+        let words = words.chain(self.used.iter().copied());
+        let words = words.chain(self.sizes.iter().copied());
+        words.flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// Returns the checkpoint, unless it is impossible. `bytes` has the right length.
+    fn decode(geometry: &Geometry, bytes: &[u8]) -> Option<Checkpoint> {
+        let mut words = bytes.chunks_exact(WORD_BYTES).map(|it| get_u64(it, 0));
+        let log_pages = words.next()?;
+        let used = geometry.data_pages().div_ceil(64) as usize;
+        let used = words.by_ref().take(used).collect();
+        let sizes: Vec<u64> = words.collect();
+        let is_possible = log_pages <= geometry.data_pages().into()
+            && sizes.iter().all(|size| *size <= geometry.max_file_size);
+        is_possible.then_some(Checkpoint {
+            log_pages,
+            used,
+            sizes,
+        })
+    }
+}
+
+/// Returns the mark of a record, which is never zero.
+fn mark_of(geometry: &Geometry, record: &[u8; RECORD_BYTES]) -> u64 {
+    let sum = crc32c_append(crc32c(&geometry.encode()), &record[WORD_BYTES..]);
+    TAG << 32 | u64::from(sum)
+}
+
+/// Stores a checkpoint of the volume, and its record, durably. Stores nothing if an operation
+/// panicked midway, or if there is no room. No other thread has the volume.
+pub(crate) fn write<P: Pmem, L>(volume: &Volume<P, L>) {
+    let Medium {
+        pmem,
+        geometry,
+        space,
+        ..
+    } = &volume.medium;
+    if volume.is_read_only || volume.tree.is_poisoned() || volume.inodes.are_poisoned() {
+        return;
+    }
+    let len = Checkpoint::bytes(geometry);
+    let Ok(count) = u32::try_from(len.div_ceil(PART_BYTES)) else {
+        return;
+    };
+    let Ok(extents) = space.alloc.take(0, count, Class::Growth) else {
+        return;
+    };
+    let pages: Vec<u32> = extents.pages().collect();
+    // O2. No other thread takes them.
+    extents.iter().for_each(|it| space.alloc.release(it));
+
+    let bytes = Checkpoint::of(volume).encode();
+    let mut stored = Flushed::nothing();
+    for (nth, part) in bytes.chunks(PART_BYTES).enumerate() {
+        let mut image = [0; PAGE];
+        image[..part.len()].copy_from_slice(part);
+        let next = pages.get(nth + 1).copied().unwrap_or(0);
+        image[PART_BYTES..PART_BYTES + 4].copy_from_slice(&next.to_le_bytes());
+        stored = stored.and(volume.medium.store_page(pages[nth], &image));
+    }
+    let mut record = [0; RECORD_BYTES];
+    record[8..16].copy_from_slice(&(len as u64).to_le_bytes());
+    record[16..20].copy_from_slice(&pages[0].to_le_bytes());
+    record[20..24].copy_from_slice(&crc32c(&bytes).to_le_bytes());
+    // SAFETY: M8, because no other handle to the volume exists any more.
+    let written = unsafe { pmem.write(RECORD_AT + WORD_BYTES as u64, &record[WORD_BYTES..]) };
+    // equivalent(drop): a record or a checkpoint that is torn does not match its checksum.
+    let stored = stored.and(pmem.flush(written));
+    // equivalent(drop): as above.
+    let durable = pmem.fence(stored);
+    let written = pmem.publish(RECORD_AT, mark_of(geometry, &record), durable);
+    // equivalent(drop): without the record, the next opening reads all logs.
+    pmem.persist(written);
+}
+
+/// Returns the checkpoint, if the volume was closed with one, and nothing of it is damaged.
+pub(crate) fn read<P: Pmem>(pmem: &P, geometry: &Geometry) -> Option<Checkpoint> {
+    let mut record = [0; RECORD_BYTES];
+    // SAFETY: M8.
+    unsafe { pmem.read(RECORD_AT, &mut record) };
+    let len = Checkpoint::bytes(geometry);
+    if get_u64(&record, 0) != mark_of(geometry, &record) || get_u64(&record, 8) != len as u64 {
+        return None;
+    }
+    let mut page = get_u32(&record, 16);
+    let mut bytes = Vec::with_capacity(len);
+    while bytes.len() < len {
+        if !(geometry.data_start()..geometry.data_end()).contains(&page) {
+            return None;
+        }
+        let mut image = [0; PAGE];
+        // SAFETY: M8.
+        unsafe { pmem.read(page_at(page), &mut image) };
+        let part = (len - bytes.len()).min(PART_BYTES);
+        bytes.extend_from_slice(&image[..part]);
+        page = get_u32(&image, PART_BYTES);
+    }
+    let is_sound = crc32c(&bytes) == get_u32(&record, 20);
+    is_sound.then(|| Checkpoint::decode(geometry, &bytes))?
+}
+
+/// Erases the record, durably, if there is one. What is stored next may contradict it (O1).
+pub(crate) fn erase<P: Pmem>(pmem: &P) {
+    let is_kept = injected_bug!(
+        "close-record-kept",
+        "opening a volume leaves the record of its checkpoint",
+        killed_by = "file-core-close/sessions"
+    );
+    if pmem.load(RECORD_AT) == 0 || is_kept {
+        return;
+    }
+    let written = pmem.publish(RECORD_AT, 0, Durable::at_rest());
+    if injected_bug!(
+        "close-record-unflushed",
+        "opening a volume erases the record of its checkpoint, but does not flush it",
+        killed_by = "file-core-close/sessions"
+    ) {
+        return;
+    }
+    let erased = pmem.flush(written);
+    // equivalent(drop): the models open a volume and change it in one thread, where the first fence
+    // of a change comes before its mark.
+    pmem.fence(erased);
+}

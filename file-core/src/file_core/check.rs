@@ -1,0 +1,79 @@
+//! The check of a volume's data against its checksums.
+
+use std::collections::BTreeSet;
+
+use spanlock_pmem::Pmem;
+use spanlock_range_lock::{RangeLockExt, RawRangeLock};
+
+use super::FileCore;
+use crate::error::Error;
+use crate::inode::Inode;
+use crate::layout::{PAGE, PAGE_BYTES, page_at};
+use crate::options::{CheckReport, DamagedPage};
+
+impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
+    /// Reads every data page of every file and compares it with its checksum. Metadata needs no
+    /// such pass, because opening the volume checks all of it.
+    ///
+    /// The check runs concurrently with readers and writers and locks one page at a time. In a
+    /// volume without data checksums it reads nothing.
+    ///
+    /// # Errors
+    /// [`Error::Lock`] if a file's range lock is too small, and those of
+    /// [`open_file`](Self::open_file). Damaged pages are listed in the report and are not an error.
+    pub fn check(&self) -> Result<CheckReport, Error> {
+        let mut report = CheckReport::default();
+        if !self.volume.medium.geometry.data_checksums {
+            return Ok(report);
+        }
+        let mut checked = BTreeSet::new();
+        for (path, id) in self.volume.files() {
+            if !checked.insert(id) {
+                // It has several names.
+                continue;
+            }
+            match self.open_file(&path) {
+                Ok(file) => self.check_file(&path, file.inode(), &mut report)?,
+                // It was removed or renamed meanwhile.
+                Err(Error::NotFound { .. } | Error::IsADirectory { .. }) => continue,
+                Err(error) => return Err(error),
+            }
+            report.files += 1;
+        }
+        Ok(report)
+    }
+
+    fn check_file(
+        &self,
+        name: &str,
+        inode: &Inode<L>,
+        report: &mut CheckReport,
+    ) -> Result<(), Error> {
+        // Nothing is locked yet, so the list of pages is only a hint. Collecting it first avoids
+        // visiting the holes of a sparse file.
+        let mut pages = Vec::new();
+        inode
+            .index
+            .for_each(&mut |file_page, _, _| pages.push(file_page));
+        let mut content = [0; PAGE];
+        for file_page in pages {
+            let offset = page_at(file_page);
+            let _hold = inode.lock.read(offset..offset + PAGE_BYTES)?;
+            // SAFETY: the page is held.
+            let Some(mapping) = (unsafe { inode.index.get(file_page) }) else {
+                continue;
+            };
+            self.volume.medium.load_data(mapping.page, 0, &mut content);
+            report.pages += 1;
+            if crc32c::crc32c(&content) != mapping.checksum {
+                let at = page_at(mapping.page);
+                report.damaged.push(DamagedPage {
+                    name: name.to_owned(),
+                    offset,
+                    at,
+                });
+            }
+        }
+        Ok(())
+    }
+}
