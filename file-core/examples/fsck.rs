@@ -8,7 +8,9 @@
 //! it, repairs it, and checks what it found.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -67,38 +69,46 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    command(std::env::args_os(), &mut io::stdout()).into()
+}
+
+/// Runs the command with these arguments, of which the first is its name, and writes what it prints
+/// to `out`. Returns the exit status.
+pub fn command(
+    arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    out: &mut dyn Write,
+) -> u8 {
+    let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
             // If this fails, there is nobody to tell.
-            let _ = error.print();
-            let failed = if error.use_stderr() { FAILED } else { 0 };
-            return failed.into();
+            let _ = match error.use_stderr() {
+                true => error.print(),
+                false => write!(out, "{}", error.render()),
+            };
+            return if error.use_stderr() { FAILED } else { 0 };
         }
     };
     let done = match &arguments.volume {
-        Some(path) => run(path, &arguments),
+        Some(path) => run(path, &arguments, out),
         None if arguments.repair || arguments.json || arguments.verbose => {
             Err("name a volume: options alone check nothing".into())
         }
-        None => demonstrate().map(|()| 0),
+        None => demonstrate(out).map(|()| 0),
     };
-    match done {
-        Ok(code) => code.into(),
-        Err(error) => {
-            eprintln!("fsck: {error}");
-            FAILED.into()
-        }
-    }
+    done.unwrap_or_else(|error| {
+        eprintln!("fsck: {error}");
+        FAILED
+    })
 }
 
 /// Checks or repairs the volume, prints the report, and returns the exit status.
-fn run(path: &Path, arguments: &Arguments) -> Result<u8, Box<dyn Error>> {
+fn run(path: &Path, arguments: &Arguments, out: &mut dyn Write) -> Result<u8, Box<dyn Error>> {
     let report = report_of(path, arguments.repair)?;
     if arguments.json {
-        println!("{:#}", as_json(&report));
+        writeln!(out, "{:#}", as_json(&report))?;
     } else {
-        print(&report, arguments.verbose);
+        print(&report, arguments.verbose, out)?;
     }
     Ok(match (report.is_sound(), report.is_repaired()) {
         (true, _) => 0,
@@ -119,10 +129,10 @@ fn report_of(path: &Path, repairs: bool) -> Result<Report, Box<dyn Error>> {
     Ok(report)
 }
 
-fn print(report: &Report, verbose: bool) {
+fn print(report: &Report, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     for finding in &report.findings {
         if finding.is_damage() || verbose {
-            println!("{finding}");
+            writeln!(out, "{finding}")?;
         }
     }
     let (damage, left) = (
@@ -135,10 +145,11 @@ fn print(report: &Report, verbose: bool) {
         (_, _) if damage == left => format!("{damage} damages"),
         _ => format!("{damage} damages, {left} left"),
     };
-    println!(
+    writeln!(
+        out,
         "{} files, {} directories besides the root: {state}",
         report.files, report.directories
-    );
+    )
 }
 
 fn as_json(report: &Report) -> serde_json::Value {
@@ -165,7 +176,7 @@ fn as_json(report: &Report) -> serde_json::Value {
 }
 
 /// Makes a volume, damages it, repairs it, and checks every step.
-fn demonstrate() -> Result<(), Box<dyn Error>> {
+fn demonstrate(out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("volume");
     let region = MappedFile::create(&path, 1 << 20, Options::default())?;
@@ -178,9 +189,9 @@ fn demonstrate() -> Result<(), Box<dyn Error>> {
         file.write_at(&[b'.'; 4096], 8192)?;
     }
     drop(volume);
-    println!("a sound volume:");
+    writeln!(out, "a sound volume:")?;
     let report = report_of(&path, false)?;
-    print(&report, false);
+    print(&report, false, out)?;
     assert!(report.is_sound());
 
     let bytes = fs::read(&path)?;
@@ -193,17 +204,17 @@ fn demonstrate() -> Result<(), Box<dyn Error>> {
     file.write_all_at(b"LETTERS", at)?;
     drop(file);
 
-    println!("\nthe same volume, damaged:");
+    writeln!(out, "\nthe same volume, damaged:")?;
     let report = report_of(&path, false)?;
-    print(&report, false);
+    print(&report, false, out)?;
     assert_eq!(report.damage().count(), 2);
-    println!("\nrepaired:");
+    writeln!(out, "\nrepaired:")?;
     let report = report_of(&path, true)?;
-    print(&report, false);
+    print(&report, false, out)?;
     assert!(report.is_repaired());
-    println!("\nchecked again:");
+    writeln!(out, "\nchecked again:")?;
     let report = report_of(&path, false)?;
-    print(&report, false);
+    print(&report, false, out)?;
     assert!(report.is_sound());
 
     let region = MappedFile::open(&path, Options::default())?;

@@ -312,3 +312,56 @@ fn a_repair_that_crashes_can_be_repeated() {
     }
     assert!(images > 100, "{images}");
 }
+
+/// Returns a volume without room for a new log of "file", whose first change is damaged. The file
+/// "kept" is intact.
+fn full_and_damaged() -> Vec<u8> {
+    /// The size of the file in pages. The volume has no room for so many.
+    const PAGES: u64 = 321;
+    let volume = format(322, &FormatOptions::new().inodes(32));
+    volume.create("kept").unwrap().write_at(b"kept", 0).unwrap();
+    let file = volume.create("file").unwrap();
+    // The first record of the log. It has no pages, so none becomes free without it.
+    let before = volume.pmem().bytes();
+    file.truncate(PAGES * PAGE).unwrap();
+    let after = volume.pmem().bytes();
+    let mut data = 2 * PAGE as usize..after.len();
+    let first = data.find(|at| before[*at] != after[*at]).unwrap();
+    // No two pages that follow each other in the file do so in the volume, so the new log has a
+    // record for each page, and needs more pages than the reserve has.
+    let mut next = 0;
+    while file.write_at(&[7; PAGE as usize], next * PAGE).is_ok() {
+        next = (next + 20) % PAGES;
+    }
+    let mut bytes = volume.pmem().bytes();
+    bytes[first + 20] ^= 1;
+    bytes
+}
+
+#[test]
+fn damage_without_room_for_a_new_log_is_left_and_said_so() {
+    let mut bytes = full_and_damaged();
+    let mem = Mem::from_bytes(&bytes);
+    let report = fsck::repair(&mem).unwrap();
+    assert!(!report.is_repaired(), "{:?}", shown(&report));
+    let finding = damage_of(&report, "a committed group whose checksum is wrong");
+    assert_eq!(
+        (finding.path.as_deref(), finding.repair, finding.is_repaired),
+        (Some("file"), Repair::RewriteLog, false)
+    );
+    assert_eq!(report.damage().count(), 1);
+    assert_eq!(mem.bytes(), bytes);
+
+    // Other damage is repaired nevertheless.
+    let sound = bytes[20];
+    bytes[20] ^= 1;
+    let mem = Mem::from_bytes(&bytes);
+    let report = fsck::repair(&mem).unwrap();
+    assert!(!report.is_repaired(), "{:?}", shown(&report));
+    assert!(damage_of(&report, "superblock").is_repaired);
+    bytes[20] = sound;
+    assert_eq!(mem.bytes(), bytes);
+    assert!(matches!(open(&mem), Err(Error::Corrupt { .. })));
+    let expected = Content::from([("kept".to_owned(), b"kept".to_vec())]);
+    assert_eq!(readable(&mem), expected);
+}
