@@ -74,7 +74,7 @@ fn main() -> ExitCode {
 
 /// Runs the command with these arguments, of which the first is its name, and writes what it prints
 /// to `out`. Returns the exit status.
-pub fn command(
+pub(crate) fn command(
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     out: &mut dyn Write,
 ) -> u8 {

@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
+use spanlock_file_core::{Durability, Error};
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_testkit::crashes::{Crashable, threads};
 use spanlock_verify::{Mode, Suite};
 
-use crate::store::{Content, FILE, PAGE, Volume, content, open, roomy};
+use crate::store::{Content, FILE, PAGE, Volume, content, open, open_grouping, roomy};
 
 /// Makes the file empty. Takes no page, so that the pages of an old checkpoint are intact.
 const CUT: u32 = 0;
@@ -24,19 +25,23 @@ pub(crate) fn suite() -> Suite {
         close(open(region.clone()).expect("it is sound"));
         region.bytes()
     };
-    let program = threads(
-        "sessions",
-        claim,
-        &Arc::new(Sessions),
-        &(Arc::new(closed) as _),
-        &[&[CUT, REOPEN, WRITE, REOPEN, CUT]],
-        &[Mode::Cut, Mode::Global],
-    );
+    let program = |name, durability, operations: &[u32]| {
+        threads(
+            name,
+            claim,
+            &Arc::new(Sessions { durability }),
+            &(Arc::new(closed) as _),
+            &[operations],
+            &[Mode::Cut, Mode::Global],
+        )
+    };
+    let at_return = [CUT, REOPEN, WRITE, REOPEN, CUT];
     let why = "closing needs the last handle";
     let covered = "the pairs of file-core cover it";
     Suite::new("file-core-close")
         .step_bound(2_000)
-        .program(program)
+        .program(program("sessions", Durability::AtReturn, &at_return))
+        .program(program("grouped", Durability::AtSync, &[CUT, WRITE, CUT]))
         .no_pair("cut", "cut", covered)
         .no_pair("cut", "write", covered)
         .no_pair("write", "write", covered)
@@ -49,8 +54,23 @@ fn close(volume: Volume) {
     volume.close().expect("it is the last handle");
 }
 
-/// Volumes that are closed and opened.
-struct Sessions;
+/// Volumes that are closed and opened. If they group changes, each change ends with a close, which
+/// makes it durable, and the next opening.
+struct Sessions {
+    durability: Durability,
+}
+
+impl Sessions {
+    fn open(&self, region: &Arc<Simulated>) -> Result<Volume, Error> {
+        open_grouping(region.clone(), PAGE, self.durability)
+    }
+
+    fn reopen(&self, session: &Session) {
+        let mut volume = session.volume.lock().expect("no panic");
+        close(volume.take().expect("open"));
+        *volume = Some(self.open(&session.region).expect("it is sound"));
+    }
+}
 
 /// A region, and the volume on it, which is missing only while it is reopened.
 struct Session {
@@ -74,7 +94,7 @@ impl Subject for Sessions {
     type State = Content;
 
     fn recover(&self, region: &Arc<Simulated>) -> Result<Session, String> {
-        let volume = open(region.clone()).map_err(|why| why.to_string())?;
+        let volume = self.open(region).map_err(|why| why.to_string())?;
         Ok(Session {
             region: region.clone(),
             volume: Mutex::new(Some(volume)),
@@ -102,6 +122,7 @@ impl Subject for Sessions {
             let file = volume.create("new").map_err(|why| why.to_string())?;
             let bytes = [b'n'; 2 * PAGE as usize];
             file.append(&bytes).map_err(|why| why.to_string())?;
+            volume.sync().map_err(|why| why.to_string())?;
             let again = Simulated::new(&session.region.bytes());
             let again = open(again).map_err(|why| why.to_string())?;
             match content(&again)? == content(volume)? {
@@ -134,11 +155,7 @@ impl Subject for Sessions {
 
 impl Crashable for Sessions {
     fn perform(&self, session: &Session, operation: u32) -> String {
-        if operation == REOPEN {
-            let mut volume = session.volume.lock().expect("no panic");
-            close(volume.take().expect("open"));
-            *volume = Some(open(session.region.clone()).expect("it is sound"));
-        } else {
+        if operation != REOPEN {
             session.with(|volume| {
                 let file = volume.open_file(FILE).expect("it exists");
                 let done = match operation {
@@ -147,6 +164,9 @@ impl Crashable for Sessions {
                 };
                 done.expect("there is room");
             });
+        }
+        if operation == REOPEN || self.durability == Durability::AtSync {
+            self.reopen(session);
         }
         "done".to_owned()
     }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use spanlock_pmem::Pmem;
 use spanlock_range_lock::RawRangeLock;
-use spanlock_sync::Arc;
+use spanlock_sync::{Arc, injected_bug};
 
 use crate::alloc::Extent;
 use crate::close;
@@ -175,23 +175,12 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     ) -> Result<(Self, RecoveryReport), Error> {
         let started = Instant::now();
         let is_read_only = options.read_only;
-        let durability = match is_read_only {
-            true => Durability::AtReturn,
-            false => options.durability,
-        };
         let found = format::find(&pmem)?;
-        let mut checkpoint = None;
-        let (geometry, damages) = if is_read_only {
-            (found.geometry, Damages::Noted(Vec::new()))
+        let (geometry, checkpoint, damages) = if is_read_only {
+            (found.geometry, None, Damages::Noted(Vec::new()))
         } else {
-            checkpoint = close::read(&pmem, &found.geometry);
-            close::erase(&pmem);
-            format::repair(&pmem, &found);
-            let geometry = match options.grow {
-                true => format::grow(&pmem, found.geometry),
-                false => found.geometry,
-            };
-            (geometry, Damages::Refused)
+            let (geometry, checkpoint) = prepare(&pmem, &found, options.grow);
+            (geometry, checkpoint, Damages::Refused)
         };
         let space = Arc::new(Space::new(&geometry));
         let mut recovery = Recovery::new(&pmem, &geometry, &space, damages);
@@ -232,7 +221,10 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             tree: Tree::new(live.directories.into_iter()),
             inodes,
             locks: boxed(locks),
-            pending: pending(durability, &geometry),
+            pending: match is_read_only {
+                true => None,
+                false => pending(options.durability, &geometry),
+            },
             is_read_only,
             unopenable,
         };
@@ -469,8 +461,13 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     pub fn close(mut self) -> Result<(), Self> {
         match Arc::get_mut(&mut self.volume) {
             Some(volume) => {
+                let syncs = !injected_bug!(
+                    "close-before-sync",
+                    "closing a volume makes its checkpoint before the pending changes are durable",
+                    killed_by = "file-core-close/grouped"
+                );
                 // O1: dropping the volume must have nothing left to sync.
-                if volume.sync().is_ok() {
+                if !syncs || volume.sync().is_ok() {
                     close::write(volume);
                 }
                 Ok(())
@@ -489,6 +486,24 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     pub fn max_file_size(&self) -> u64 {
         self.volume.medium.geometry.max_file_size
     }
+}
+
+/// Prepares a region for changes: takes its checkpoint, if there is one, repairs a superblock, and
+/// lets the volume grow.
+fn prepare<P: Pmem>(
+    pmem: &P,
+    found: &format::Found,
+    grows: bool,
+) -> (Geometry, Option<close::Checkpoint>) {
+    let checkpoint = close::read(pmem, &found.geometry);
+    // O1: before anything else is stored.
+    close::erase(pmem);
+    format::repair(pmem, found);
+    let geometry = match grows {
+        true => format::grow(pmem, found.geometry),
+        false => found.geometry,
+    };
+    (geometry, checkpoint)
 }
 
 fn pending<L>(durability: Durability, geometry: &Geometry) -> Option<Pending<L>> {

@@ -151,7 +151,8 @@ impl OpenOptions {
         self
     }
 
-    /// Sets when changes of files become durable, as [`FormatOptions::durability`] does.
+    /// Sets when changes of files become durable, as [`FormatOptions::durability`] does. A volume
+    /// that is [read only](Self::read_only) has none, so this does not concern it.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
