@@ -242,9 +242,9 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`Error::Exists`], [`Error::NoInodes`], [`Error::NoSpace`], [`Error::NoLock`],
     /// [`Error::Poisoned`], and those of every path: [`Error::NotFound`] and
     /// [`Error::NotADirectory`] for the directories on it, [`Error::NameInvalid`] and
-    /// [`Error::NameTooLong`]. If the volume is [read only](OpenOptions::read_only), every operation
-    /// that changes something returns [`Error::ReadOnly`], and a damaged directory on a path is
-    /// [`Error::Corrupt`].
+    /// [`Error::NameTooLong`]. If the volume is [read only](OpenOptions::read_only), every
+    /// operation that changes something returns [`Error::ReadOnly`], and a damaged directory on a
+    /// path is [`Error::Corrupt`].
     pub fn create(&self, path: &str) -> Result<File<P, L>, Error> {
         (self.volume).with(path, |at| Volume::create_at(&self.volume, at))
     }
@@ -445,9 +445,9 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         }
     }
 
-    /// Closes the volume, so that it opens without reading the logs of its files. Writes one bit for
-    /// each page of the volume, and 8 bytes for each inode, into pages that are free. First makes all
-    /// changes durable, as [`sync`](Self::sync) does.
+    /// Closes the volume, so that it opens without reading the logs of its files. Writes one bit
+    /// for each page of the volume, and 8 bytes for each inode, into pages that are free. First
+    /// makes all changes durable, as [`sync`](Self::sync) does.
     ///
     /// A volume that is dropped instead loses nothing, but opens more slowly. That is also so if
     /// there are not enough free pages for the checkpoint, if an operation or a sync has panicked

@@ -3,9 +3,9 @@
 //! # Which of two is right
 //! If a group of a file is damaged, what older groups say of the same pages is in force again, but
 //! those data pages may have become another file's meanwhile. So pages are claimed in this order:
-//! those of all chains, whose tails name their log; the data pages of files without damage; the data
-//! pages of the others. A page that is claimed already is lost to the file that comes later. Among
-//! files without damage, that is the one with the larger number.
+//! those of all chains, whose tails name their log; the data pages of files without damage; the
+//! data pages of the others. A page that is claimed already is lost to the file that comes later.
+//! Among files without damage, that is the one with the larger number.
 //!
 //! A file's log is read twice, so that the extents of only one file are in memory at a time.
 
