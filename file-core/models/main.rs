@@ -18,7 +18,8 @@ use spanlock_testkit::crashes::{MakeMedium, sequences, threads};
 use spanlock_verify::{Mode, Program, Suite};
 
 use store::{
-    Files, KINDS, Kind, LARGEST, LONG, PAGE, SHORT, at_page_end, cleaned, full, number, roomy,
+    Files, KINDS, Kind, LARGEST, LONG, PAGE, SHORT, at_page_end, cleaned, full, full_but_for,
+    number, roomy,
 };
 
 fn main() -> ExitCode {
@@ -135,8 +136,13 @@ fn holes(volumes: [&On; 3]) -> Suite {
         let name = on.name.strip_prefix("file-core-").unwrap_or("roomy");
         on.threads(name, &[Kind::First, Kind::Other], &[Mode::Cut])
     });
-    // The thread that writes may take the page that the other one frees.
-    let reused = volumes[0].threads("reused", &[Kind::First, Kind::Second], &[Mode::Cut]);
+    // The thread that writes takes the page that the other one frees: there is no other.
+    let reused = On {
+        medium: Arc::new(|| full_but_for(2)),
+        files: volumes[2].files.clone(),
+        ..*volumes[2]
+    };
+    let reused = reused.threads("reused", &[Kind::First, Kind::Second], &[Mode::Cut]);
     suite.programs(both).program(reused)
 }
 
