@@ -182,6 +182,8 @@ impl LogPages {
     /// Returns whether the page is settled. If it is not, [`end`](Self::end) says when it may be.
     pub(crate) fn wait_for(&self, page: u32) -> bool {
         // Acquire [G←F]: the index and size.
+        // equivalent(Relaxed): in every execution of our programs up to four preemptions, something
+        // else orders the change before the walk of the cleaning too. The proof needs it.
         let before = self.of(page).word.fetch_or(WAITED_FOR, Ordering::Acquire);
         State(before).is_settled()
     }
