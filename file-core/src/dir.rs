@@ -122,16 +122,41 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
         self.volume.rename(&self.at(from)?, &self.at(to)?)
     }
 
+    /// Renames into another directory of the same volume, as
+    /// [`FileCore::rename`](crate::FileCore::rename) does.
+    ///
+    /// # Errors
+    /// Same as there, and [`Error::OtherVolume`].
+    pub fn rename_into(&self, from: &str, into: &Self, to: &str) -> Result<(), Error> {
+        self.expect_same_volume(into)?;
+        self.volume.rename(&self.at(from)?, &into.at(to)?)
+    }
+
+    /// Exchanges what a name of this directory and one of `other` stand for, as
+    /// [`FileCore::exchange`](crate::FileCore::exchange) does.
+    ///
+    /// # Errors
+    /// Same as there, and [`Error::OtherVolume`].
+    pub fn exchange(&self, name: &str, other: &Self, other_name: &str) -> Result<(), Error> {
+        self.expect_same_volume(other)?;
+        (self.volume).exchange(&self.at(name)?, &other.at(other_name)?)
+    }
+
     /// Gives a file of this directory another name, which may be in another directory `into` of the
     /// same volume; see [`FileCore::link`](crate::FileCore::link).
     ///
     /// # Errors
     /// Same as there, and [`Error::OtherVolume`].
     pub fn link(&self, name: &str, into: &Self, new: &str) -> Result<(), Error> {
-        if !Arc::ptr_eq(&self.volume, &into.volume) {
-            return Err(Error::OtherVolume);
-        }
+        self.expect_same_volume(into)?;
         self.volume.link(&self.at(name)?, &into.at(new)?)
+    }
+
+    fn expect_same_volume(&self, other: &Self) -> Result<(), Error> {
+        match Arc::ptr_eq(&self.volume, &other.volume) {
+            true => Ok(()),
+            false => Err(Error::OtherVolume),
+        }
     }
 
     /// Returns whether the name exists in this directory.

@@ -52,8 +52,9 @@
 //! unique generations: D3 explains why no inode is mistaken for another, and L1 explains the same
 //! for logs. While a volume is open, no generation is used twice.
 //!
-//! # Not supported
-//! Renames from one directory to another.
+//! # Several directories
+//! A rename from one directory to another, and an exchange of two names, change several groups.
+//! [`journal`](crate::journal) makes them one change. Each name still has one marked group.
 
 use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::{Mutex, MutexGuard, injected_bug};
@@ -85,6 +86,12 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Counts a name that came from another directory or went there.
+    pub(crate) fn count_moved(&mut self, came: Option<&str>, went: Option<&str>) {
+        let slots = |it: Option<&str>| it.map_or(0, |name| u64::from(slots_of(name)));
+        self.live_slots = self.live_slots + slots(came) - slots(went);
+    }
+
     /// Says that the directory has been removed.
     pub(crate) fn mark_removed(&mut self) {
         self.is_removed = true;
@@ -92,8 +99,15 @@ impl State {
 }
 
 /// Returns the number of slots in the group that adds `name`.
-fn slots_of(name: &str) -> u32 {
+pub(crate) fn slots_of(name: &str) -> u32 {
     slots_for(add_bytes(name)) as u32
+}
+
+/// Returns the group that adds `name`, without its mark.
+pub(crate) fn group_of(id: InodeId, name: &str) -> Vec<u8> {
+    let mut group = vec![0; slots_of(name) as usize * SLOT_BYTES];
+    put_add(&mut GroupWriter::new(&mut group), id, name);
+    group
 }
 
 /// Checks whether `name` can be the name of a file or a directory.
@@ -248,11 +262,14 @@ impl Directory {
         stored: Flushed,
         mut reservation: Reservation<'_>,
     ) {
-        let slots = slots_of(name);
-        let mut group = vec![0; slots as usize * SLOT_BYTES];
-        put_add(&mut GroupWriter::new(&mut group), id, name);
-        reservation.commit(medium, &group, stored);
-        state.live_slots += u64::from(slots);
+        reservation.commit(medium, &group_of(id, name), stored);
+        state.live_slots += u64::from(slots_of(name));
+        self.put(name, id, reservation);
+    }
+
+    /// Says in memory that `name` stands for `id`, as the group says that was committed in the
+    /// reservation. The caller holds the mutex.
+    pub(crate) fn put(&self, name: &str, id: InodeId, reservation: Reservation<'_>) {
         self.names.set(name, Entry::new(id, reservation.place()));
         reservation.end(Gained { live: 1, tombs: 0 });
     }
@@ -278,11 +295,16 @@ impl Directory {
         doubt.defuse();
         erased?;
 
-        self.names.remove(name);
         state.live_slots -= u64::from(slots_of(name));
+        self.take(medium, name, entry);
+        Ok(())
+    }
+
+    /// Removes a name in memory, whose mark is erased, durably. The caller holds the mutex.
+    pub(crate) fn take<P: Pmem>(&self, medium: &Medium<P>, name: &str, entry: Entry) {
+        self.names.remove(name);
         // P1: the name is gone, durably.
         medium.space.take_live(entry.place.page, 1);
-        Ok(())
     }
 
     /// Cleans the log if it is too long after a removal. The caller holds the mutex.

@@ -14,7 +14,7 @@ use crate::layout::{MIN_PAGES, PAGE_BYTES, SLOT_BYTES};
 pub struct Place {
     /// Byte offset in the region.
     pub at: u64,
-    /// The inode whose log or table slot is damaged; `None` for the superblock.
+    /// The inode whose log or table slot is damaged; `None` for a superblock and for the journal.
     pub inode: Option<u32>,
     /// Byte offset in the file of the page whose data is damaged; `None` for other damage.
     pub offset: Option<u64>,
@@ -34,9 +34,8 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.inode {
-            Some(inode) => write!(f, "inode {inode}, ")?,
-            None => write!(f, "superblock, ")?,
+        if let Some(inode) = self.inode {
+            write!(f, "inode {inode}, ")?;
         }
         if let Some(offset) = self.offset {
             write!(f, "file offset {offset}, ")?;
@@ -167,16 +166,13 @@ pub enum Error {
         /// The directory's name.
         name: String,
     },
-    /// The new name is in another directory than the old one.
-    #[error(
-        "{from:?} and {to:?} are in different directories, but a rename stays within one: \
-         link the file to its new name, and remove the old one"
-    )]
-    AcrossDirectories {
-        /// The old name.
-        from: String,
-        /// The new name.
-        to: String,
+    /// The directory would be moved into itself, or into a directory below itself.
+    #[error("the directory {name:?} cannot be moved to {into:?}, which is inside it")]
+    InsideItself {
+        /// The directory's name.
+        name: String,
+        /// The name that it should get.
+        into: String,
     },
     /// The two directories are in different volumes.
     #[error("the directories are in different volumes: copy the file")]
@@ -286,8 +282,8 @@ impl Error {
         }
     }
 
-    /// Returns an error that reports damage to a superblock at byte `at`.
-    pub(crate) fn corrupt_superblock(what: &'static str, at: u64) -> Error {
+    /// Returns an error for damage at byte `at`, to a superblock or the journal.
+    pub(crate) fn corrupt_at(what: &'static str, at: u64) -> Error {
         Error::Corrupt {
             what,
             place: Place {
@@ -309,9 +305,9 @@ impl From<Error> for io::Error {
             Error::NotADirectory { .. } => io::ErrorKind::NotADirectory,
             Error::IsADirectory { .. } => io::ErrorKind::IsADirectory,
             Error::NotEmpty { .. } => io::ErrorKind::DirectoryNotEmpty,
-            Error::AcrossDirectories { .. } | Error::OtherVolume => io::ErrorKind::CrossesDevices,
+            Error::OtherVolume => io::ErrorKind::CrossesDevices,
             Error::NameTooLong { .. } | Error::NameInvalid { .. } => io::ErrorKind::InvalidFilename,
-            Error::BadFormat { .. } => io::ErrorKind::InvalidInput,
+            Error::BadFormat { .. } | Error::InsideItself { .. } => io::ErrorKind::InvalidInput,
             Error::FileTooLarge { .. } | Error::WriteTooLong { .. } => io::ErrorKind::FileTooLarge,
             Error::NotAVolume { .. } | Error::Corrupt { .. } => io::ErrorKind::InvalidData,
             Error::Truncated { .. } => io::ErrorKind::UnexpectedEof,

@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::file::File;
 use crate::format;
 use crate::inodes::Inodes;
+use crate::journal::Journal;
 use crate::layout::{Geometry, InodeId, Kind, ROOT};
 use crate::log::Log;
 use crate::medium::{Medium, Space};
@@ -139,7 +140,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// `locks` is the same as in [`format`](Self::format); for locks whose creation can fail, use
     /// [`try_open`](Self::try_open). Opening reads all logs, so it takes time proportional to their
     /// size; after a [`close`](Self::close), only those of directories. It writes nothing, except
-    /// that it repairs a damaged superblock from the other one, and erases what `close` has stored.
+    /// that it repairs a damaged superblock from the other one, erases what `close` has stored, and
+    /// completes a rename or an exchange that a crash has interrupted.
     ///
     /// # Errors
     /// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], [`Error::Corrupt`].
@@ -182,6 +184,9 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             let (geometry, checkpoint) = prepare(&pmem, &found, options.grow);
             (geometry, checkpoint, Damages::Refused)
         };
+        if !is_read_only {
+            Journal::open(&pmem, &geometry)?.redo(&geometry)?;
+        }
         let space = Arc::new(Space::new(&geometry));
         let mut recovery = Recovery::new(&pmem, &geometry, &space, damages);
         if is_read_only {
@@ -338,19 +343,39 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         (self.volume).with(path, |at| self.volume.remove_directory(at))
     }
 
-    /// Renames a file or a directory within the directory that it is in, durably and atomically. If
-    /// the new name exists, it is replaced: a file by a file, an empty directory by a directory. At
-    /// no moment, and after no crash, is the new name missing then.
+    /// Renames a file or a directory, durably and atomically, also from one directory to another.
+    /// If the new name exists, it is replaced: a file by a file, an empty directory by a directory.
+    /// At no moment, and after no crash, is the new name missing then.
     ///
     /// If both names stand for the same file, nothing happens. Blocks while another thread changes
-    /// the directory, and for a directory also as [`remove_dir`](Self::remove_dir) does.
+    /// one of the directories. For a directory, or across directories, it also blocks while another
+    /// thread removes, renames or exchanges in such a way. Within a directory a rename takes three
+    /// fences, and across directories seven.
+    ///
+    /// A lookup takes no lock. During a rename across directories it finds the old name, or it
+    /// waits and finds the new one. Two lookups are not one moment: a thread that looks for the new
+    /// name first and for the old name then may find neither, and [`list`](Self::list), which
+    /// visits one directory after the other, may list a file twice or not at all.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::AcrossDirectories`], [`Error::IsADirectory`] and
-    /// [`Error::NotADirectory`] if one of the names is a file's, [`Error::NotEmpty`],
-    /// [`Error::NoSpace`], [`Error::Poisoned`], and those of every path.
+    /// [`Error::NotFound`], [`Error::IsADirectory`] and [`Error::NotADirectory`] if one of the names
+    /// is a file's, [`Error::NotEmpty`], [`Error::InsideItself`], [`Error::NoSpace`],
+    /// [`Error::Poisoned`], [`Error::Corrupt`] if the journal was damaged since the volume was
+    /// opened, and those of every path.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
         (self.volume).with_both([from, to], |from, to| self.volume.rename(from, to))
+    }
+
+    /// Exchanges what two names stand for, durably and atomically. Both must exist; each may be a
+    /// file's or a directory's, in one directory or in two. If both stand for the same file,
+    /// nothing happens. Takes seven fences. Blocks, and shows itself to lookups, as
+    /// [`rename`](Self::rename) across directories does.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::InsideItself`], [`Error::NoSpace`], [`Error::Poisoned`],
+    /// [`Error::Corrupt`] as for [`rename`](Self::rename), and those of every path.
+    pub fn exchange(&self, a: &str, b: &str) -> Result<(), Error> {
+        (self.volume).with_both([a, b], |a, b| self.volume.exchange(a, b))
     }
 
     /// Gives a file another name, durably: a hard link. All names of a file are equal. Blocks while

@@ -5,8 +5,8 @@ use spanlock_pmem::{Flushed, Pmem};
 use crate::close::RECORD_BYTES;
 use crate::error::Error;
 use crate::layout::{
-    Geometry, INODES_PER_PAGE, InodeId, MAX_FILE_BYTES, MIN_DATA_PAGES, MIN_PAGES, PAGE,
-    PAGE_BYTES, ROOT, RawInode, SUPER_BYTES, Superblock,
+    Geometry, INODES_PER_PAGE, InodeId, JOURNAL_PAGES, MAX_FILE_BYTES, MIN_DATA_PAGES, MIN_PAGES,
+    PAGE, PAGE_BYTES, ROOT, RawInode, SUPER_BYTES, Superblock,
 };
 use crate::options::FormatOptions;
 
@@ -14,7 +14,7 @@ const BOTH_UNREADABLE: &str = "both superblocks are unreadable (or the region wa
     first is: then cut it back to its old size)";
 const BYTES_PER_INODE: u64 = 16 << 10;
 const LEAST_INODES: u64 = 64;
-/// Zeroes for clearing the inode table, this many bytes at a time.
+/// Zeroes for clearing the inode table and the journal, this many bytes at a time.
 static ZEROES: [u8; 16 * PAGE] = [0; 16 * PAGE];
 
 /// Computes the geometry of a new volume in a region of `len` bytes.
@@ -39,7 +39,7 @@ pub(crate) fn plan(len: u64, options: &FormatOptions) -> Result<Geometry, Error>
         .inodes
         .map_or((len / BYTES_PER_INODE).max(LEAST_INODES), u64::from);
     let table_pages = inodes.max(1).div_ceil(INODES_PER_PAGE as u64);
-    if table_pages + 2 + MIN_DATA_PAGES > pages as u64 {
+    if table_pages + 2 + u64::from(JOURNAL_PAGES) + MIN_DATA_PAGES > pages as u64 {
         return bad(
             "the number of inodes",
             inodes,
@@ -76,7 +76,8 @@ pub(crate) fn write<P: Pmem>(pmem: &P, geometry: &Geometry) {
     pmem.fence(primary.and(replica));
 
     let table_at = geometry.inode_at(0);
-    let table_end = geometry.inode_at(geometry.inodes);
+    // The journal follows: one that is zero is empty.
+    let table_end = geometry.journal().end;
     let (mut at, mut table) = (table_at, Flushed::nothing());
     while at < table_end {
         let n = (table_end - at).min(ZEROES.len() as u64) as usize;
@@ -158,7 +159,7 @@ pub(crate) fn find<P: Pmem>(pmem: &P) -> Result<Found, Error> {
         (_, Superblock::Valid(geometry)) if geometry.replica_at() == last_at => (geometry, Some(0)),
         (_, Superblock::OtherVersion(found)) => return Err(other_version(found)),
         (Superblock::Absent, Superblock::Absent) => return Err(Error::NotAVolume { len }),
-        _ => return Err(Error::corrupt_superblock(BOTH_UNREADABLE, 0)),
+        _ => return Err(Error::corrupt_at(BOTH_UNREADABLE, 0)),
     };
     Ok(Found {
         geometry,

@@ -214,7 +214,7 @@ impl<P: Pmem> Recovery<'_, P> {
         let Some(at) = found.damaged_at else {
             return Ok(());
         };
-        let error = Error::corrupt_superblock("a damaged superblock", at);
+        let error = Error::corrupt_at("a damaged superblock", at);
         self.damages.meet(error, Fix::Superblock(at))
     }
 }

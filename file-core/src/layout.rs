@@ -29,6 +29,8 @@
 //! crash may leave a page that no log reached, whose birth number the log then gives to the same
 //! page again, and a generation can be repeated (see `directory.rs`).
 
+use core::ops::Range;
+
 use crc32c::{crc32c, crc32c_append};
 use spanlock_sync::injected_bug;
 
@@ -119,13 +121,15 @@ pub(crate) struct Geometry {
     pub(crate) data_checksums: bool,
 }
 
-/// The fewest pages a volume can have: two superblocks, two pages of inodes, and twelve pages for
-/// data and logs.
+/// The fewest pages a volume can have: two superblocks, two pages of inodes, the journal, and eight
+/// pages for data and logs.
 pub(crate) const MIN_PAGES: u64 = 16;
 /// The fewest pages for data and logs.
 pub(crate) const MIN_DATA_PAGES: u64 = 8;
 /// First page of the inode table.
 const TABLE_PAGE: u32 = 1;
+/// Pages of the journal, which follow the inode table.
+pub(crate) const JOURNAL_PAGES: u32 = 4;
 
 /// The content of a page that may hold a superblock.
 #[derive(Debug, PartialEq, Eq)]
@@ -143,7 +147,7 @@ pub(crate) enum Superblock {
 impl Geometry {
     /// Returns the first page for data and logs.
     pub(crate) fn data_start(&self) -> u32 {
-        TABLE_PAGE + self.inodes / INODES_PER_PAGE
+        TABLE_PAGE + self.inodes / INODES_PER_PAGE + JOURNAL_PAGES
     }
 
     /// Returns the page after the last one for data and logs, which is the second superblock.
@@ -154,6 +158,12 @@ impl Geometry {
     /// Returns the number of pages for data and logs.
     pub(crate) fn data_pages(&self) -> u32 {
         self.data_end() - self.data_start()
+    }
+
+    /// Returns the bytes of the journal.
+    pub(crate) fn journal(&self) -> Range<u64> {
+        let end = self.data_start();
+        page_at(end - JOURNAL_PAGES)..page_at(end)
     }
 
     /// Returns the byte offset of inode `number`.
@@ -218,7 +228,7 @@ impl Geometry {
     }
 
     fn is_possible(&self) -> bool {
-        let fixed = 2 + (self.inodes / INODES_PER_PAGE) as u64;
+        let fixed = (2 + self.inodes / INODES_PER_PAGE + JOURNAL_PAGES) as u64;
         self.inodes >= INODES_PER_PAGE
             && self.inodes.is_multiple_of(INODES_PER_PAGE)
             && self.pages as u64 >= fixed + MIN_DATA_PAGES

@@ -14,6 +14,7 @@ pub mod fsck;
 mod index;
 mod inode;
 mod inodes;
+mod journal;
 mod layout;
 mod log;
 mod log_page;

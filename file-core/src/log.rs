@@ -382,6 +382,14 @@ impl Log {
         Tail(self.tail.load(Ordering::Relaxed)).is_poisoned()
     }
 
+    /// Checks that no operation panicked midway (L5).
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`].
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.check_poison(&self.state.lock())
+    }
+
     fn check_poison(&self, state: &LogState) -> Result<(), Error> {
         match self.is_poisoned() {
             true => Err(Error::Poisoned {
@@ -402,9 +410,7 @@ impl Log {
         medium: &Medium<P>,
         place: Place,
     ) -> Result<(), Error> {
-        let state = self.state.lock();
-        self.check_poison(&state)?;
-        drop(state);
+        self.check()?;
         // An erased mark makes nothing reachable, so nothing has to be durable before it.
         medium.publish(place.at(), 0, Durable::at_rest());
         Ok(())
@@ -478,11 +484,8 @@ impl Reservation<'_> {
     /// Commits `group`, whose first words are all zero. `flushed` stands for all stores that the
     /// group refers to. The group and those stores are durable on return.
     pub(crate) fn commit<P: Pmem>(&mut self, medium: &Medium<P>, group: &[u8], flushed: Flushed) {
-        let mut flushed = flushed;
-        let mark = self.put(group, |page, within, slots| {
-            let so_far = replace(&mut flushed, Flushed::nothing());
-            flushed = so_far.and(medium.store_slots(page, within, slots));
-        });
+        let (mark, stored) = self.store(medium, group);
+        let flushed = flushed.and(stored);
         let mark_at = self.place().at();
         if injected_bug!(
             "mark-before-data",
@@ -496,6 +499,17 @@ impl Reservation<'_> {
         // One fence covers data and slots, another the mark.
         let durable = medium.pmem.fence(flushed);
         medium.publish(mark_at, mark, durable);
+    }
+
+    /// Stores `group`, whose first words are all zero, without its mark. Durable once fenced. Also
+    /// returns the mark.
+    pub(crate) fn store<P: Pmem>(&self, medium: &Medium<P>, group: &[u8]) -> (u64, Flushed) {
+        let mut flushed = Flushed::nothing();
+        let mark = self.put(group, |page, within, slots| {
+            let so_far = replace(&mut flushed, Flushed::nothing());
+            flushed = so_far.and(medium.store_slots(page, within, slots));
+        });
+        (mark, flushed)
     }
 
     /// Writes `group`, whose first words are all zero, and leaves it to a sync to make it durable
@@ -532,6 +546,32 @@ impl Reservation<'_> {
             (rest, within) = (behind, 0);
         }
         mark_of(self.space.log_pages.seed(page), slot, group)
+    }
+
+    /// Splits a reservation that lies in one page. The first part has `slots` slots.
+    pub(crate) fn split(mut self, slots: u32) -> (Self, Self) {
+        let Slots {
+            page, slot, count, ..
+        } = self.slots;
+        debug_assert!(slots < count && count <= PAGE_SLOTS);
+        let second = Reservation {
+            log: self.log,
+            space: self.space,
+            slots: Slots {
+                page,
+                slot: slot + slots,
+                count: count - slots,
+                further: Vec::new(),
+            },
+            ended: false,
+        };
+        self.slots.count = slots;
+        (self, second)
+    }
+
+    /// Ends the operation without a group. It has stored nothing.
+    pub(crate) fn cancel(self) {
+        self.end(Gained::default());
     }
 
     /// Ends the operation, after it has committed and updated the index and size (L4). `gained` is

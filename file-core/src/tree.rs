@@ -8,19 +8,31 @@
 //!   a name is missing in a directory that was removed meanwhile, the walk is repeated, because
 //!   another directory may have replaced it.
 //! - Creating, linking, removing and renaming takes the mutex of the directory concerned, held
-//!   across fences. Operations on different directories do not wait for each other.
+//!   across fences. Operations on different directories do not wait for each other, except that
+//!   one thread at a time renames from one directory to another, exchanges two names, or removes
+//!   or renames a directory.
+//! - A walk that has passed a name goes on in the directory that it stood for, wherever that is
+//!   moved meanwhile.
 //!
 //! # Invariants
 //! - **T1** The directories form a tree: each but the root has one name. So a directory is reached
 //!   by one path, and recovery meets each once.
 //! - **T2** The name of a directory is removed, replaced or renamed only under the tree's mutex.
-//! - **T3** Mutexes are taken in this order: the tree's, then those of directories, in the order of
-//!   their numbers, then those of logs, files and tables.
+//! - **T3** Mutexes are taken in this order: the tree's, then those of directories, then those of
+//!   logs, files and tables. A thread takes those of several directories only while it holds the
+//!   tree's, so no two threads wait for each other's.
 //! - **T4** A directory is in the table as long as it has a name. It enters and leaves it under the
 //!   mutex of the directory that names it.
 //! - **T5** A directory that was removed is empty and stays so: whoever locks it learns that it was
 //!   removed. So its log is not used any more, and its pages are free.
+//! - **T6** Which directory names another changes only under the tree's mutex. So whether one is
+//!   below another is known for as long as that is held.
+//! - **T7** If the region panics during a change of several directories, the journal may keep its
+//!   record, which names pages of their logs. Those logs are poisoned, so they keep their pages.
+//!   The tree's mutex says so from then on: no directory is removed or moved until the volume is
+//!   reopened.
 
+mod across;
 mod changes;
 
 use std::collections::HashMap;
@@ -38,10 +50,21 @@ use crate::volume::Volume;
 pub(crate) struct Tree {
     pub(crate) root: Arc<Directory>,
     /// All directories but the root (T4).
-    directories: Mutex<HashMap<u32, Arc<Directory>>>,
-    /// See T2.
-    mutex: Mutex<()>,
+    directories: Mutex<HashMap<u32, Child>>,
+    /// See T2 and T7.
+    mutex: Mutex<Interrupted>,
 }
+
+/// A directory, and the number of the one that names it.
+struct Child {
+    directory: Arc<Directory>,
+    /// See T6.
+    parent: u32,
+}
+
+/// The number of a directory that a thread has begun to change together with others, and not
+/// finished to (T7).
+type Interrupted = Option<u32>;
 
 impl Tree {
     /// Creates the tree from all of its directories.
@@ -49,34 +72,83 @@ impl Tree {
     /// # Panics
     /// If the root is not among them.
     pub(crate) fn new(directories: impl Iterator<Item = Directory>) -> Tree {
-        let each = directories.map(|it| (it.id.number, Arc::new(it)));
+        let mut parents = HashMap::new();
+        let each = directories.map(|it| {
+            it.names.for_each(|_, entry| {
+                parents.insert(entry.id.number, it.id.number);
+            });
+            (it.id.number, Arc::new(it))
+        });
         let mut directories: HashMap<_, _> = each.collect();
+        let root = directories.remove(&ROOT).expect("every volume has a root");
+        let child = |(number, directory)| {
+            let parent = parents[&number];
+            (number, Child { directory, parent })
+        };
         Tree {
-            root: directories.remove(&ROOT).expect("every volume has a root"),
-            directories: Mutex::new(directories),
-            mutex: Mutex::new(()),
+            root,
+            directories: Mutex::new(directories.into_iter().map(child).collect()),
+            mutex: Mutex::new(None),
+        }
+    }
+
+    /// Takes the tree's mutex.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], as T7 says.
+    fn lock(&self) -> Result<MutexGuard<'_, Interrupted>, Error> {
+        let guard = self.mutex.lock();
+        match *guard {
+            Some(inode) => Err(Error::Poisoned { inode }),
+            None => Ok(guard),
         }
     }
 
     /// Returns the directory, unless it was removed.
     fn get(&self, id: InodeId) -> Option<Arc<Directory>> {
         let directories = self.directories.lock();
-        let found = directories.get(&id.number).filter(|it| it.id == id);
-        found.cloned()
+        let found = directories.get(&id.number).map(|it| &it.directory);
+        found.filter(|it| it.id == id).cloned()
     }
 
     /// Returns whether an operation on a directory panicked midway.
     pub(crate) fn is_poisoned(&self) -> bool {
         let directories = self.directories.lock();
-        let mut all = directories.values().chain([&self.root]);
-        all.any(|it| it.log.is_poisoned())
+        let others = directories.values().map(|it| &it.directory);
+        others.chain([&self.root]).any(|it| it.log.is_poisoned())
     }
 
-    fn add(&self, directory: Directory) -> Arc<Directory> {
+    fn add(&self, directory: Directory, parent: u32) -> Arc<Directory> {
         let directory = Arc::new(directory);
-        let number = directory.id.number;
-        (self.directories.lock()).insert(number, Arc::clone(&directory));
+        let child = Child {
+            directory: Arc::clone(&directory),
+            parent,
+        };
+        self.directories.lock().insert(directory.id.number, child);
         directory
+    }
+
+    /// Says which directory names `id` from now on, if that is a directory. The caller holds the
+    /// tree's mutex (T6).
+    fn set_parent(&self, id: InodeId, parent: u32) {
+        if id.kind == Kind::Directory
+            && let Some(child) = self.directories.lock().get_mut(&id.number)
+        {
+            child.parent = parent;
+        }
+    }
+
+    /// Returns whether directory `number` is `above`, or is in it at any depth. The caller holds
+    /// the tree's mutex (T6).
+    fn is_at_or_below(&self, mut number: u32, above: u32) -> bool {
+        let directories = self.directories.lock();
+        while number != above {
+            match directories.get(&number) {
+                Some(child) => number = child.parent,
+                None => return false,
+            }
+        }
+        true
     }
 
     fn forget(&self, number: u32) {

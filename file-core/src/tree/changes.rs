@@ -15,11 +15,11 @@ use crate::names::{Entry, Names};
 use crate::recover::LogReader;
 use crate::volume::Volume;
 
-/// Locks two directories (T3). The second may be missing.
+/// Locks two directories, in the order of their numbers. The second may be missing.
 ///
 /// # Errors
 /// The error of `gone`, if either was removed.
-fn lock_both<'d>(
+pub(super) fn lock_both<'d>(
     one: &'d Directory,
     other: Option<&'d Directory>,
     gone: impl Fn() -> Error,
@@ -52,8 +52,8 @@ impl<P: Pmem, L> Volume<P, L> {
         let (kind, created) = (Kind::Directory, (medium.clock)());
         let id = (at.directory).create(&mut state, medium, at.name, kind, created)?;
         self.inodes.add_link(id.number);
-        let names = Names::new();
-        Ok(tree.add(Directory::new(id, Log::empty(id.log()), names)))
+        let directory = Directory::new(id, Log::empty(id.log()), Names::new());
+        Ok(tree.add(directory, at.directory.id.number))
     }
 
     /// Creates a file. `lock` makes its range lock: foreign code, which must not run under the
@@ -189,7 +189,7 @@ impl<P: Pmem, L> Volume<P, L> {
     /// nothing has changed.
     pub(crate) fn remove_directory(&self, at: &At<'_>) -> Result<(), Error> {
         self.check_writable()?;
-        let _tree = self.tree.mutex.lock();
+        let _tree = self.tree.lock()?;
         // T2: the entry stays.
         let entry = (at.directory.look(at.name)).ok_or_else(|| at.not_found())?;
         at.expect(entry.id.kind, Kind::Directory)?;
@@ -208,24 +208,22 @@ impl<P: Pmem, L> Volume<P, L> {
         Ok(())
     }
 
-    /// Renames within a directory.
+    /// Renames within a directory, or [across](Self::rename_across) directories.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::AcrossDirectories`], those of what cannot replace what, and
-    /// those of [`Directory::rename`]; nothing has changed.
+    /// [`Error::NotFound`], those of what cannot replace what, those of [`Directory::rename`] and
+    /// of [`rename_across`](Self::rename_across); nothing has changed.
     pub(crate) fn rename(&self, from: &At<'_>, to: &At<'_>) -> Result<(), Error> {
         self.check_writable()?;
         // As in `link`.
         self.settle();
         if from.directory.id != to.directory.id {
-            return Err(Error::AcrossDirectories {
-                from: from.path.to_owned(),
-                to: to.path.to_owned(),
-            });
+            return self.rename_across(from, to);
         }
         loop {
             let kind = from.look()?.id.kind;
-            let tree = (kind == Kind::Directory).then(|| self.tree.mutex.lock());
+            let tree = (kind == Kind::Directory).then(|| self.tree.lock());
+            let tree = tree.transpose()?;
             // A directory can replace a directory only. T2: the entry stays, if there is one.
             let replaced = tree.as_ref().and_then(|_| to.directory.look(to.name));
             let child = match replaced {
@@ -291,7 +289,7 @@ impl<P: Pmem, L> Volume<P, L> {
     }
 
     /// Returns the directory that `entry` stands for. The caller holds the tree's mutex.
-    fn child_of(&self, at: &At<'_>, entry: Entry) -> Result<Arc<Directory>, Error> {
+    pub(super) fn child_of(&self, at: &At<'_>, entry: Entry) -> Result<Arc<Directory>, Error> {
         if let Some(child) = self.tree.get(entry.id) {
             return Ok(child);
         }
@@ -301,7 +299,7 @@ impl<P: Pmem, L> Volume<P, L> {
     }
 
     /// Frees a directory whose name is gone, durably. The caller holds its mutex.
-    fn retire(&self, child: &Directory, state: &mut State) {
+    pub(super) fn retire(&self, child: &Directory, state: &mut State) {
         let (number, space) = (child.id.number, &self.medium.space);
         state.mark_removed();
         self.tree.forget(number);
@@ -315,7 +313,7 @@ impl<P: Pmem, L> Volume<P, L> {
     }
 
     /// Frees a file whose last name is gone, durably, once its last handle is dropped.
-    fn free(&self, id: InodeId) {
+    pub(super) fn free(&self, id: InodeId) {
         if let Some(file) = self.inodes.take_out(id.number) {
             file.mark_removed();
             return;
@@ -354,7 +352,7 @@ impl<P: Pmem, L> Volume<P, L> {
     }
 }
 
-fn not_empty(at: &At<'_>) -> Error {
+pub(super) fn not_empty(at: &At<'_>) -> Error {
     Error::NotEmpty {
         name: at.path.to_owned(),
     }

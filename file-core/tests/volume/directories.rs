@@ -265,13 +265,28 @@ fn a_rename_replaces_only_what_it_may() {
     assert_eq!(volume.rename("d", "full"), Err(not_empty));
     let missing = Error::NotFound { name: named("x") };
     assert_eq!(volume.rename("x", "y"), Err(missing));
-    let across = volume.rename("f", "full/f").unwrap_err();
-    assert!(
-        matches!(across, Error::AcrossDirectories { .. }),
-        "{across}"
-    );
-    assert!(across.to_string().contains("link the file to its new name"));
-    assert!(volume.rename("full", "full/x").is_err(), "into itself");
+    let missing = Error::NotFound { name: named("x") };
+    assert_eq!(volume.rename("x", "full/y"), Err(missing.clone()));
+    assert_eq!(volume.exchange("x", "full/x"), Err(missing.clone()));
+    assert_eq!(volume.exchange("full/x", "x"), Err(missing));
+    let is_a_directory = Error::IsADirectory {
+        name: named("full/x"),
+    };
+    assert_eq!(volume.rename("f", "full/x"), Err(is_a_directory));
+    let not_empty = Error::NotEmpty {
+        name: named("full"),
+    };
+    assert_eq!(volume.rename("full/x", "full"), Err(not_empty));
+    for path in ["full/x", "full/y", "full/x/y"] {
+        let error = volume.rename("full", path).unwrap_err();
+        assert!(matches!(error, Error::InsideItself { .. }), "{error}");
+        assert!(error.to_string().contains("is inside it"));
+    }
+    for paths in [["full", "full/x"], ["full/x", "full"]] {
+        let error = volume.exchange(paths[0], paths[1]).unwrap_err();
+        assert!(matches!(error, Error::InsideItself { .. }), "{error}");
+    }
+    volume.exchange("f", "f").unwrap();
     assert!(volume.pmem().words() == before, "nothing is written");
 
     let free = volume.stats().inodes_free;
@@ -283,6 +298,130 @@ fn a_rename_replaces_only_what_it_may() {
         assert_eq!(names(volume, ""), ["d", "e", "f"]);
         assert_eq!(names(volume, "e"), ["x"]);
     }
+}
+
+#[test]
+fn a_rename_moves_a_file_to_another_directory() {
+    let volume = volume();
+    for directory in ["d", "e"] {
+        volume.create_dir(directory).unwrap();
+    }
+    for path in ["d/a", "e/b", "f"] {
+        write(&volume, path);
+    }
+    let replaced = volume.open_file("e/b").unwrap();
+    volume.rename("d/a", "e/b").unwrap();
+    volume.rename("f", "d/g").unwrap();
+    assert_eq!(content(&replaced), b"e/b");
+    for volume in [&volume, &reopen(&volume)] {
+        assert_eq!(paths(volume), ["d/g", "e/b"]);
+        assert_eq!(
+            (read(volume, "d/g"), read(volume, "e/b")),
+            (named("f"), named("d/a"))
+        );
+        assert_eq!((volume.links("d/g"), volume.links("e/b")), (Ok(1), Ok(1)));
+    }
+    // Names of one file stay both.
+    volume.link("d/g", "e/g").unwrap();
+    volume.rename("d/g", "e/g").unwrap();
+    assert_eq!(paths(&reopen(&volume)), ["d/g", "e/b", "e/g"]);
+    volume.open_file("d/g").unwrap();
+    // Each name has one marked group: once that is erased, nothing comes back.
+    drop(replaced);
+    for path in ["d/g", "e/b", "e/g"] {
+        volume.remove(path).unwrap();
+    }
+    for directory in ["d", "e"] {
+        volume.remove_dir(directory).unwrap();
+    }
+    assert_empty(&volume);
+}
+
+#[test]
+fn a_rename_moves_a_directory_to_another_directory() {
+    let volume = volume();
+    volume.create_dir_all("a/b/c").unwrap();
+    volume.create_dir_all("x/y").unwrap();
+    write(&volume, "a/b/c/f");
+    let (b, y) = (
+        volume.open_dir("a/b").unwrap(),
+        volume.open_dir("x/y").unwrap(),
+    );
+    let free = volume.stats().inodes_free;
+    volume.rename("a/b", "x/y").unwrap();
+    assert_eq!(volume.stats().inodes_free, free + 1);
+    assert!(y.create("g").is_err(), "it was replaced");
+    b.create("g").unwrap();
+    assert_eq!(paths(&reopen(&volume)), ["x/y/c/f", "x/y/g"]);
+    // What is below what has changed, in memory and after recovery.
+    for volume in [&volume, &reopen(&volume)] {
+        assert!(volume.rename("x", "x/y/c/x").is_err());
+        volume.rename("a", "x/y/c/a").unwrap();
+        volume.rename("x/y/c", "c").unwrap();
+        volume.rename("x", "c/a/x").unwrap();
+        assert!(volume.rename("c", "c/a/x/y/c").is_err());
+        assert_eq!(paths(volume), ["c/a/x/y/g", "c/f"]);
+        assert_eq!(paths(&reopen(volume)), paths(volume));
+    }
+}
+
+#[test]
+fn an_exchange_swaps_what_two_names_stand_for() {
+    let volume = volume();
+    volume.create_dir_all("d/e").unwrap();
+    for path in ["a", "b", "d/f", "d/e/g"] {
+        write(&volume, path);
+    }
+    let long = "l".repeat(900);
+    volume.rename("b", &long).unwrap();
+    volume.exchange("a", &long).unwrap();
+    volume.exchange("a", "d/f").unwrap();
+    // A file and a directory.
+    volume.exchange("a", "d/e").unwrap();
+    let root = volume.open_dir("").unwrap();
+    let d = volume.open_dir("d").unwrap();
+    d.exchange("f", &root, "a").unwrap();
+    let other = self::volume().open_dir("").unwrap();
+    assert_eq!(d.exchange("f", &other, "a"), Err(Error::OtherVolume));
+    assert_eq!(d.rename_into("f", &other, "a"), Err(Error::OtherVolume));
+    for volume in [&volume, &reopen(&volume)] {
+        assert_eq!(paths(volume), ["a", "d/e", "d/f/g", &long]);
+        assert_eq!(read(volume, "a"), "b");
+        assert_eq!(read(volume, "d/e"), "d/f");
+        assert_eq!(read(volume, "d/f/g"), "d/e/g");
+        assert_eq!(read(volume, &long), "a");
+        // What is below what is known.
+        assert!(volume.exchange("d", "d/f/g").is_err());
+    }
+    d.rename_into("f", &root, "e").unwrap();
+    for path in ["a", "d/e", "e/g", &long] {
+        volume.remove(path).unwrap();
+    }
+    for directory in ["d", "e"] {
+        volume.remove_dir(directory).unwrap();
+    }
+    assert_empty(&volume);
+}
+
+/// The logs of both directories are cleaned meanwhile.
+#[test]
+fn changes_of_two_directories_do_not_make_logs_grow() {
+    let volume = volume();
+    for directory in ["d", "e"] {
+        volume.create_dir(directory).unwrap();
+    }
+    let name = |nth: usize| format!("{}/{}{nth}", ["d", "e"][nth % 2], "n".repeat(nth % 7 * 150));
+    write(&volume, &name(0));
+    write(&volume, "f");
+    for nth in 1..2000 {
+        volume.rename(&name(nth - 1), &name(nth)).unwrap();
+        volume.exchange("f", &name(nth)).unwrap();
+    }
+    let stats = volume.stats();
+    assert!(stats.log_pages < 30, "{stats:?}");
+    let again = reopen(&volume);
+    assert_eq!(paths(&again), [&name(1999), "f"]);
+    assert_eq!(again.stats().pages_free, stats.pages_free);
 }
 
 /// Long names take groups of several slots, and the directory's log is cleaned meanwhile.
@@ -318,6 +457,36 @@ fn a_full_volume_renames_or_says_so() {
     }
     assert_eq!(read(&reopen(&volume), names[at]), "a");
     volume.remove(names[at]).unwrap();
+}
+
+#[test]
+fn a_full_volume_changes_two_directories_or_says_so() {
+    let volume = format(48, &FormatOptions::new().inodes(32));
+    volume.create_dir("d").unwrap();
+    write(&volume, "a");
+    write(&volume, "d/c");
+    let hog = volume.create("hog").unwrap();
+    while hog.append(&[9; 4096]).is_ok() {}
+    let names = ["a", "d/b"];
+    let (mut at, mut exchanged, mut refused) = (0, false, 0);
+    for round in 0..1000 {
+        let done = match round % 2 {
+            0 => volume.rename(names[at], names[1 - at]),
+            _ => volume.exchange(names[at], "d/c"),
+        };
+        match done {
+            Ok(()) if round % 2 == 0 => at = 1 - at,
+            Ok(()) => exchanged = !exchanged,
+            Err(Error::NoSpace { .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        let has = ["a", "d/c"][usize::from(exchanged)];
+        assert_eq!(read(&volume, names[at]), has, "{round}");
+    }
+    let again = reopen(&volume);
+    assert_eq!(again.list(), volume.list());
+    assert_eq!(again.stats().pages_free, volume.stats().pages_free);
+    println!("{refused} were refused");
 }
 
 /// Threads rename and link in one directory: no name of the file is ever missing.
@@ -357,6 +526,7 @@ fn threads_may_change_one_tree() {
     let allowed = |error: Error| match error {
         Error::NotFound { .. } | Error::Exists { .. } | Error::NotEmpty { .. } => {}
         Error::IsADirectory { .. } | Error::NotADirectory { .. } => {}
+        Error::InsideItself { .. } => {}
         error => panic!("{error}"),
     };
     std::thread::scope(|scope| {
@@ -370,17 +540,15 @@ fn threads_may_change_one_tree() {
                         format!("{directory}{}", ["a", "b", "c"][rng.usize(..3)])
                     };
                     let (one, two) = (path(&mut rng), path(&mut rng));
-                    let done = match rng.u32(..7) {
+                    let done = match rng.u32(..8) {
                         0 => volume.create(&one).map(drop),
                         1 => volume.create_dir(&one),
                         2 => volume.remove(&one),
                         3 => volume.remove_dir(&one),
                         4 => volume.link(&one, &two),
                         5 => volume.open_file(&one).and_then(|it| it.write_at(b"x", 0)),
-                        _ => match volume.rename(&one, &two) {
-                            Err(Error::AcrossDirectories { .. }) => Ok(()),
-                            renamed => renamed,
-                        },
+                        6 => volume.exchange(&one, &two),
+                        _ => volume.rename(&one, &two),
                     };
                     done.unwrap_or_else(allowed);
                 }

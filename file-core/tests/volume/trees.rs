@@ -26,10 +26,17 @@ enum Op {
     RemoveDir(String),
     Link(String, String),
     Rename(String, String),
+    Exchange(String, String),
 }
 
 fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+/// Whether `path` is `above` or below it.
+fn is_below(path: &str, above: &str) -> bool {
+    let rest = path.strip_prefix(above);
+    rest.is_some_and(|it| it.is_empty() || it.starts_with('/'))
 }
 
 impl Model {
@@ -45,22 +52,20 @@ impl Model {
     /// Adds a path, which may be the one that is there.
     fn put(&mut self, path: &str, what: Option<u64>) {
         self.paths.insert(path.to_owned(), what);
-        let named: Vec<_> = self.paths.values().flatten().copied().collect();
-        self.files.retain(|file, _| named.contains(file));
+        self.forget_unnamed();
     }
 
     fn take(&mut self, path: &str) {
         self.paths.remove(path);
-        let named: Vec<_> = self.paths.values().flatten().copied().collect();
-        self.files.retain(|file, _| named.contains(file));
+        self.forget_unnamed();
     }
 
     fn rename(&mut self, from: &str, to: &str) -> bool {
         let (Some(&what), target) = (self.paths.get(from), self.paths.get(to).copied()) else {
             return false;
         };
-        if parent(from) != parent(to) {
-            return false;
+        if !self.is_directory(parent(to)) || is_below(parent(to), from) && what.is_none() {
+            return from == to;
         }
         match target {
             _ if from == to => return true,
@@ -69,21 +74,50 @@ impl Model {
             Some(None) if !self.is_empty(to) => return false,
             _ => {}
         }
-        let prefix = format!("{from}/");
-        let moved: Vec<_> = self
-            .paths
-            .keys()
-            .filter(|it| it.starts_with(&prefix))
-            .cloned()
-            .collect();
-        for path in moved {
-            let what = self.paths.remove(&path).unwrap();
-            self.paths
-                .insert(format!("{to}/{}", &path[prefix.len()..]), what);
-        }
-        self.paths.remove(from);
-        self.put(to, what);
+        let moved = self.take_tree(from);
+        self.put_tree(to, moved);
         true
+    }
+
+    fn exchange(&mut self, one: &str, other: &str) -> bool {
+        let (Some(first), Some(last)) = (self.paths.get(one), self.paths.get(other)) else {
+            return false;
+        };
+        if one == other || first == last && first.is_some() {
+            return true;
+        }
+        if is_below(parent(other), one) || is_below(parent(one), other) {
+            return false;
+        }
+        let [first, last] = [one, other].map(|it| self.take_tree(it));
+        self.put_tree(one, last);
+        self.put_tree(other, first);
+        true
+    }
+
+    /// Takes out a path and all below it. The paths returned begin after it.
+    fn take_tree(&mut self, path: &str) -> Paths {
+        let mut taken = Paths::new();
+        self.paths.retain(|it, what| {
+            let is_taken = is_below(it, path);
+            if is_taken {
+                taken.insert(it[path.len()..].to_owned(), *what);
+            }
+            !is_taken
+        });
+        taken
+    }
+
+    fn put_tree(&mut self, path: &str, tree: Paths) {
+        for (below, what) in tree {
+            self.paths.insert(format!("{path}{below}"), what);
+        }
+        self.forget_unnamed();
+    }
+
+    fn forget_unnamed(&mut self) {
+        let named: Vec<_> = self.paths.values().flatten().copied().collect();
+        self.files.retain(|file, _| named.contains(file));
     }
 
     /// Performs the operation and returns whether it is possible.
@@ -133,6 +167,7 @@ impl Model {
                 _ => false,
             },
             Op::Rename(from, to) => self.rename(from, to),
+            Op::Exchange(one, other) => self.exchange(one, other),
         }
     }
 
@@ -158,17 +193,18 @@ fn random_path(rng: &mut Rng) -> String {
 
 fn random_op(rng: &mut Rng) -> Op {
     let path = random_path(rng);
-    match rng.below(12) {
+    match rng.below(13) {
         0 | 1 => Op::Create(path),
         2 | 3 => Op::CreateDir(path),
         4 => Op::Write(path, rng.next() as u8),
         5 => Op::Remove(path),
         6 => Op::RemoveDir(path),
         7 => Op::Link(path, random_path(rng)),
+        8 => Op::Exchange(path, random_path(rng)),
         _ => {
-            // Mostly within the directory.
+            // Often within the directory.
             let name = ["a", "b", "c"][rng.below(3) as usize];
-            let to = match (rng.below(8), parent(&path)) {
+            let to = match (rng.below(2), parent(&path)) {
                 (0, _) => random_path(rng),
                 (_, "") => name.to_owned(),
                 (_, parent) => format!("{parent}/{name}"),
@@ -187,6 +223,7 @@ fn perform(volume: &Volume, op: &Op) -> Result<(), Error> {
         Op::RemoveDir(path) => volume.remove_dir(path),
         Op::Link(path, new) => volume.link(path, new),
         Op::Rename(from, to) => volume.rename(from, to),
+        Op::Exchange(one, other) => volume.exchange(one, other),
     }
 }
 

@@ -1,0 +1,187 @@
+//! The journal: makes changes of several directories' logs one.
+//!
+//! # The problem
+//! Within one log, a single mark commits a change. A rename from one directory to another changes
+//! two logs, and one word cannot commit both. NOVA journals such changes, and so does this crate:
+//! in a compact log of `spanlock-journal-commit`, which lies between the inode table and the data
+//! area.
+//!
+//! ```text
+//!   slots of the new groups ── fence ── record ── fence ── marks and erasures ── fence ── truncate
+//!                                         │                       │
+//!                               recovery stores the words     nothing is left
+//!                               of the record once more        to be done
+//! ```
+//!
+//! # Properties
+//! - A **record** lists words: the marks of new groups, and zero for each mark that is erased. Each
+//!   is a position in the region and a value, both of 8 bytes.
+//! - **Cost**: seven fences. One makes the groups durable, one the record, one the words. Opening
+//!   the journal and truncating it take two each, for its two superblocks. A transaction opens it
+//!   anew, so that a volume which has none in progress keeps nothing of it in memory.
+//!
+//! # Invariants
+//! - **J1** The journal has a record only while a thread holds the tree's mutex and those of the
+//!   directories whose logs the record names, or after that thread has panicked. So a page that a
+//!   record names stays a page of its log until the record is truncated, durably.
+//! - **J2** A word of a record is the only store to its position until the record is truncated: a
+//!   new group's mark belongs to its reservation, and an old group's to the directory (M4). So
+//!   storing the words again, any number of times, leaves the same bytes.
+
+use spanlock_journal_commit::compact::{self, GroupCommit, Log, Options};
+use spanlock_journal_commit::storage::PmemStorage;
+use spanlock_pmem::{Durable, Flushed, Pmem};
+use spanlock_sync::injected_bug;
+
+use crate::error::Error;
+use crate::layout::{Geometry, SLOT_BYTES, get_u64, page_at};
+
+const WHAT: &str = "the journal";
+/// Bytes of a word in a record: its position and its value.
+const ENTRY_BYTES: usize = 16;
+/// Formatting clears the journal, so no batches of an older one are left that have this id.
+const ID: u64 = 1;
+
+/// A word of a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Word {
+    /// The byte offset of a slot.
+    pub(crate) at: u64,
+    /// A mark, or zero to erase one.
+    pub(crate) value: u64,
+}
+
+/// The journal of a volume, open for one transaction or one recovery.
+pub(crate) struct Journal<'m, P> {
+    pmem: &'m P,
+    /// The byte offset of the journal in the region.
+    start: u64,
+    log: Log<PmemStorage<&'m P>>,
+}
+
+impl<'m, P: Pmem> Journal<'m, P> {
+    /// Opens the journal. Writes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub(crate) fn open(pmem: &'m P, geometry: &Geometry) -> Result<Self, Error> {
+        let range = geometry.journal();
+        let start = range.start;
+        // The geometry lies inside the region, so this does not happen.
+        let part = PmemStorage::part(pmem, range).map_err(|_| Error::corrupt_at(WHAT, start))?;
+        let options = Options::new().id(ID).group_commit(GroupCommit::Plain);
+        let log = Log::open_lazily(part, &options).map_err(|why| corrupt(start, &why))?;
+        let journal = Journal { pmem, start, log };
+        // Truncates nothing, but refuses forged numbers, with which no record could be written.
+        journal.truncate(journal.log.first())?;
+        Ok(journal)
+    }
+
+    /// Stores words in several logs, as one change. `_groups` proves that the groups which they
+    /// commit are durable. The words are durable on return, and the journal is empty.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]: the words may be stored or not, and so may the record.
+    pub(crate) fn commit(self, words: &[Word], _groups: Durable) -> Result<(), Error> {
+        let record: Vec<u8> = (words.iter())
+            .flat_map(|it| [it.at, it.value])
+            .flat_map(u64::to_le_bytes)
+            .collect();
+        let is_early = injected_bug!(
+            "words-before-record",
+            "the marks of a change of several directories are stored before its record is durable",
+            killed_by = "file-core-names/move-remove, file-core-names/sequences-of-1"
+        );
+        if is_early {
+            self.store(words);
+        }
+        let appended = self.log.append_durable(&record);
+        let next = appended.map_err(|why| corrupt(self.start, &why))?.next();
+        let is_truncated_early = injected_bug!(
+            "journal-truncated-early",
+            "the journal is truncated before the words of its record are durable",
+            killed_by = "file-core-names/move-remove, file-core-names/sequences-of-1"
+        );
+        if is_truncated_early {
+            self.truncate(next)?;
+        }
+        if !is_early {
+            self.store(words);
+        }
+        let is_left = injected_bug!(
+            "journal-not-truncated",
+            "the journal keeps the record of a change that is complete",
+            killed_by = "file-core-names/sequences-of-2"
+        );
+        if is_left {
+            return Ok(());
+        }
+        self.truncate(next)
+    }
+
+    /// Completes a change that a crash has interrupted. Writes nothing if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], before anything is written.
+    pub(crate) fn redo(&self, geometry: &Geometry) -> Result<(), Error> {
+        let mut words = Vec::new();
+        let mut end = None;
+        for record in self.log.records() {
+            let record = record.map_err(|why| corrupt(self.start, &why))?;
+            end = Some(record.lsn.next());
+            if !record.data.len().is_multiple_of(ENTRY_BYTES) {
+                return Err(Error::corrupt_at("a record of the journal", self.start));
+            }
+            words.extend(record.data.chunks_exact(ENTRY_BYTES).map(|entry| Word {
+                at: get_u64(entry, 0),
+                value: get_u64(entry, 8),
+            }));
+        }
+        let Some(end) = end else {
+            return Ok(());
+        };
+        let data = page_at(geometry.data_start())..page_at(geometry.data_end());
+        let is_slot = |it: &Word| data.contains(&it.at) && it.at % SLOT_BYTES as u64 == 0;
+        if !words.iter().all(is_slot) {
+            let what = "a record of the journal that names something else than a log";
+            return Err(Error::corrupt_at(what, self.start));
+        }
+        // A killed process may leave the record in the page cache only. It must be durable before
+        // a part of what it says is.
+        (self.log.finish_opening()).map_err(|why| corrupt(self.start, &why))?;
+        let is_left_out = injected_bug!(
+            "redo-skipped",
+            "recovery truncates the journal, and does not store the words of its records",
+            killed_by = "file-core-names/move-remove, file-core-names/sequences-of-1"
+        );
+        if !is_left_out {
+            self.store(&words);
+        }
+        self.truncate(end)
+    }
+
+    /// Stores the words, durably.
+    fn store(&self, words: &[Word]) {
+        let mut stored = Flushed::nothing();
+        for it in words {
+            // J2, M4. The record is durable, and so are the groups, by the fence before the record.
+            let written = self.pmem.publish(it.at, it.value, Durable::at_rest());
+            stored = stored.and(self.pmem.flush(written));
+        }
+        self.pmem.fence(stored);
+    }
+
+    fn truncate(&self, end: compact::Lsn) -> Result<(), Error> {
+        let truncated = self.log.truncate(end);
+        truncated.map_err(|why| corrupt(self.start, &why))
+    }
+}
+
+/// Returns the error for a journal that begins at byte `start`.
+fn corrupt(start: u64, why: &compact::Error) -> Error {
+    let at = match why {
+        compact::Error::Corrupt { at, .. } => start + at,
+        _ => start,
+    };
+    Error::corrupt_at(WHAT, at)
+}
