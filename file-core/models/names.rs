@@ -1,4 +1,4 @@
-//! Crashes of renames, links and directories: every pair of operations in two threads, and
+//! Crashes of renames, exchanges, links and directories: every pair of operations in two threads, and
 //! sequences of operations.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::store::{PAGE, Volume, lock};
 const CLAIM: &str = "after a crash, every change of a name that returned is there, every other \
                      one is there as a whole or not at all, and no removed name comes back";
 
-/// The operations. "a" and "b" are files, "d" and "e" empty directories.
+/// The operations. "a", "b" and "d/f" are files, "d" and "e" directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Op {
     /// Renames "a" to a new name of more than one slot.
@@ -31,9 +31,17 @@ enum Op {
     RemoveDir,
     /// Creates "e/x".
     Create,
+    /// Renames "a" to "e/x".
+    Move,
+    /// Renames "d" to "e/d".
+    MoveDir,
+    /// Renames "e" to "d/e".
+    MoveBack,
+    /// Exchanges "b" and "d/f".
+    Exchange,
 }
 
-const OPS: [(Op, &str); 7] = [
+const OPS: [(Op, &str); 11] = [
     (Op::Rename, "rename"),
     (Op::Replace, "replace"),
     (Op::ReplaceDir, "replace-dir"),
@@ -41,6 +49,10 @@ const OPS: [(Op, &str); 7] = [
     (Op::Remove, "remove"),
     (Op::RemoveDir, "remove-dir"),
     (Op::Create, "create"),
+    (Op::Move, "move"),
+    (Op::MoveDir, "move-dir"),
+    (Op::MoveBack, "move-back"),
+    (Op::Exchange, "exchange"),
 ];
 
 const NEW: &str = "c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-";
@@ -100,6 +112,8 @@ fn medium() -> Vec<u8> {
         volume.create(&name).expect("there is room");
         volume.remove(&name).expect("it is there");
     }
+    let file = volume.create("d/f").expect("there is room");
+    file.write_at(b"f", 0).expect("there is room");
     volume.pmem().bytes()
 }
 
@@ -131,6 +145,40 @@ fn state(volume: &Volume) -> Result<State, Error> {
         }
     }
     Ok(state)
+}
+
+fn is_below(path: &str, above: &str) -> bool {
+    path.strip_prefix(above)
+        .is_some_and(|it| it.starts_with('/'))
+}
+
+fn is_empty(state: &State, path: &str) -> bool {
+    !state.keys().any(|it| is_below(it, path))
+}
+
+/// Renames in the model. The names stand for what may replace each other.
+fn rename(state: &mut State, from: &str, to: &str) -> &'static str {
+    let parent = to.rsplit_once('/').map(|(parent, _)| parent.to_owned());
+    let has_parent = parent.is_none_or(|it| state.contains_key(&it));
+    let Some(what) = state.get(from).filter(|_| has_parent) else {
+        return "missing";
+    };
+    if what.is_none() && !is_empty(state, to) {
+        return "not empty";
+    }
+    if what.is_some() && state.get(to) == Some(what) {
+        // Both are names of one file.
+        return "done";
+    }
+    let moved: Vec<_> = (state.keys())
+        .filter(|it| *it == from || is_below(it, from))
+        .cloned()
+        .collect();
+    for path in moved {
+        let what = state.remove(&path).expect("it was listed");
+        state.insert(format!("{to}{}", &path[from.len()..]), what);
+    }
+    "done"
 }
 
 fn told(why: Error) -> String {
@@ -170,27 +218,19 @@ impl Subject for Names {
     fn apply(&self, state: &State, operation: u32, result: Option<&str>) -> Option<State> {
         let mut state = state.clone();
         let has = |state: &State, path: &str| state.contains_key(path);
-        let mut moves = |from: &str, to: &str| match state.remove(from) {
-            Some(what) => {
-                state.insert(to.to_owned(), what);
-                "done"
-            }
-            None => "missing",
-        };
         let expected = match OPS[operation as usize].0 {
-            Op::Rename => moves("a", NEW),
-            Op::Replace => moves("a", "b"),
-            Op::ReplaceDir if has(&state, "d") && has(&state, "e/x") => "not empty",
-            Op::ReplaceDir if has(&state, "d") => {
-                let inside = state.remove("d/x");
-                state.remove("d");
-                state.insert("e".to_owned(), None);
-                if let Some(inside) = inside {
-                    state.insert("e/x".to_owned(), inside);
-                }
+            Op::Rename => rename(&mut state, "a", NEW),
+            Op::Replace => rename(&mut state, "a", "b"),
+            Op::ReplaceDir => rename(&mut state, "d", "e"),
+            Op::Move => rename(&mut state, "a", "e/x"),
+            Op::MoveDir => rename(&mut state, "d", "e/d"),
+            Op::MoveBack => rename(&mut state, "e", "d/e"),
+            Op::Exchange if !has(&state, "b") || !has(&state, "d/f") => "missing",
+            Op::Exchange => {
+                let [one, other] = [state["b"].clone(), state["d/f"].clone()];
+                state.extend([("b".to_owned(), other), ("d/f".to_owned(), one)]);
                 "done"
             }
-            Op::ReplaceDir => "missing",
             Op::Link if !has(&state, "a") || !has(&state, "d") => "missing",
             Op::Link if has(&state, "d/x") => "there is one",
             Op::Link => {
@@ -202,7 +242,7 @@ impl Subject for Names {
                 Some(_) => "done",
                 None => "missing",
             },
-            Op::RemoveDir if has(&state, "e/x") => "not empty",
+            Op::RemoveDir if !is_empty(&state, "e") => "not empty",
             Op::RemoveDir => match state.remove("e") {
                 Some(_) => "done",
                 None => "missing",
@@ -214,7 +254,10 @@ impl Subject for Names {
                 "done"
             }
         };
-        result.is_none_or(|it| it == expected).then_some(state)
+        // If a directory is moved after a thread has found it, another name of it is missing.
+        let is_inside = |it: &str| it == "inside itself" && expected == "missing";
+        let is_expected = result.is_none_or(|it| it == expected || is_inside(it));
+        is_expected.then_some(state)
     }
 
     fn name(&self, operation: u32) -> String {
@@ -232,12 +275,17 @@ impl Crashable for Names {
             Op::Remove => volume.remove("b"),
             Op::RemoveDir => volume.remove_dir("e"),
             Op::Create => volume.create("e/x").map(drop),
+            Op::Move => volume.rename("a", "e/x"),
+            Op::MoveDir => volume.rename("d", "e/d"),
+            Op::MoveBack => volume.rename("e", "d/e"),
+            Op::Exchange => volume.exchange("b", "d/f"),
         };
         match done {
             Ok(()) => "done".to_owned(),
             Err(Error::NotFound { .. }) => "missing".to_owned(),
             Err(Error::Exists { .. }) => "there is one".to_owned(),
             Err(Error::NotEmpty { .. }) => "not empty".to_owned(),
+            Err(Error::InsideItself { .. }) => "inside itself".to_owned(),
             Err(error) => panic!("{error}"),
         }
     }

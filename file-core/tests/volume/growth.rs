@@ -86,7 +86,7 @@ fn a_crash_while_a_volume_grows_leaves_the_old_size_or_the_new() {
         };
         let mem = Mem::simulated(words.clone(), seed, Box::new(hook));
         let (volume, _) = open_with(&mem, &OpenOptions::new().grow(true)).unwrap();
-        assert_eq!(volume.stats().pages_total, 96 - 3);
+        assert_eq!(volume.stats().pages_total, 96 - 7);
         check(&volume);
     }
     let seen = *seen.lock().unwrap();

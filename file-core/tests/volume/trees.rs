@@ -76,6 +76,7 @@ impl Model {
         }
         let moved = self.take_tree(from);
         self.put_tree(to, moved);
+        self.forget_unnamed();
         true
     }
 
@@ -112,7 +113,6 @@ impl Model {
         for (below, what) in tree {
             self.paths.insert(format!("{path}{below}"), what);
         }
-        self.forget_unnamed();
     }
 
     fn forget_unnamed(&mut self) {
