@@ -68,7 +68,7 @@ use spanlock_sync::{Mutex, injected_bug, is_flush_left_out};
 use crate::Storage;
 use crate::unwind::OnUnwind;
 use batch::{Load, Open, Refusal};
-use format::{HEADER, RECORD, Superblock};
+use format::{HEADER, RECORD, SLOTS, Superblock};
 use group::{Failure, Group};
 use marks::{Mark, Marks};
 use opening::Opening;
@@ -431,7 +431,7 @@ impl<S: Storage> Log<S> {
             self.write_opening(&mut one_at_a_time)?;
         }
         self.poisoning(|| {
-            recover::write(&self.ring.storage, &new)
+            recover::write(&self.ring.storage, &new, SLOTS)
                 .map_err(Error::poisoned("writing the superblock"))
         })?;
         *superblock = new;

@@ -33,6 +33,8 @@ pub(super) struct Opening {
     last: Option<Found>,
     /// The superblock of the new epoch, unless the log is opened for reading only.
     superblock: Option<Superblock>,
+    /// The order in which its copies are written (C-R1).
+    slots: [u64; 2],
 }
 
 impl Opening {
@@ -51,7 +53,8 @@ impl Opening {
         let Some(superblock) = &self.superblock else {
             return Ok(());
         };
-        recover::write(&ring.storage, superblock).map_err(Error::io("writing the superblock"))
+        (recover::write(&ring.storage, superblock, self.slots))
+            .map_err(Error::io("writing the superblock"))
     }
 }
 
@@ -182,6 +185,7 @@ impl<S: Storage> Log<S> {
         let opening = Opening {
             last: None,
             superblock: Some(superblock.clone()),
+            slots: SLOTS,
         };
         let opening = opening.now_or_later(&ring, lazily)?;
         let marks = Marks::new(0, 1, ring.len);
@@ -203,7 +207,7 @@ impl<S: Storage> Log<S> {
         accept: fn(Error) -> Result<Error, Error>,
         lazily: bool,
     ) -> Result<Self, Error> {
-        let mut superblock = recover::superblock(&storage)?;
+        let (mut superblock, slots) = recover::superblock(&storage)?;
         let ring = Ring::new(storage, &superblock);
         let (scan, damage) = recover::scan(&ring, &superblock)?;
         let recovery = scan.report(&superblock, damage.map(accept).transpose()?);
@@ -228,6 +232,7 @@ impl<S: Storage> Log<S> {
         let opening = Opening {
             last: scan.last,
             superblock: refusal.is_none().then(|| superblock.clone()),
+            slots,
         };
         let opening = opening.now_or_later(&ring, lazily)?;
         let log = Self::new(ring, superblock, scan.marks, recovery, options, opening);

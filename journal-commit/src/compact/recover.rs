@@ -6,7 +6,8 @@
 //!
 //! # Invariants
 //! - **C-R1** Both superblocks describe the ring correctly at any time, and either one suffices.
-//!   They are written durably, one after the other. Space that a change frees is reused only after
+//!   They are written durably, one after the other. A crash may tear one of them, so an opening
+//!   writes the newest last, and the other first. Space that a change frees is reused only after
 //!   both are written.
 //! - **C-R2** Each opening begins a new *epoch*. *Settled* is a position in the superblock. Batches
 //!   before *settled* are durable and belong to earlier epochs than the superblock's. Batches from
@@ -63,20 +64,22 @@ pub(super) struct Scan {
     pub(super) newest_epoch: u64,
 }
 
-/// Returns the newest superblock of a storage.
-pub(super) fn superblock<S: Storage>(storage: &S) -> Result<Superblock, Error> {
+/// Returns the newest superblock of a storage, and the order in which its successor is written: the
+/// slot of the newest comes last. The other slot may be torn (C-R1).
+pub(super) fn superblock<S: Storage>(storage: &S) -> Result<(Superblock, [u64; 2]), Error> {
     let len = storage.len();
     if len < DATA {
         return Err(Error::NotALog { len });
     }
-    let (mut newest, mut other) = (None::<Superblock>, Error::NotALog { len });
+    let (mut newest, mut other) = (None::<(Superblock, u64)>, Error::NotALog { len });
     for at in SLOTS {
         let mut bytes = [0; SUPERBLOCK];
         (storage.read_at(&mut bytes, at)).map_err(Error::io("reading the superblock"))?;
         match Superblock::decode(&bytes) {
             Slot::Sound(found) => {
-                if newest.as_ref().is_none_or(|it| it.serial < found.serial) {
-                    newest = Some(found);
+                let is_newer = |(it, _): &(Superblock, u64)| it.serial < found.serial;
+                if newest.as_ref().is_none_or(is_newer) {
+                    newest = Some((found, at));
                 }
             }
             Slot::Version(found) => {
@@ -93,9 +96,13 @@ pub(super) fn superblock<S: Storage>(storage: &S) -> Result<Superblock, Error> {
             Slot::Damaged | Slot::Foreign => {}
         }
     }
-    let newest = newest.ok_or(other)?;
+    let (newest, at) = newest.ok_or(other)?;
     check(&newest, len)?;
-    Ok(newest)
+    let [first, second] = SLOTS;
+    Ok(match at == first {
+        true => (newest, [second, first]),
+        false => (newest, [first, second]),
+    })
 }
 
 /// Checks that the superblock's numbers can describe a log. A sound checksum does not imply that.
@@ -280,12 +287,16 @@ fn is_torn<S: Storage>(
     Ok(Header::decode(&bytes).is_some_and(begun))
 }
 
-/// Writes both copies durably, one after the other. Zeros fill the rest of the block, because a
+/// Writes both copies durably, one after the other, in the order of `slots`. Zeros fill the rest of the block, because a
 /// device with large sectors writes only whole sectors.
-pub(super) fn write<S: Storage>(storage: &S, superblock: &Superblock) -> std::io::Result<()> {
+pub(super) fn write<S: Storage>(
+    storage: &S,
+    superblock: &Superblock,
+    slots: [u64; 2],
+) -> std::io::Result<()> {
     let mut bytes = superblock.encode().to_vec();
     bytes.resize(superblock.block as usize, 0);
-    SLOTS.into_iter().try_for_each(|at| {
+    slots.into_iter().try_for_each(|at| {
         if is_flush_left_out() {
             return storage.write_at(&bytes, at);
         }
