@@ -21,10 +21,10 @@
 //!   anew, so that a volume which has none in progress keeps nothing of it in memory.
 //!
 //! # Invariants
-//! - **J1** The journal has a record only while a thread holds the tree's mutex and those of the
+//! - **F-J1** The journal has a record only while a thread holds the tree's mutex and those of the
 //!   directories whose logs the record names, or after that thread has panicked. So a page that a
 //!   record names stays a page of its log until the record is truncated, durably.
-//! - **J2** A word of a record is the only store to its position until the record is truncated: a
+//! - **F-J2** A word of a record is the only store to its position until the record is truncated: a
 //!   new group's mark belongs to its reservation, and an old group's to the directory (M4). So
 //!   storing the words again, any number of times, leaves the same bytes.
 
@@ -164,7 +164,7 @@ impl<'m, P: Pmem> Journal<'m, P> {
     fn store(&self, words: &[Word]) {
         let mut stored = Flushed::nothing();
         for it in words {
-            // J2, M4. The record is durable, and so are the groups, by the fence before the record.
+            // F-J2, M4. The record is durable, and so are the groups, by the fence before the record.
             let written = self.pmem.publish(it.at, it.value, Durable::at_rest());
             stored = stored.and(self.pmem.flush(written));
         }

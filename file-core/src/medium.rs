@@ -27,7 +27,9 @@
 //! - **M4** A slot of a log page belongs to the reservation that took it, under the log's mutex,
 //!   from the end of the log. No other operation accesses it, and a running volume never reads it.
 //!   Its first word is zero until the mark is published there. The thread that holds a
-//!   directory's mutex may erase the mark of a group of the directory, once; recovery may, too.
+//!   directory's mutex may erase the mark of a group of the directory, once; recovery may, too, and
+//!   stores words of a change of several directories again: see [`journal`](crate::journal). The
+//!   pages of the journal belong to the thread that holds the tree's mutex, or to recovery.
 //! - **M5** A log page's tail is stored while the page is private. After that only its next pointer
 //!   changes, as L6 says.
 //! - **M6** An inode's line is stored by the operation that took the inode's number from the pool

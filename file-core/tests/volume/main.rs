@@ -11,6 +11,7 @@ mod directories;
 mod fsck;
 mod full;
 mod growth;
+mod journal;
 mod lazy;
 mod model;
 mod names;
