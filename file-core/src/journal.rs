@@ -90,7 +90,7 @@ impl<'m, P: Pmem> Journal<'m, P> {
         let is_early = injected_bug!(
             "words-before-record",
             "the marks of a change of several directories are stored before its record is durable",
-            killed_by = "file-core-names/move-remove, file-core-names/sequences-of-1"
+            killed_by = "file-core-names/sequences-of-1"
         );
         if is_early {
             self.store(words);
@@ -100,7 +100,7 @@ impl<'m, P: Pmem> Journal<'m, P> {
         let is_truncated_early = injected_bug!(
             "journal-truncated-early",
             "the journal is truncated before the words of its record are durable",
-            killed_by = "file-core-names/move-remove, file-core-names/sequences-of-1"
+            killed_by = "file-core-names/sequences-of-1"
         );
         if is_truncated_early {
             self.truncate(next)?;
@@ -141,7 +141,7 @@ impl<'m, P: Pmem> Journal<'m, P> {
             return Ok(());
         };
         let data = page_at(geometry.data_start())..page_at(geometry.data_end());
-        let is_slot = |it: &Word| data.contains(&it.at) && it.at % SLOT_BYTES as u64 == 0;
+        let is_slot = |it: &Word| data.contains(&it.at) && it.at.is_multiple_of(SLOT_BYTES as u64);
         if !words.iter().all(is_slot) {
             let what = "a record of the journal that names something else than a log";
             return Err(Error::corrupt_at(what, self.start));
@@ -152,7 +152,7 @@ impl<'m, P: Pmem> Journal<'m, P> {
         let is_left_out = injected_bug!(
             "redo-skipped",
             "recovery truncates the journal, and does not store the words of its records",
-            killed_by = "file-core-names/move-remove, file-core-names/sequences-of-1"
+            killed_by = "file-core-names/sequences-of-1"
         );
         if !is_left_out {
             self.store(&words);
