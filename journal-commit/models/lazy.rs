@@ -1,6 +1,6 @@
 //! Crashes of a compact log that is opened lazily, as the journal of a volume is: in a part of a
-//! region of persistent memory, new or with records, and on a disk, where a process goes on after a
-//! failed flush by opening the log again.
+//! region of persistent memory, new, with records, or as a crash has left it, and on a disk, where a
+//! process goes on after a failed flush by opening the log again.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,12 +15,14 @@ use spanlock_verify::{Mode, Suite};
 
 use crate::crashes::{Content, Disk, FAILED, content, log, options, told};
 
-/// Returns the suites: a log that is created by its first write, a log with two records, both in a
-/// part of a region, and a log on a disk that is opened again after a failure.
-pub(crate) fn suites() -> [Suite; 3] {
+/// Returns the suites: a log that is created by its first write, a log with two records, the same
+/// after a crash, each in a part of a region, and a log on a disk that is opened again after a
+/// failure.
+pub(crate) fn suites() -> [Suite; 4] {
     [
         of_part("compact-log-new", 0),
         of_part("compact-log-part", 2),
+        torn(),
         reopened(),
     ]
 }
@@ -32,6 +34,9 @@ const CLAIM: &str = "a log that was opened lazily does the writes of opening bef
 const AROUND: usize = 512;
 const PART: usize = 8192 + 8 * 512;
 const OTHERS: u8 = 0xa5;
+/// The distance of the superblocks, and the length of one.
+const SLOT: usize = 4096;
+const SUPERBLOCK: usize = 512;
 
 fn of_part(name: &str, records: u8) -> Suite {
     let subject = Arc::new(Parts);
@@ -58,6 +63,31 @@ fn of_part(name: &str, records: u8) -> Suite {
         let operations = kinds.map(|kind| number(kind, 0));
         let program = sequences(&name, CLAIM, &subject, &medium, &operations, length);
         suite = suite.program(program);
+    }
+    suite
+}
+
+/// Returns the suite of logs of which a crash has torn one superblock, so that another crash may
+/// leave none.
+fn torn() -> Suite {
+    let subject = Arc::new(Parts);
+    let kinds = [Kind::Commit, Kind::Truncate];
+    let operations = kinds.map(|kind| number(kind, 0));
+    let mut suite = Suite::new("compact-log-torn").step_bound(4_000);
+    for (slot, which) in [(0, "first"), (1, "second")] {
+        let medium: MakeMedium = Arc::new(move || torn_part(slot));
+        for length in 1..=2 {
+            let name = format!("{which}-sequences-of-{length}");
+            let program = sequences(&name, CLAIM, &subject, &medium, &operations, length);
+            suite = suite.program(program);
+        }
+    }
+    let alone = "one thread does the writes of opening, while the others wait; the pairs are in the \
+                 suite `compact-log-part`";
+    for (at, one) in kinds.iter().enumerate() {
+        for other in &kinds[at..] {
+            suite = suite.no_pair(one.name(), other.name(), alone);
+        }
     }
     suite
 }
@@ -257,6 +287,26 @@ fn part(records: u8) -> Vec<u8> {
         }
     }
     region.bytes()
+}
+
+/// Returns the region of a log with two records, as a crash may leave it while another opening
+/// writes a superblock: a part of that write has persisted.
+fn torn_part(slot: usize) -> Vec<u8> {
+    let mut torn = part(2);
+    let region = Simulated::new(&torn);
+    let log = open_part(&region).expect("it is sound");
+    log.finish_opening().expect("the region does not fail");
+    drop(log);
+    let written = region.bytes();
+    let superblock = |slot: usize| AROUND + slot * SLOT..AROUND + slot * SLOT + SUPERBLOCK;
+    if slot == 1 {
+        // The first one is written already.
+        torn[superblock(0)].copy_from_slice(&written[superblock(0)]);
+    }
+    // The checksum is in the first 16 bytes, which have not persisted.
+    let persisted = superblock(slot).start + 16..superblock(slot).end;
+    torn[persisted.clone()].copy_from_slice(&written[persisted]);
+    torn
 }
 
 /// Logs on a disk that loses what a failed flush had to write.

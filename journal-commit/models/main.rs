@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let [with_room, at_end, full, failing] = crashes::suites();
-    let [new, part, reopened] = lazy::suites();
+    let [new, part, torn, reopened] = lazy::suites();
     spanlock_verify::main([
         with_room,
         at_end,
@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         failing,
         new,
         part,
+        torn,
         reopened,
         journal::signal::suite(),
         journal::tickets::suite(),

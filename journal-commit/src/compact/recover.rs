@@ -17,7 +17,7 @@
 //! - **C-R4** Recovery returns only durable records. By C-R3 only the last batch may not be
 //!   durable, so recovery writes and flushes it again.
 
-use spanlock_sync::is_flush_left_out;
+use spanlock_sync::{injected_bug, is_flush_left_out};
 
 use super::format::{DATA, HEADER, Header, SLOTS, SUPERBLOCK, Slot, Superblock, VERSION};
 use super::marks::Marks;
@@ -98,8 +98,13 @@ pub(super) fn superblock<S: Storage>(storage: &S) -> Result<(Superblock, [u64; 2
     }
     let (newest, at) = newest.ok_or(other)?;
     check(&newest, len)?;
+    let is_ignored = injected_bug!(
+        "first-slot-first",
+        "opening a log writes its first superblock first, even if the second one is torn",
+        killed_by = "compact-log-torn/second-sequences-of-1, compact-log-torn/second-sequences-of-2"
+    );
     let [first, second] = SLOTS;
-    Ok(match at == first {
+    Ok(match at == first && !is_ignored {
         true => (newest, [second, first]),
         false => (newest, [first, second]),
     })
@@ -287,8 +292,8 @@ fn is_torn<S: Storage>(
     Ok(Header::decode(&bytes).is_some_and(begun))
 }
 
-/// Writes both copies durably, one after the other, in the order of `slots`. Zeros fill the rest of the block, because a
-/// device with large sectors writes only whole sectors.
+/// Writes both copies durably, one after the other, in the order of `slots`. Zeros fill the rest of
+/// the block, because a device with large sectors writes only whole sectors.
 pub(super) fn write<S: Storage>(
     storage: &S,
     superblock: &Superblock,
