@@ -5,6 +5,7 @@
 mod close;
 mod format;
 mod grouped;
+mod grouped_names;
 mod histories;
 mod index;
 mod memory;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         index::suite(),
         histories::suite(),
         names::suite(),
+        grouped_names::suite(),
     ];
     spanlock_verify::main(suites.into_iter().chain(grouped::suites()))
 }

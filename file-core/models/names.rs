@@ -16,7 +16,7 @@ const CLAIM: &str = "after a crash, every change of a name that returned is ther
 
 /// The operations. "a", "b" and "d/f" are files, "d" and "e" directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Op {
+pub(crate) enum Op {
     /// Renames "a" to a new name of more than one slot.
     Rename,
     /// Renames "a" to "b".
@@ -25,6 +25,8 @@ enum Op {
     ReplaceDir,
     /// Links "a" in "d".
     Link,
+    /// Removes "a", which may be linked in "d".
+    Unlink,
     /// Removes "b".
     Remove,
     /// Removes "e".
@@ -41,11 +43,12 @@ enum Op {
     Exchange,
 }
 
-const OPS: [(Op, &str); 11] = [
+pub(crate) const OPS: [(Op, &str); 12] = [
     (Op::Rename, "rename"),
     (Op::Replace, "replace"),
     (Op::ReplaceDir, "replace-dir"),
     (Op::Link, "link"),
+    (Op::Unlink, "unlink"),
     (Op::Remove, "remove"),
     (Op::RemoveDir, "remove-dir"),
     (Op::Create, "create"),
@@ -60,10 +63,13 @@ const LONG: [[&str; 2]; 2] = [["create", "move-back"], ["create", "exchange"]];
 const WHY_LONG: &str = "the search takes longer than 40 seconds; sequences of both operations are \
                         searched, and tests/volume/trees.rs draws crashes of them";
 
+/// The pages of the volume.
+const PAGES: u64 = 24;
+
 const NEW: &str = "c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-";
 
 pub(crate) fn suite() -> Suite {
-    let medium: MakeMedium = Arc::new(medium);
+    let medium: MakeMedium = Arc::new(|| medium(PAGES));
     let subject = Arc::new(Names);
     let mut suite = Suite::new("file-core-names").step_bound(2_000);
     for (at, (_, one)) in OPS.iter().enumerate() {
@@ -95,7 +101,7 @@ pub(crate) fn suite() -> Suite {
 
 /// A volume on which a crash has kept the marks that "replace" was about to erase.
 fn interrupted() -> Vec<u8> {
-    let before = medium();
+    let before = medium(PAGES);
     let region = Simulated::new(&before);
     let (volume, _) = FileCore::open(region, lock).expect("it is sound");
     volume.rename("a", "b").expect("there is room");
@@ -107,8 +113,8 @@ fn interrupted() -> Vec<u8> {
     bytes
 }
 
-fn medium() -> Vec<u8> {
-    let region = Simulated::new(&vec![0; 24 * PAGE as usize]);
+pub(crate) fn medium(pages: u64) -> Vec<u8> {
+    let region = Simulated::new(&vec![0; (pages * PAGE) as usize]);
     let options = FormatOptions::new().clock(|| 0);
     let options = options.inodes(32).max_file_size(16 * PAGE);
     let volume: Volume = FileCore::format(region, &options, lock).expect("there is room");
@@ -130,12 +136,12 @@ fn medium() -> Vec<u8> {
 }
 
 /// A volume, as a store of names.
-struct Names;
+pub(crate) struct Names;
 
-/// What each path stands for: a directory, or a file by the bytes that it was created with.
-type State = BTreeMap<String, Option<String>>;
+/// What each path stands for: a directory, or a file by what it contains.
+pub(crate) type State = BTreeMap<String, Option<String>>;
 
-fn state(volume: &Volume) -> Result<State, Error> {
+pub(crate) fn state(volume: &Volume) -> Result<State, Error> {
     let mut state = State::new();
     let mut left = vec![String::new()];
     while let Some(path) = left.pop() {
@@ -193,7 +199,48 @@ fn rename(state: &mut State, from: &str, to: &str) -> &'static str {
     "done"
 }
 
-fn told(why: Error) -> String {
+/// Performs an operation on the model. Returns its result.
+pub(crate) fn effect(state: &mut State, op: Op) -> &'static str {
+    let has = |state: &State, path: &str| state.contains_key(path);
+    match op {
+        Op::Rename => rename(state, "a", NEW),
+        Op::Replace => rename(state, "a", "b"),
+        Op::ReplaceDir => rename(state, "d", "e"),
+        Op::Move => rename(state, "a", "e/x"),
+        Op::MoveDir => rename(state, "d", "e/d"),
+        Op::MoveBack => rename(state, "e", "d/e"),
+        Op::Exchange if !has(state, "b") || !has(state, "d/f") => "missing",
+        Op::Exchange => {
+            let [one, other] = [state["b"].clone(), state["d/f"].clone()];
+            state.extend([("b".to_owned(), other), ("d/f".to_owned(), one)]);
+            "done"
+        }
+        Op::Link if !has(state, "a") || !has(state, "d") => "missing",
+        Op::Link if has(state, "d/x") => "there is one",
+        Op::Link => {
+            let what = state["a"].clone();
+            state.insert("d/x".to_owned(), what);
+            "done"
+        }
+        Op::Unlink | Op::Remove => match state.remove(["a", "b"][usize::from(op == Op::Remove)]) {
+            Some(_) => "done",
+            None => "missing",
+        },
+        Op::RemoveDir if !is_empty(state, "e") => "not empty",
+        Op::RemoveDir => match state.remove("e") {
+            Some(_) => "done",
+            None => "missing",
+        },
+        Op::Create if !has(state, "e") => "missing",
+        Op::Create if has(state, "e/x") => "there is one",
+        Op::Create => {
+            state.insert("e/x".to_owned(), Some(String::new()));
+            "done"
+        }
+    }
+}
+
+pub(crate) fn told(why: Error) -> String {
     why.to_string()
 }
 
@@ -229,43 +276,7 @@ impl Subject for Names {
 
     fn apply(&self, state: &State, operation: u32, result: Option<&str>) -> Option<State> {
         let mut state = state.clone();
-        let has = |state: &State, path: &str| state.contains_key(path);
-        let expected = match OPS[operation as usize].0 {
-            Op::Rename => rename(&mut state, "a", NEW),
-            Op::Replace => rename(&mut state, "a", "b"),
-            Op::ReplaceDir => rename(&mut state, "d", "e"),
-            Op::Move => rename(&mut state, "a", "e/x"),
-            Op::MoveDir => rename(&mut state, "d", "e/d"),
-            Op::MoveBack => rename(&mut state, "e", "d/e"),
-            Op::Exchange if !has(&state, "b") || !has(&state, "d/f") => "missing",
-            Op::Exchange => {
-                let [one, other] = [state["b"].clone(), state["d/f"].clone()];
-                state.extend([("b".to_owned(), other), ("d/f".to_owned(), one)]);
-                "done"
-            }
-            Op::Link if !has(&state, "a") || !has(&state, "d") => "missing",
-            Op::Link if has(&state, "d/x") => "there is one",
-            Op::Link => {
-                let what = state["a"].clone();
-                state.insert("d/x".to_owned(), what);
-                "done"
-            }
-            Op::Remove => match state.remove("b") {
-                Some(_) => "done",
-                None => "missing",
-            },
-            Op::RemoveDir if !is_empty(&state, "e") => "not empty",
-            Op::RemoveDir => match state.remove("e") {
-                Some(_) => "done",
-                None => "missing",
-            },
-            Op::Create if !has(&state, "e") => "missing",
-            Op::Create if has(&state, "e/x") => "there is one",
-            Op::Create => {
-                state.insert("e/x".to_owned(), Some(String::new()));
-                "done"
-            }
-        };
+        let expected = effect(&mut state, OPS[operation as usize].0);
         // If a directory is moved after a thread has found it, another name of it is missing.
         let is_inside = |it: &str| it == "inside itself" && expected == "missing";
         let is_expected = result.is_none_or(|it| it == expected || is_inside(it));
@@ -277,29 +288,35 @@ impl Subject for Names {
     }
 }
 
+/// Performs an operation on a volume. Returns its result.
+pub(crate) fn perform(volume: &Volume, op: Op) -> String {
+    let done = match op {
+        Op::Rename => volume.rename("a", NEW),
+        Op::Replace => volume.rename("a", "b"),
+        Op::ReplaceDir => volume.rename("d", "e"),
+        Op::Link => volume.link("a", "d/x"),
+        Op::Unlink => volume.remove("a"),
+        Op::Remove => volume.remove("b"),
+        Op::RemoveDir => volume.remove_dir("e"),
+        Op::Create => volume.create("e/x").map(drop),
+        Op::Move => volume.rename("a", "e/x"),
+        Op::MoveDir => volume.rename("d", "e/d"),
+        Op::MoveBack => volume.rename("e", "d/e"),
+        Op::Exchange => volume.exchange("b", "d/f"),
+    };
+    match done {
+        Ok(()) => "done".to_owned(),
+        Err(Error::NotFound { .. }) => "missing".to_owned(),
+        Err(Error::Exists { .. }) => "there is one".to_owned(),
+        Err(Error::NotEmpty { .. }) => "not empty".to_owned(),
+        Err(Error::InsideItself { .. }) => "inside itself".to_owned(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
 impl Crashable for Names {
     fn perform(&self, volume: &Volume, operation: u32) -> String {
-        let done = match OPS[operation as usize].0 {
-            Op::Rename => volume.rename("a", NEW),
-            Op::Replace => volume.rename("a", "b"),
-            Op::ReplaceDir => volume.rename("d", "e"),
-            Op::Link => volume.link("a", "d/x"),
-            Op::Remove => volume.remove("b"),
-            Op::RemoveDir => volume.remove_dir("e"),
-            Op::Create => volume.create("e/x").map(drop),
-            Op::Move => volume.rename("a", "e/x"),
-            Op::MoveDir => volume.rename("d", "e/d"),
-            Op::MoveBack => volume.rename("e", "d/e"),
-            Op::Exchange => volume.exchange("b", "d/f"),
-        };
-        match done {
-            Ok(()) => "done".to_owned(),
-            Err(Error::NotFound { .. }) => "missing".to_owned(),
-            Err(Error::Exists { .. }) => "there is one".to_owned(),
-            Err(Error::NotEmpty { .. }) => "not empty".to_owned(),
-            Err(Error::InsideItself { .. }) => "inside itself".to_owned(),
-            Err(error) => panic!("{error}"),
-        }
+        perform(volume, OPS[operation as usize].0)
     }
 }
 

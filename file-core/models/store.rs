@@ -382,6 +382,15 @@ pub(crate) fn roomy() -> Vec<u8> {
     format(32).pmem().bytes()
 }
 
+/// The pages of a volume that groups changes: a change does not sync by itself until three others
+/// wait for a sync.
+pub(crate) const GROUPING: u64 = 72;
+
+/// A volume as [`roomy`], for changes that are grouped.
+pub(crate) fn roomy_grouping() -> Vec<u8> {
+    format(GROUPING).pmem().bytes()
+}
+
 /// A volume with free space, in which the next group of the file's log and of the directory's log
 /// each needs another page.
 pub(crate) fn at_page_end() -> Vec<u8> {

@@ -42,8 +42,8 @@
 //! - **L5** The region may panic if its medium fails. Memory and medium may then disagree about
 //!   this log, so the log is *poisoned* and accepts no more appends. A panic poisons it while pages
 //!   are added, while the log is cleaned, and when it drops a reservation before its owner has
-//!   [ended](Reservation::end) it. (A panic while a mark is erased poisons the removed file's log
-//!   instead: see `directory.rs`.)
+//!   [ended](Reservation::end) it. A failure of the [journal](crate::journal) does the same. (A
+//!   panic while a mark is erased poisons the removed file's log instead: see `directory.rs`.)
 //! - **L6** The next pointer of the last page is changed under the mutex. The head and all other
 //!   next pointers are changed by the thread that cleans the log. At most one thread cleans it.
 //!
@@ -591,7 +591,8 @@ impl Reservation<'_> {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            // L5: no step between a reservation and its end can fail, so this is a panic.
+            // L5: between a reservation and its end, no step but the journal's can fail, so this is
+            // a panic or a damaged journal.
             self.log.poison();
             self.log.end(self.space, &self.slots, Gained::default());
         }

@@ -6,8 +6,8 @@ use std::time::SystemTime;
 use crate::fsck::Finding;
 use crate::time::{Clock, system_clock};
 
-/// When changes of files become durable. Creating, linking, renaming and removing names, and making
-/// directories, is durable on return in either case.
+/// When changes of files become durable. Creating, linking, renaming, exchanging and removing names,
+/// and making directories, is durable on return in either case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Each change is durable when it returns. It takes two fences.
@@ -18,8 +18,8 @@ pub enum Durability {
     /// may be lost although a later one is there.
     ///
     /// A volume also syncs by itself: when 1,024 changes or a sixteenth of its pages wait for it,
-    /// when it would otherwise be full, before it renames or links a name, when a log is cleaned,
-    /// and when its last handle is dropped.
+    /// when it would otherwise be full, before it renames, exchanges or links names, when a log is
+    /// cleaned, and when its last handle is dropped.
     AtSync,
 }
 

@@ -122,8 +122,7 @@ impl<P: Pmem, L> Volume<P, L> {
     /// [`Error::Poisoned`], [`Error::Corrupt`]; nothing has changed.
     pub(crate) fn exchange(&self, one: &At<'_>, other: &At<'_>) -> Result<(), Error> {
         self.check_writable()?;
-        // As in `link`.
-        self.settle();
+        self.settle_named();
         let mut tree = self.tree.lock()?;
         let second = (one.directory.id != other.directory.id).then_some(&*other.directory);
         let _states = lock_both(&one.directory, second, || one.not_found())?;

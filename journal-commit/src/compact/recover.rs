@@ -101,7 +101,8 @@ pub(super) fn superblock<S: Storage>(storage: &S) -> Result<(Superblock, [u64; 2
     let is_ignored = injected_bug!(
         "first-slot-first",
         "opening a log writes its first superblock first, even if the second one is torn",
-        killed_by = "compact-log-torn/second-sequences-of-1, compact-log-torn/second-sequences-of-2"
+        killed_by =
+            "compact-log-torn/second-sequences-of-1, compact-log-torn/second-sequences-of-2"
     );
     let [first, second] = SLOTS;
     Ok(match at == first && !is_ignored {
