@@ -24,11 +24,10 @@ pub(crate) fn suite() -> Suite {
         &[&[FORMAT]],
         &[Mode::Cut, Mode::Global],
     );
-    Suite::new("file-core-format").program(program).no_pair(
-        "format",
-        "format",
-        "no other thread uses a region yet",
-    )
+    Suite::new("file-core-format")
+        .step_bound(200)
+        .program(program)
+        .no_pair("format", "format", "no other thread uses a region yet")
 }
 
 /// The whole format.
