@@ -1,5 +1,5 @@
-//! Crashes of renames, exchanges, links and directories: every pair of operations in two threads, and
-//! sequences of operations.
+//! Crashes of renames, exchanges, links and directories: every pair of operations in two threads,
+//! and sequences of operations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -32,8 +32,8 @@
 //! # Invariants
 //! - **D1** Whenever the mutex is free, `names` agrees with the committed groups of the directory's
 //!   log, unless the region has panicked during a change. `names` then has what it had before,
-//!   although the change may be committed. If the change had reserved slots, the log is poisoned, so
-//!   no later change builds on `names` (L5; T7 for several directories). A name that was to be
+//!   although the change may be committed. If the change had reserved slots, the log is poisoned,
+//!   so no later change builds on `names` (L5; T7 for several directories). A name that was to be
 //!   removed or replaced is *doubtful*: nobody can open it. If its file or directory was in memory,
 //!   that log is poisoned, so no change to it succeeds.
 //! - **D2** Each entry's `place` is that of its group's mark, and is the only marked group of the

@@ -358,8 +358,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// visits one directory after the other, may list a file twice or not at all.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::IsADirectory`] and [`Error::NotADirectory`] if one of the names
-    /// is a file's, [`Error::NotEmpty`], [`Error::InsideItself`], [`Error::NoSpace`],
+    /// [`Error::NotFound`], [`Error::IsADirectory`] and [`Error::NotADirectory`] if one of the
+    /// names is a file's, [`Error::NotEmpty`], [`Error::InsideItself`], [`Error::NoSpace`],
     /// [`Error::Poisoned`], [`Error::Corrupt`] if the journal was damaged since the volume was
     /// opened, and those of every path.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), Error> {

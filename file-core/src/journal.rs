@@ -164,7 +164,7 @@ impl<'m, P: Pmem> Journal<'m, P> {
     fn store(&self, words: &[Word]) {
         let mut stored = Flushed::nothing();
         for it in words {
-            // F-J2, M4. The record is durable, and so are the groups, by the fence before the record.
+            // F-J2, M4. The record is durable, and so are the groups, by the fence before it.
             let written = self.pmem.publish(it.at, it.value, Durable::at_rest());
             stored = stored.and(self.pmem.flush(written));
         }

@@ -6,8 +6,8 @@ use std::time::SystemTime;
 use crate::fsck::Finding;
 use crate::time::{Clock, system_clock};
 
-/// When changes of files become durable. Creating, linking, renaming, exchanging and removing names,
-/// and making directories, is durable on return in either case.
+/// When changes of files become durable. Creating, linking, renaming, exchanging and removing
+/// names, and making directories, is durable on return in either case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Each change is durable when it returns. It takes two fences.

@@ -25,9 +25,9 @@
 //!   mutex of the directory that names it.
 //! - **T5** A directory that was removed is empty and stays so: whoever locks it learns that it was
 //!   removed. So its log is not used any more, and its pages are free.
-//! - **T6** A directory gets another parent only under the tree's mutex. A new one enters the table,
-//!   with its parent, before a walk enters it (T4). So whether one directory that was not removed is
-//!   below another is known for as long as the mutex is held.
+//! - **T6** A directory gets another parent only under the tree's mutex. A new one enters the
+//!   table, with its parent, before a walk enters it (T4). So whether one directory that was not
+//!   removed is below another is known for as long as the mutex is held.
 //! - **T7** If the region panics during a change of several directories, the journal may keep its
 //!   record, which names pages of their logs. Those logs are poisoned, so they keep their pages.
 //!   The tree's mutex says so from then on: no directory is removed or moved until the volume is

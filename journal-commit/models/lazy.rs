@@ -1,6 +1,6 @@
 //! Crashes of a compact log that is opened lazily, as the journal of a volume is: in a part of a
-//! region of persistent memory, new, with records, or as a crash has left it, and on a disk, where a
-//! process goes on after a failed flush by opening the log again.
+//! region of persistent memory, new, with records, or as a crash has left it, and on a disk, where
+//! a process goes on after a failed flush by opening the log again.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
