@@ -191,6 +191,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         let mut recovery = Recovery::new(&pmem, &geometry, &space, damages);
         if is_read_only {
             recovery.note_superblock(&found)?;
+            recovery.note_journal()?;
         }
         let live = recovery.tree()?;
         let inodes = Inodes::new(&live.links, options.cached_files);

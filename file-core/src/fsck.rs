@@ -11,6 +11,8 @@
 //!   name.
 //! - A log ends before its first damaged page. Later changes and names are lost.
 //! - A page of data that does not match its checksum becomes a hole, which reads as zeros.
+//! - A damaged journal is emptied. If a crash had interrupted a rename from one directory to
+//!   another or an exchange, either name may be there or not.
 //! - A name is erased if its inode is not there. An inode of which only the line is damaged is
 //!   restored from its name; the time of its creation is lost.
 //!
@@ -51,6 +53,8 @@ pub enum Repair {
     None,
     /// The superblock is written from the other one.
     RewriteSuperblock,
+    /// The journal is emptied. The rename or exchange in it, if there is one, may be there in part.
+    EmptyJournal,
     /// The inode is written from its name.
     RewriteInode,
     /// The name is erased.
@@ -70,6 +74,10 @@ impl fmt::Display for Repair {
         f.write_str(match self {
             Repair::None => "needs no repair",
             Repair::RewriteSuperblock => "a repair writes it from the other superblock",
+            Repair::EmptyJournal => {
+                "a repair empties the journal; if a crash has interrupted a rename between \
+                 directories or an exchange, one of its names may be lost"
+            }
             Repair::RewriteInode => {
                 "a repair writes the inode from its name; its time of creation is lost"
             }
@@ -195,6 +203,7 @@ fn survey<P: Pmem>(pmem: &P, mends: bool) -> Result<Report, Error> {
     let space = Arc::new(Space::new(&geometry));
     let mut recovery = Recovery::new(pmem, &geometry, &space, Damages::Noted(Vec::new()));
     recovery.note_superblock(&found)?;
+    recovery.note_journal()?;
     let live = recovery.tree()?;
     recovery.survey(&live, &|_, _| (), true)?;
     recovery.note_unnamed(&live)?;

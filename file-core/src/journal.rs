@@ -19,6 +19,8 @@
 //! - **Cost**: seven fences. One makes the groups durable, one the record, one the words. Opening
 //!   the journal and truncating it take two each, for its two superblocks. A transaction opens it
 //!   anew, so that a volume which has none in progress keeps nothing of it in memory.
+//! - **Read only**: a volume that is opened to be read only, or checked, is read as if the words of
+//!   the record were stored.
 //!
 //! # Invariants
 //! - **F-J1** The journal has a record only while a thread holds the tree's mutex and those of the
@@ -34,7 +36,7 @@ use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::injected_bug;
 
 use crate::error::Error;
-use crate::layout::{Geometry, SLOT_BYTES, get_u64, page_at};
+use crate::layout::{Geometry, PAGE, SLOT_BYTES, get_u64, page_at};
 
 const WHAT: &str = "the journal";
 /// Bytes of a word in a record: its position and its value.
@@ -119,11 +121,12 @@ impl<'m, P: Pmem> Journal<'m, P> {
         self.truncate(next)
     }
 
-    /// Completes a change that a crash has interrupted. Writes nothing if there is none.
+    /// Returns the words of a change that a crash has interrupted, and the end of its record;
+    /// `None` if there is none. Writes nothing.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], before anything is written.
-    pub(crate) fn redo(&self, geometry: &Geometry) -> Result<(), Error> {
+    /// [`Error::Corrupt`].
+    fn left(&self, geometry: &Geometry) -> Result<Option<(Vec<Word>, compact::Lsn)>, Error> {
         let mut words = Vec::new();
         let mut end = None;
         for record in self.log.records() {
@@ -137,22 +140,30 @@ impl<'m, P: Pmem> Journal<'m, P> {
                 value: get_u64(entry, 8),
             }));
         }
-        let Some(end) = end else {
-            return Ok(());
-        };
         let data = page_at(geometry.data_start())..page_at(geometry.data_end());
         let is_slot = |it: &Word| data.contains(&it.at) && it.at.is_multiple_of(SLOT_BYTES as u64);
         if !words.iter().all(is_slot) {
             let what = "a record of the journal that names something else than a log";
             return Err(Error::corrupt_at(what, self.start));
         }
+        Ok(end.map(|end| (words, end)))
+    }
+
+    /// Completes a change that a crash has interrupted. Writes nothing if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], before anything is written.
+    pub(crate) fn redo(&self, geometry: &Geometry) -> Result<(), Error> {
+        let Some((words, end)) = self.left(geometry)? else {
+            return Ok(());
+        };
         // A killed process may leave the record in the page cache only. It must be durable before
         // a part of what it says is.
         (self.log.finish_opening()).map_err(|why| corrupt(self.start, &why))?;
         let is_left_out = injected_bug!(
             "redo-skipped",
             "recovery truncates the journal, and does not store the words of its records",
-            killed_by = "file-core-names/sequences-of-1"
+            killed_by = "file-core-names/move-remove, file-core-names/sequences-of-1"
         );
         if !is_left_out {
             self.store(&words);
@@ -174,6 +185,26 @@ impl<'m, P: Pmem> Journal<'m, P> {
     fn truncate(&self, end: compact::Lsn) -> Result<(), Error> {
         let truncated = self.log.truncate(end);
         truncated.map_err(|why| corrupt(self.start, &why))
+    }
+}
+
+/// Returns the words that [`redo`](Journal::redo) would store. Writes nothing.
+///
+/// # Errors
+/// [`Error::Corrupt`].
+pub(crate) fn words_left<P: Pmem>(pmem: &P, geometry: &Geometry) -> Result<Vec<Word>, Error> {
+    let left = Journal::open(pmem, geometry)?.left(geometry)?;
+    Ok(left.map_or_else(Vec::new, |(words, _)| words))
+}
+
+/// Empties a damaged journal, durably. A crash leaves a damaged one or an empty one: the
+/// superblocks, without which no record is found, go first.
+pub(crate) fn clear<P: Pmem>(pmem: &P, geometry: &Geometry) {
+    let range = geometry.journal();
+    for page in range.step_by(PAGE) {
+        // SAFETY: M8.
+        let written = unsafe { pmem.write(page, &[0; PAGE]) };
+        pmem.persist(written);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::alloc::Extent;
 use crate::chain::LogState;
 use crate::error::Error;
 use crate::fsck::Repair;
+use crate::journal::Word;
 use crate::layout::{
     Geometry, INODE_USED_BYTES, InodeId, LogId, PAGE, PAGE_SLOTS, PageId, RawInode, SLOT_BYTES,
     T_NEXT_AT, TAIL_AT, WORD_BYTES, get_u64, mark_of, page_at, slots_of_mark, unseal,
@@ -138,11 +139,17 @@ impl Replayed {
 pub(crate) struct LogReader<'a, P> {
     pub(super) pmem: &'a P,
     pub(super) geometry: &'a Geometry,
+    /// Words of log pages that the journal has, and the medium may not have yet.
+    pub(super) journaled: Vec<Word>,
 }
 
 impl<'a, P: Pmem> LogReader<'a, P> {
     pub(crate) fn new(pmem: &'a P, geometry: &'a Geometry) -> Self {
-        LogReader { pmem, geometry }
+        LogReader {
+            pmem,
+            geometry,
+            journaled: Vec::new(),
+        }
     }
 
     /// Returns the inode in slot `number`, if a complete one was written there.
@@ -270,6 +277,11 @@ impl<'a, P: Pmem> LogReader<'a, P> {
         let mut image = [0; PAGE];
         // SAFETY: M8.
         unsafe { self.pmem.read(page_at(page), &mut image) };
+        let bytes = page_at(page)..page_at(page) + PAGE as u64;
+        for word in self.journaled.iter().filter(|it| bytes.contains(&it.at)) {
+            let at = (word.at - bytes.start) as usize;
+            image[at..at + WORD_BYTES].copy_from_slice(&word.value.to_le_bytes());
+        }
         let (id, _) = PageId::from_tail(&image, log, page).ok_or_else(|| {
             let tail_at = page_at(page) + TAIL_AT as u64;
             corrupt("a log page with a wrong tail", tail_at)

@@ -11,6 +11,8 @@ pub(crate) enum Fix {
     Nothing,
     /// Write the superblock there from the other one.
     Superblock(u64),
+    /// Empty the journal.
+    Journal,
     /// Write the line of the inode.
     Inode(RawInode),
     /// Erase the mark or the pointer there, which ends a group, a name or a chain.
@@ -24,6 +26,7 @@ impl Fix {
         match self {
             Fix::Nothing => Repair::None,
             Fix::Superblock(_) => Repair::RewriteSuperblock,
+            Fix::Journal => Repair::EmptyJournal,
             Fix::Inode(_) => Repair::RewriteInode,
             Fix::Erase(_, repair) | Fix::Rewrite(repair) => repair,
         }

@@ -1,7 +1,8 @@
 //! Repairing what a survey has noted.
 //!
 //! # Method
-//! 1. Write damaged superblocks and inode lines anew. *Fence.*
+//! 1. Complete the change that the journal has, or empty a damaged journal. Write damaged
+//!    superblocks and inode lines anew. *Fence.*
 //! 2. Erase what interrupted renames have superseded, then the marks of damaged groups and of names
 //!    of nothing, and the pointers to damaged pages of directories' logs. *Fence.*
 //! 3. For each damaged file, store a log of what is readable in unclaimed pages. *Fence.* Then
@@ -20,6 +21,7 @@ use super::{Fix, LiveTree, Recovery};
 use crate::alloc::Extent;
 use crate::close;
 use crate::error::Error;
+use crate::journal::{self, Journal};
 use crate::layout::{
     LogId, PAGE, PAGE_SLOTS, PageId, SLOT_BYTES, WORD_BYTES, mark_of, page_at, seal,
 };
@@ -82,6 +84,10 @@ impl<P: Pmem> Recovery<'_, P> {
         let pmem = self.reader.pmem;
         // O1.
         close::erase(pmem);
+        match self.damages.noted().iter().any(|it| it.fix == Fix::Journal) {
+            true => journal::clear(pmem, self.geometry),
+            false => Journal::open(pmem, self.geometry)?.redo(self.geometry)?,
+        }
         let mut stored = Flushed::nothing();
         for damage in self.damages.noted() {
             let (at, line) = match damage.fix {

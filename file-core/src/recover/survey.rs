@@ -19,6 +19,7 @@ use super::{Counts, LiveTree, Recovery, page_of};
 use crate::directory::Directory;
 use crate::error::{Error, Place};
 use crate::fsck::{Finding, Repair};
+use crate::journal;
 use crate::layout::{INODE_USED_BYTES, Kind, PAGE, PAGE_BYTES, ROOT, RawInode, page_at};
 
 /// A file whose log must be written anew.
@@ -38,6 +39,17 @@ struct Surveyed {
 }
 
 impl<P: Pmem> Recovery<'_, P> {
+    /// Lets logs be read as if the change in the journal were complete. Notes a damaged journal.
+    pub(crate) fn note_journal(&mut self) -> Result<(), Error> {
+        match journal::words_left(self.reader.pmem, self.geometry) {
+            Ok(words) => {
+                self.reader.journaled = words;
+                Ok(())
+            }
+            Err(error) => self.damages.meet(error, Fix::Journal),
+        }
+    }
+
     /// Reads the logs of all files, notes all damage, and claims their pages. Calls `sized` with
     /// each file's number and size. If `reads_data`, compares the data with its checksums.
     ///

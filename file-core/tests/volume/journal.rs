@@ -1,12 +1,14 @@
 //! The journal of changes that touch several directories: forged records, and regions that panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
-use spanlock_file_core::{Error, FormatOptions};
+use spanlock_file_core::fsck::{self, Repair};
+use spanlock_file_core::{Error, FileCore, FormatOptions, OpenOptions};
 use spanlock_journal_commit::compact::{Log, Options};
 use spanlock_journal_commit::storage::PmemStorage;
 
-use crate::common::{Mem, PAGE, Rng, Volume, content, format, open, reopen, scaled};
+use crate::common::{Mem, PAGE, Rng, Volume, content, format, open, reopen, scaled, segments};
 
 /// The bytes of the journal, which follows two pages of inodes, and of the data area.
 const START: u64 = 3 * PAGE;
@@ -163,6 +165,110 @@ fn a_panic_in_a_rename_across_directories_loses_nothing() {
 #[test]
 fn a_panic_in_an_exchange_loses_nothing() {
     each_panic(|volume| volume.exchange("d/a", "e/b"));
+}
+
+/// Files and their sizes.
+type Files = Vec<(String, u64)>;
+
+fn list_read_only(mem: &Arc<Mem>) -> Files {
+    let options = OpenOptions::new().read_only(true);
+    let lock = |capacity| Ok::<_, Error>(segments(capacity));
+    let (volume, report) = FileCore::open_with(Arc::clone(mem), &options, lock).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    volume.list()
+}
+
+/// Calls `each` with the bytes that each interruption of a change leaves, and with the names that
+/// recovery finds in them.
+fn each_interruption(mut each: impl FnMut(Vec<u64>, Files)) {
+    type Act = fn(&Volume) -> Result<(), Error>;
+    let acts: [Act; 3] = [
+        |volume| volume.rename("d/a", "e/x"),
+        |volume| volume.rename("d/a", "e/b"),
+        |volume| volume.exchange("d/a", "c"),
+    ];
+    for act in acts {
+        let mut seen = Vec::new();
+        for operation in 1.. {
+            let volume = volume();
+            volume.pmem().panic_at(operation);
+            let result = catch_unwind(AssertUnwindSafe(|| act(&volume)));
+            volume.pmem().panic_at(0);
+            if result.is_ok() {
+                break;
+            }
+            let words = volume.pmem().words();
+            let found = reopen(&volume).list();
+            seen.push(found.clone());
+            each(words, found);
+        }
+        seen.dedup();
+        assert_eq!(seen.len(), 2, "the old names, then the new ones");
+    }
+}
+
+#[test]
+fn an_interrupted_change_is_read_as_if_it_were_complete() {
+    each_interruption(|words, expected| {
+        let mem = Mem::from_words(words.clone());
+        assert_eq!(list_read_only(&mem), expected);
+        let report = fsck::check(&*mem).unwrap();
+        assert!(report.is_sound(), "{:?}", report.findings);
+        assert!(fsck::repair(&*mem).unwrap().is_sound());
+        assert!(mem.words() == words, "nothing is written");
+    });
+}
+
+#[test]
+fn a_repair_of_other_damage_completes_an_interrupted_change() {
+    let mut count = 0;
+    each_interruption(|mut words, expected| {
+        // Damages the first superblock.
+        words[1] ^= 1;
+        let mem = Mem::from_words(words);
+        let report = fsck::repair(&*mem).unwrap();
+        assert!(
+            !report.is_sound() && report.is_repaired(),
+            "{:?}",
+            report.findings
+        );
+        assert_eq!(list_read_only(&mem), expected);
+        assert_eq!(open(&mem).unwrap().0.list(), expected);
+        count += 1;
+    });
+    assert!(count > 30, "{count}");
+}
+
+#[test]
+fn a_damaged_journal_is_found_and_emptied() {
+    let volume = volume();
+    let expected = volume.list();
+    let mem = Mem::from_words(with_record(&volume, &record(&[(0, 0)])));
+    let before = mem.words();
+    assert!(open(&mem).is_err());
+    let report = fsck::check(&*mem).unwrap();
+    assert_eq!(report.findings.len(), 1);
+    assert_eq!(report.findings[0].repair, Repair::EmptyJournal);
+    assert_eq!(report.findings[0].place.at, START);
+    let options = OpenOptions::new().read_only(true);
+    let lock = |capacity| Ok::<_, Error>(segments(capacity));
+    let (read_only, report) = FileCore::open_with(Arc::clone(&mem), &options, lock).unwrap();
+    assert_eq!(
+        (read_only.list(), report.findings.len()),
+        (expected.clone(), 1)
+    );
+    assert_eq!(read_only.exchange("c", "d/a"), Err(Error::ReadOnly));
+    assert_eq!(read_only.rename("c", "d/c"), Err(Error::ReadOnly));
+    drop(read_only);
+    assert!(mem.words() == before, "nothing is written");
+
+    assert!(fsck::repair(&*mem).unwrap().is_repaired());
+    let journal = START as usize / 8..DATA as usize / 8;
+    assert!(mem.words()[journal].iter().all(|word| *word == 0));
+    let (volume, _) = open(&mem).unwrap();
+    assert_eq!(volume.list(), expected);
+    volume.rename("c", "d/c").unwrap();
+    assert!(reopen(&volume).exists("d/c"));
 }
 
 #[test]
