@@ -2,6 +2,7 @@
 
 mod sim;
 
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -231,9 +232,14 @@ unsafe impl Pmem for Mem {
     }
 }
 
+/// Returns the number in an environment variable, or `otherwise` if it is not set.
+pub(crate) fn number<N: FromStr>(variable: &str, otherwise: N) -> N {
+    let given = std::env::var(variable).ok();
+    let parse = |it: String| (it.parse().ok()).unwrap_or_else(|| panic!("{variable}={it}"));
+    given.map_or(otherwise, parse)
+}
+
 /// Multiplies a number by `SPANLOCK_ROUNDS`, which `.ci/full` sets, and rounds up.
-pub(crate) fn scaled(number: usize) -> usize {
-    let given = std::env::var("SPANLOCK_ROUNDS").ok();
-    let factor = given.map_or(1.0, |it| it.parse().expect("SPANLOCK_ROUNDS is a number"));
-    (number as f64 * factor).ceil() as usize
+pub(crate) fn scaled(amount: usize) -> usize {
+    (amount as f64 * number("SPANLOCK_ROUNDS", 1.0)).ceil() as usize
 }
