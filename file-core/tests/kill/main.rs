@@ -1,5 +1,6 @@
 //! Kills a process with SIGKILL while its threads perform operations of all kinds. Each operation
 //! that has returned must be there, each one in flight as a whole or not at all, and nothing else.
+//! If the volume groups changes, those must be there that a returned sync covers.
 //!
 //! Every child goes on with the volume that its predecessor left. The medium of a killed process
 //! keeps every store, in the order in which the processor performed it, so these tests say nothing
@@ -7,6 +8,7 @@
 //! `SPANLOCK_KILL_SEED=n` repeats the operations of a run, but not the moments of its kills.
 
 mod check;
+mod model;
 mod op;
 
 use std::collections::BTreeMap;
@@ -19,7 +21,7 @@ use std::time::Duration;
 
 use check::{Line, State, operations};
 use op::{Answer, Op, SHARED, perform};
-use spanlock_file_core::{FileCore, FormatOptions};
+use spanlock_file_core::{Durability, Error, FileCore, FormatOptions, OpenOptions};
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_srl::SrlArray;
 use spanlock_testkit::rounds::{number, scaled};
@@ -29,6 +31,8 @@ const KILLS: usize = 20;
 /// The threads of a child.
 pub(crate) const THREADS: usize = 3;
 pub(crate) const PAGE: u64 = 4096;
+/// The size of the volume.
+const VOLUME_BYTES: u64 = 120 * PAGE;
 /// The longest time that a child lives.
 const LONGEST: Duration = Duration::from_millis(50);
 /// A thread reports once in so many operations how often logs were cleaned.
@@ -36,6 +40,8 @@ const REPORT_EVERY: u64 = 16;
 /// Makes a process a child. Contains the path of the volume.
 const VOLUME: &str = "SPANLOCK_KILL_VOLUME";
 const SEED: &str = "SPANLOCK_KILL_SEED";
+/// Set for a child whose volume groups changes.
+const GROUPS: &str = "SPANLOCK_KILL_GROUPS";
 
 pub(crate) type Volume = FileCore<MappedFile, SrlArray>;
 
@@ -43,9 +49,12 @@ fn lock(capacity: u64) -> SrlArray {
     SrlArray::with_segment_size(capacity, PAGE).expect("memory, and a power of two")
 }
 
-fn open(path: &Path) -> Volume {
+fn open(path: &Path, durability: Durability) -> Volume {
     let region = MappedFile::open(path, Options::new()).expect("the file is there");
-    FileCore::open(region, lock).expect("recovery").0
+    let options = OpenOptions::new().durability(durability);
+    let make = |capacity| Ok::<_, Error>(lock(capacity));
+    let opened = FileCore::open_with(region, &options, make);
+    opened.expect("recovery").0
 }
 
 /// A volume in a folder of its own.
@@ -58,7 +67,7 @@ impl Scene {
     pub(crate) fn new() -> Scene {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let scene = Scene { folder };
-        let region = MappedFile::create(scene.path(), 1 << 20, Options::new()).expect("space");
+        let region = MappedFile::create(scene.path(), VOLUME_BYTES, Options::new()).expect("space");
         let options = FormatOptions::new().inodes(64).max_file_size(1 << 19);
         let options = options.data_checksums(true);
         let volume = FileCore::format(region, &options, lock).expect("there is room");
@@ -71,19 +80,21 @@ impl Scene {
     }
 
     pub(crate) fn open(&self) -> Volume {
-        open(&self.path())
+        open(&self.path(), Durability::AtReturn)
     }
 
     /// Starts a child, and kills it at a random moment: mostly while it works, sometimes while it
     /// opens the volume. Returns its lines.
-    fn kill(&self, random: &mut fastrand::Rng) -> Vec<Line> {
-        let mut child = Command::new(std::env::current_exe().expect("this test"))
-            .args(["child_process", "--exact", "--nocapture"])
-            .env(VOLUME, self.path())
-            .env(SEED, random.u64(..).to_string())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this test runs");
+    fn kill(&self, random: &mut fastrand::Rng, durability: Durability) -> Vec<Line> {
+        let mut command = Command::new(std::env::current_exe().expect("this test"));
+        command.args(["child_process", "--exact", "--nocapture"]);
+        command.env(VOLUME, self.path());
+        command.env(SEED, random.u64(..).to_string());
+        if durability == Durability::AtSync {
+            command.env(GROUPS, "1");
+        }
+        let child = command.stdout(Stdio::piped()).spawn();
+        let mut child = child.expect("this test runs");
         let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
         let (from, longest) = match random.u32(..8) {
             0 => ("opening\n", LONGEST / 50),
@@ -129,7 +140,11 @@ fn child_process() {
     }));
     // The test harness has begun a line.
     say("\nopening");
-    let volume = open(Path::new(&path));
+    let durability = match std::env::var_os(GROUPS) {
+        Some(_) => Durability::AtSync,
+        None => Durability::AtReturn,
+    };
+    let volume = open(Path::new(&path), durability);
     say("begin");
     let mut random = fastrand::Rng::with_seed(number(SEED, 0));
     thread::scope(|scope| {
@@ -193,17 +208,21 @@ impl Tally {
     }
 }
 
-#[test]
-fn returned_operations_survive_every_kill() {
+fn kill_many(durability: Durability) {
     let seed = number(SEED, 0x5ba2_10c4);
     println!("{SEED}={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let (scene, mut state, mut tally) = (Scene::new(), State::new(), Tally::default());
     for kill in 0..scaled(KILLS) {
-        let told = scene.kill(&mut random);
+        let told = scene.kill(&mut random, durability);
         tally.add(&told);
-        let checked = state.check(&scene.open(), &told);
+        let volume = scene.open();
+        let checked = state.check(&volume, &told, durability);
         state = checked.unwrap_or_else(|why| panic!("kill {kill}: {why}"));
+        // The next child opens it with a checkpoint, or without.
+        if random.bool() {
+            volume.close().expect("the last handle");
+        }
     }
     let Tally {
         answers,
@@ -216,4 +235,14 @@ fn returned_operations_survive_every_kill() {
         let done = answers.get(&format!("{kind:?} {}", Answer::Done));
         assert!(done.is_some(), "no operation {kind:?} returned");
     }
+}
+
+#[test]
+fn returned_operations_survive_every_kill() {
+    kill_many(Durability::AtReturn);
+}
+
+#[test]
+fn synced_operations_survive_every_kill() {
+    kill_many(Durability::AtSync);
 }

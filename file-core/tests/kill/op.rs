@@ -1,10 +1,10 @@
-//! The operations, how a thread performs them, and a model of what they do.
+//! The operations, and how a thread performs them.
 //!
 //! A new kind of operation needs a row in [`KINDS`], an arm in [`perform`] and one in
-//! [`Model::apply`].
+//! [`Model::apply`](crate::model::Model::apply).
 
-use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use spanlock_file_core::Error;
@@ -15,8 +15,12 @@ use crate::{PAGE, Volume};
 pub(crate) const SHARED: &str = "shared";
 /// Its pages.
 pub(crate) const SHARED_PAGES: u64 = 12;
-/// The names of each thread's own files.
-const NAMES: u64 = 4;
+/// The directories of each thread.
+pub(crate) const DIRECTORIES: u64 = 2;
+/// The names of each thread's own files: so many in the root, and so many in each directory.
+const IN_ROOT: u64 = 4;
+const IN_DIRECTORY: u64 = 2;
+pub(crate) const NAMES: u64 = IN_ROOT + DIRECTORIES * IN_DIRECTORY;
 /// No operation on a thread's own file begins at or beyond this byte.
 const LONGEST: u64 = 10 * PAGE;
 
@@ -24,19 +28,62 @@ const LONGEST: u64 = 10 * PAGE;
 pub(crate) enum Kind {
     Create,
     Remove,
+    /// Gives a file another name.
+    Link,
+    /// Renames a file within its directory.
+    Rename,
+    CreateDir,
+    RemoveDir,
+    RenameDir,
     Write,
     Append,
+    Truncate,
+    Punch,
+    Allocate,
+    AllocateKeepingSize,
     /// Writes whole pages of the shared file.
     Stamp,
+    Sync,
+}
+
+impl Kind {
+    /// Returns whether the operation changes what a file contains, and no names. If the volume
+    /// groups changes, it is durable after a sync.
+    pub(crate) fn is_change(self) -> bool {
+        match self {
+            Kind::Create | Kind::Remove | Kind::Link | Kind::Rename => false,
+            Kind::CreateDir | Kind::RemoveDir | Kind::RenameDir | Kind::Sync => false,
+            Kind::Write | Kind::Append | Kind::Truncate | Kind::Punch => true,
+            Kind::Allocate | Kind::AllocateKeepingSize | Kind::Stamp => true,
+        }
+    }
+
+    /// Returns whether the operation makes all changes durable that returned before.
+    pub(crate) fn syncs(self) -> bool {
+        matches!(
+            self,
+            Kind::Sync | Kind::Link | Kind::Rename | Kind::RenameDir
+        )
+    }
 }
 
 /// Each kind, its name in the lines of the child, and how often it is drawn.
-const KINDS: [(Kind, &str, u64); 5] = [
-    (Kind::Create, "create", 2),
-    (Kind::Remove, "remove", 1),
-    (Kind::Write, "write", 4),
-    (Kind::Append, "append", 2),
-    (Kind::Stamp, "stamp", 5),
+const KINDS: [(Kind, &str, u64); 15] = [
+    (Kind::Create, "create", 10),
+    (Kind::Remove, "remove", 5),
+    (Kind::Link, "link", 4),
+    (Kind::Rename, "rename", 5),
+    (Kind::CreateDir, "create-dir", 4),
+    (Kind::RemoveDir, "remove-dir", 4),
+    (Kind::RenameDir, "rename-dir", 3),
+    (Kind::Write, "write", 16),
+    (Kind::Append, "append", 8),
+    (Kind::Truncate, "truncate", 8),
+    (Kind::Punch, "punch", 8),
+    (Kind::Allocate, "allocate", 3),
+    (Kind::AllocateKeepingSize, "allocate-keeping-size", 3),
+    (Kind::Stamp, "stamp", 25),
+    (Kind::Sync, "sync", 3),
 ];
 
 /// Returns all kinds.
@@ -48,9 +95,10 @@ pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Op {
     pub(crate) kind: Kind,
-    /// Which of the thread's own files.
+    /// Which of the thread's own names, or of its directories.
     pub(crate) file: u64,
-    /// The first byte; for the shared file, the first page.
+    /// The first byte, or the size; for the shared file, the first page. The new name of a link and
+    /// of a rename.
     pub(crate) at: u64,
     /// The number of bytes, or of pages.
     pub(crate) len: u64,
@@ -106,14 +154,21 @@ impl Op {
             is_it
         });
         let kind = row.expect("less than the sum").0;
-        let (at, len) = match kind {
+        let mut file = random.u64(..NAMES);
+        let (mut at, mut len) = (random.u64(..LONGEST), random.u64(1..3 * PAGE));
+        match kind {
             Kind::Stamp => {
-                let len = random.u64(1..4);
-                (random.u64(..=SHARED_PAGES - len), len)
+                len = random.u64(1..4);
+                at = random.u64(..=SHARED_PAGES - len);
             }
-            _ => (random.u64(..LONGEST), random.u64(1..3 * PAGE)),
-        };
-        let (file, seed) = (random.u64(..NAMES), random.u64(..) | 1);
+            Kind::Link => at = random.u64(..NAMES),
+            Kind::Rename => at = random.u64(beside(file)),
+            Kind::CreateDir | Kind::RemoveDir | Kind::RenameDir => {
+                (file, at) = (random.u64(..DIRECTORIES), random.u64(..DIRECTORIES));
+            }
+            _ => {}
+        }
+        let seed = random.u64(..) | 1;
         Op {
             kind,
             file,
@@ -141,9 +196,36 @@ impl Op {
     }
 }
 
-/// Returns the name of a thread's own file.
-pub(crate) fn name(thread: usize, file: u64) -> String {
-    format!("thread {thread}, file {file}")
+/// Returns which directory a name is in; none if in the root.
+pub(crate) fn directory_of(name: u64) -> Option<u64> {
+    (name >= IN_ROOT).then(|| (name - IN_ROOT) / IN_DIRECTORY)
+}
+
+/// Returns the names that are in this directory.
+pub(crate) fn names_in(directory: u64) -> Range<u64> {
+    let first = IN_ROOT + directory * IN_DIRECTORY;
+    first..first + IN_DIRECTORY
+}
+
+/// Returns the names in the directory of `name`.
+fn beside(name: u64) -> Range<u64> {
+    directory_of(name).map_or(0..IN_ROOT, names_in)
+}
+
+/// Returns the path of a thread's own file.
+pub(crate) fn path(thread: usize, name: u64) -> String {
+    match directory_of(name) {
+        None => format!("thread {thread}, file {name}"),
+        Some(directory) => {
+            let name = name - names_in(directory).start;
+            format!("{}/file {name}", directory_path(thread, directory))
+        }
+    }
+}
+
+/// Returns the path of a thread's own directory.
+pub(crate) fn directory_path(thread: usize, directory: u64) -> String {
+    format!("thread {thread}, directory {directory}")
 }
 
 /// How an operation ended, as the child reports it.
@@ -152,13 +234,15 @@ pub(crate) enum Answer {
     Done,
     Exists,
     NotFound,
+    NotEmpty,
     NoSpace,
 }
 
-const ANSWERS: [(Answer, &str); 4] = [
+const ANSWERS: [(Answer, &str); 5] = [
     (Answer::Done, "done"),
     (Answer::Exists, "exists"),
     (Answer::NotFound, "not-found"),
+    (Answer::NotEmpty, "not-empty"),
     (Answer::NoSpace, "no-space"),
 ];
 
@@ -184,85 +268,44 @@ impl FromStr for Answer {
 /// # Panics
 /// If it fails with an error that is no [`Answer`].
 pub(crate) fn perform(volume: &Volume, thread: usize, op: &Op) -> Answer {
-    let name = name(thread, op.file);
+    let own = || volume.open_file(&path(thread, op.file));
+    let [name, new] = [op.file, op.at].map(|name| path(thread, name % NAMES));
+    let [folder, to] = [op.file, op.at].map(|it| directory_path(thread, it % DIRECTORIES));
+    let range = op.at..op.at + op.len;
     let done = match op.kind {
         Kind::Create => volume.create(&name).map(drop),
         Kind::Remove => volume.remove(&name),
-        Kind::Write => (volume.open_file(&name)).and_then(|it| it.write_at(&op.bytes(), op.at)),
-        Kind::Append => (volume.open_file(&name)).and_then(|it| it.append(&op.bytes()).map(drop)),
+        Kind::Link => volume.link(&name, &new),
+        Kind::Rename => volume.rename(&name, &new),
+        Kind::CreateDir => volume.create_dir(&folder),
+        Kind::RemoveDir => volume.remove_dir(&folder),
+        Kind::RenameDir => volume.rename(&folder, &to),
+        Kind::Write => own().and_then(|it| it.write_at(&op.bytes(), op.at)),
+        Kind::Append => own().and_then(|it| it.append(&op.bytes()).map(drop)),
+        Kind::Truncate => own().and_then(|it| it.truncate(op.at)),
+        Kind::Punch => own().and_then(|it| it.punch_hole(range)),
+        Kind::Allocate => own().and_then(|it| it.allocate(range)),
+        Kind::AllocateKeepingSize => own().and_then(|it| it.allocate_keeping_size(range)),
         Kind::Stamp => {
             let shared = volume.open_file(SHARED);
             shared.and_then(|it| it.write_at(&op.bytes(), op.at * PAGE))
         }
+        Kind::Sync => volume.sync(),
     };
     match done {
         Ok(()) => Answer::Done,
         Err(Error::Exists { .. }) => Answer::Exists,
         Err(Error::NotFound { .. }) => Answer::NotFound,
+        Err(Error::NotEmpty { .. }) => Answer::NotEmpty,
         Err(Error::NoSpace { .. }) => Answer::NoSpace,
         Err(error) => panic!("{op}: {error}"),
-    }
-}
-
-/// A thread's own files, and what they contain.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Model(BTreeMap<u64, Vec<u8>>);
-
-impl Model {
-    /// Reads the files of `thread` from the volume.
-    pub(crate) fn read(volume: &Volume, thread: usize) -> Result<Model, String> {
-        let mut files = BTreeMap::new();
-        for file in 0..NAMES {
-            let name = name(thread, file);
-            match volume.open_file(&name) {
-                Ok(open) => {
-                    let mut bytes = vec![0xEE; open.size() as usize];
-                    let read = open.read_at(&mut bytes, 0).map_err(|why| why.to_string())?;
-                    if read < bytes.len() {
-                        return Err(format!("{name}: only {read} bytes can be read"));
-                    }
-                    files.insert(file, bytes);
-                }
-                Err(Error::NotFound { .. }) => {}
-                Err(why) => return Err(format!("{name}: {why}")),
-            }
-        }
-        Ok(Model(files))
-    }
-
-    /// Returns how many files there are.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Performs an operation, and returns its answer on a volume that has space.
-    pub(crate) fn apply(&mut self, op: &Op) -> Answer {
-        match op.kind {
-            Kind::Create if self.0.contains_key(&op.file) => return Answer::Exists,
-            Kind::Create => _ = self.0.insert(op.file, Vec::new()),
-            Kind::Remove if self.0.remove(&op.file).is_none() => return Answer::NotFound,
-            Kind::Remove | Kind::Stamp => {}
-            Kind::Write | Kind::Append => {
-                let Some(content) = self.0.get_mut(&op.file) else {
-                    return Answer::NotFound;
-                };
-                let at = match op.kind {
-                    Kind::Append => content.len(),
-                    _ => op.at as usize,
-                };
-                let end = at + op.len as usize;
-                content.resize(content.len().max(end), 0);
-                content[at..end].copy_from_slice(&op.bytes());
-            }
-        }
-        Answer::Done
     }
 }
 
 #[test]
 fn an_operation_and_an_answer_parse_from_their_text() {
     let mut random = fastrand::Rng::with_seed(1);
-    for _ in 0..100 {
+    for _ in 0..1000 {
         let op = Op::draw(&mut random);
         assert_eq!(op.to_string().parse(), Ok(op));
     }

@@ -1,0 +1,209 @@
+//! A model of what the operations do, and which states of a thread's own files a kill may leave.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use spanlock_file_core::Error;
+
+use crate::Volume;
+use crate::op::{
+    Answer, DIRECTORIES, Kind, NAMES, Op, directory_of, directory_path, names_in, path,
+};
+
+/// What a thread's own files contain, as its operations see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Model {
+    /// The file of each name.
+    names: BTreeMap<u64, u64>,
+    directories: BTreeSet<u64>,
+    /// What each file contains.
+    files: BTreeMap<u64, Vec<u8>>,
+    /// How many files were created.
+    created: u64,
+}
+
+/// What can be seen of a thread's own files in a volume.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// For each name, what its file contains, and how many names that has.
+    names: BTreeMap<u64, (Vec<u8>, u32)>,
+    directories: BTreeSet<u64>,
+}
+
+impl Seen {
+    /// Reads the files of `thread` from the volume.
+    pub(crate) fn read(volume: &Volume, thread: usize) -> Result<Seen, String> {
+        let mut names = BTreeMap::new();
+        for name in 0..NAMES {
+            let path = path(thread, name);
+            let told = |why: Error| format!("{path}: {why}");
+            match volume.open_file(&path) {
+                Ok(open) => {
+                    let mut bytes = vec![0xEE; open.size() as usize];
+                    let read = open.read_at(&mut bytes, 0).map_err(told)?;
+                    if read < bytes.len() {
+                        return Err(format!("{path}: only {read} bytes can be read"));
+                    }
+                    names.insert(name, (bytes, volume.links(&path).map_err(told)?));
+                }
+                Err(Error::NotFound { .. }) => {}
+                Err(why) => return Err(told(why)),
+            }
+        }
+        let is_there = |it: &u64| volume.exists(&directory_path(thread, *it));
+        let directories = (0..DIRECTORIES).filter(is_there).collect();
+        Ok(Seen { names, directories })
+    }
+
+    /// Returns how many names of files and directories there are.
+    pub(crate) fn len(&self) -> usize {
+        self.names.len() + self.directories.len()
+    }
+}
+
+impl Model {
+    fn seen(&self) -> Seen {
+        let links = |file| self.names.values().filter(|it| **it == file).count() as u32;
+        let see = |(&name, &file): (&u64, &u64)| (name, (self.files[&file].clone(), links(file)));
+        Seen {
+            names: self.names.iter().map(see).collect(),
+            directories: self.directories.clone(),
+        }
+    }
+
+    /// Performs an operation, and returns its answer on a volume that has space.
+    pub(crate) fn apply(&mut self, op: &Op) -> Answer {
+        let is_there = |name: u64| {
+            let directory = directory_of(name);
+            directory.is_none_or(|it| self.directories.contains(&it))
+        };
+        let file = self.names.get(&op.file).copied();
+        match (op.kind, file) {
+            (Kind::Stamp | Kind::Sync, _) => {}
+            (Kind::CreateDir | Kind::RemoveDir | Kind::RenameDir, _) => {
+                return self.apply_to_directory(op);
+            }
+            (Kind::Create, _) if !is_there(op.file) => return Answer::NotFound,
+            (Kind::Create, Some(_)) => return Answer::Exists,
+            (Kind::Create, None) => {
+                self.created += 1;
+                self.files.insert(self.created, Vec::new());
+                self.names.insert(op.file, self.created);
+            }
+            (_, None) => return Answer::NotFound,
+            (Kind::Remove, _) => _ = self.names.remove(&op.file),
+            (Kind::Link, _) if !is_there(op.at) => return Answer::NotFound,
+            (Kind::Link, _) if self.names.contains_key(&op.at) => return Answer::Exists,
+            (Kind::Link, Some(file)) => _ = self.names.insert(op.at, file),
+            // Two names of one file stay.
+            (Kind::Rename, file) if self.names.get(&op.at).copied() == file => {}
+            (Kind::Rename, Some(file)) => {
+                self.names.remove(&op.file);
+                self.names.insert(op.at, file);
+            }
+            (_, Some(file)) => {
+                change(self.files.get_mut(&file).expect("it has a name"), op);
+            }
+        }
+        let named: BTreeSet<u64> = self.names.values().copied().collect();
+        self.files.retain(|file, _| named.contains(file));
+        Answer::Done
+    }
+
+    fn apply_to_directory(&mut self, op: &Op) -> Answer {
+        let has_names = |it| self.names.range(names_in(it)).next().is_some();
+        match (op.kind, self.directories.contains(&op.file)) {
+            (Kind::CreateDir, true) => return Answer::Exists,
+            (Kind::CreateDir, false) => _ = self.directories.insert(op.file),
+            (_, false) => return Answer::NotFound,
+            (Kind::RemoveDir, true) if has_names(op.file) => return Answer::NotEmpty,
+            (Kind::RemoveDir, true) => _ = self.directories.remove(&op.file),
+            (_, true) if op.at == op.file => {}
+            (_, true) if has_names(op.at) => return Answer::NotEmpty,
+            (_, true) => {
+                self.directories.remove(&op.file);
+                self.directories.insert(op.at);
+                for (from, to) in names_in(op.file).zip(names_in(op.at)) {
+                    if let Some(file) = self.names.remove(&from) {
+                        self.names.insert(to, file);
+                    }
+                }
+            }
+        }
+        Answer::Done
+    }
+
+    /// Checks the answers of a thread that began with this state, and that what was found after a
+    /// kill is a state that its operations may leave. Returns that state. `due` of the operations
+    /// returned before a sync began that has returned.
+    ///
+    /// Of the other changes, those up to one of them are there, and no later ones: a sync stores
+    /// the marks of changes in the order in which they were made, and a killed process loses no
+    /// store. Operations on names are durable on return.
+    pub(crate) fn explain(
+        &self,
+        found: &Seen,
+        operations: &[(Op, Option<Answer>)],
+        due: usize,
+    ) -> Result<Model, String> {
+        let (mut memory, mut durable) = (self.clone(), self.clone());
+        let (mut rest, mut in_flight) = (Vec::new(), None);
+        for (at, (op, answer)) in operations.iter().enumerate() {
+            match *answer {
+                None => in_flight = Some(op),
+                Some(Answer::NoSpace) => {}
+                Some(answer) => {
+                    let expected = memory.apply(op);
+                    if answer != expected {
+                        return Err(format!("{op} was {answer}, not {expected}"));
+                    }
+                    match at < due {
+                        true => _ = durable.apply(op),
+                        false => rest.push(op),
+                    }
+                }
+            }
+        }
+        let is_it = |it: &Model| it.seen() == *found;
+        for kept in (0..=rest.len()).rev() {
+            let mut state = durable.clone();
+            for (op, at) in rest.iter().zip(0..) {
+                if at < kept || !op.kind.is_change() {
+                    state.apply(op);
+                }
+            }
+            if is_it(&state) {
+                return Ok(state);
+            }
+            let keeps_all = kept == rest.len();
+            let is_possible = |op: &Op| keeps_all || !(op.kind.is_change() || op.kind.syncs());
+            if let Some(op) = in_flight.filter(|op| is_possible(op)) {
+                state.apply(op);
+                if is_it(&state) {
+                    return Ok(state);
+                }
+            }
+        }
+        Err(
+            "its files are neither as its last returned operation left them, nor as the one in \
+             flight leaves them"
+                .to_owned(),
+        )
+    }
+}
+
+/// Performs a change of what a file contains.
+fn change(content: &mut Vec<u8>, op: &Op) {
+    let (size, at) = (content.len(), op.at as usize);
+    let end = at + op.len as usize;
+    match op.kind {
+        Kind::Append => content.extend(op.bytes()),
+        Kind::Truncate => content.resize(at, 0),
+        Kind::Punch => content[at.min(size)..end.min(size)].fill(0),
+        Kind::Allocate => content.resize(size.max(end), 0),
+        Kind::Write => {
+            content.resize(size.max(end), 0);
+            content[at..end].copy_from_slice(&op.bytes());
+        }
+        _ => {}
+    }
+}
