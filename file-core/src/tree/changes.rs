@@ -136,22 +136,27 @@ impl<P: Pmem, L> Volume<P, L> {
     pub(crate) fn link(&self, at: &At<'_>, new: &At<'_>) -> Result<(), Error> {
         self.check_writable()?;
         self.settle_named();
-        let id = {
-            let _state = at.lock()?;
-            let id = at.find()?.id;
-            at.expect(id.kind, Kind::File)?;
-            // N4. From here on, the file stays even if the name goes.
-            self.inodes.add_link(id.number);
-            id
-        };
-        let linked = new.lock().and_then(|mut state| {
-            if new.directory.names.get(new.name).is_some() {
-                return Err(new.exists());
-            }
-            (new.directory).link(&mut state, &self.medium, new.name, id)
-        });
-        if linked.is_err() && self.inodes.take_link(id.number) {
-            self.free(id);
+        let other = (new.directory.id != at.directory.id).then_some(&*new.directory);
+        let finds_early = injected_bug!(
+            "link-finds-early",
+            "a link finds the file before it locks the directories, and not again",
+            killed_by = "file-core-histories/names"
+        );
+        let early = if finds_early { Some(at.look()?) } else { None };
+        // Both at once: between the look at the old name and the new name, neither changes.
+        let (mut state, mut other_state) = lock_both(&at.directory, other, || at.not_found())?;
+        let id = early.map_or_else(|| at.find(), Ok)?.id;
+        at.expect(id.kind, Kind::File)?;
+        if new.directory.names.get(new.name).is_some() {
+            return Err(new.exists());
+        }
+        // N4: before there is the name.
+        self.inodes.add_link(id.number);
+        let state = other_state.as_mut().unwrap_or(&mut state);
+        let linked = (new.directory).link(state, &self.medium, new.name, id);
+        if linked.is_err() {
+            let was_last = self.inodes.take_link(id.number);
+            debug_assert!(!was_last, "the old name is still there");
         }
         linked
     }
