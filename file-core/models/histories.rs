@@ -57,7 +57,7 @@ pub(crate) fn suite() -> Suite {
         .program(program::<Names>(
             "names",
             of_names,
-            NameOp::ALL,
+            NameOp::SEARCHED,
             all(1, 2, random),
         ))
         .program(program::<Names>(
@@ -70,6 +70,18 @@ pub(crate) fn suite() -> Suite {
             "names-3",
             of_names,
             NameOp::ALL,
+            sampled(3, 2),
+        ))
+        .program(program::<Names>(
+            "directories",
+            of_names,
+            NameOp::DIRECTORIES,
+            all(1, 2, random),
+        ))
+        .program(program::<Names>(
+            "directories-3",
+            of_names,
+            NameOp::DIRECTORIES,
             sampled(3, 2),
         ))
 }

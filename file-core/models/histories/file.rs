@@ -32,6 +32,21 @@ pub(super) enum FileOp {
         len: u64,
     },
     Append,
+    /// Sets the size in words.
+    Truncate {
+        name: &'static str,
+        size: u64,
+    },
+    /// Makes a hole of `len` words, the first at `at`.
+    Punch {
+        name: &'static str,
+        at: u64,
+        len: u64,
+    },
+    /// Gives the words up to `end` pages.
+    Allocate {
+        end: u64,
+    },
     Read,
     Size,
 }
@@ -45,6 +60,27 @@ const ACROSS: FileOp = write("write-across", WORDS - 1, 2);
 /// Writes beyond the end, and leaves a hole.
 const FAR: FileOp = write("write-far", 2 * WORDS, 1);
 
+/// Cuts off all but the first half of the first page.
+const CUT: FileOp = FileOp::Truncate {
+    name: "cut",
+    size: WORDS / 2,
+};
+/// Sets a size beyond the end.
+const STRETCH: FileOp = FileOp::Truncate {
+    name: "stretch",
+    size: 2 * WORDS + 1,
+};
+/// Makes a hole of the first page.
+const PUNCH: FileOp = punch("punch", 0, WORDS);
+/// Makes a hole of parts of two pages.
+const PUNCH_ACROSS: FileOp = punch("punch-across", WORDS / 2, WORDS);
+/// Gives the third page to the file.
+const ALLOCATE: FileOp = FileOp::Allocate { end: 2 * WORDS + 2 };
+
+const fn punch(name: &'static str, at: u64, len: u64) -> FileOp {
+    FileOp::Punch { name, at, len }
+}
+
 const fn write(name: &'static str, at: u64, len: u64) -> FileOp {
     FileOp::Write { name, at, len }
 }
@@ -55,19 +91,28 @@ impl FileOp {
         HIGH,
         ACROSS,
         FAR,
+        CUT,
+        STRETCH,
+        PUNCH,
+        PUNCH_ACROSS,
+        ALLOCATE,
         FileOp::Append,
         FileOp::Size,
         FileOp::Read,
     ];
     /// Operations of few steps. A read of all pages takes many, so that a search of it takes too
     /// long; at the end of each execution, the main thread reads all the same.
-    pub(super) const SEARCHED: &[FileOp] = &[LOW, ACROSS, FAR, FileOp::Append, FileOp::Size];
+    pub(super) const SEARCHED: &[FileOp] =
+        &[LOW, ACROSS, FAR, CUT, PUNCH, FileOp::Append, FileOp::Size];
 }
 
 impl fmt::Display for FileOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            FileOp::Write { name, .. } => name,
+            FileOp::Write { name, .. }
+            | FileOp::Truncate { name, .. }
+            | FileOp::Punch { name, .. } => name,
+            FileOp::Allocate { .. } => "allocate",
             FileOp::Append => "append",
             FileOp::Read => "read",
             FileOp::Size => "size",
@@ -116,6 +161,11 @@ impl Content {
             .extend((at..at + len).map(|word| (word as u16, stamp)));
     }
 
+    fn truncate(&mut self, size: u64) {
+        self.size = size;
+        self.words.retain(|at, _| u64::from(*at) < size);
+    }
+
     fn answer(&self) -> FileAnswer {
         let mut kept = [(0, 0); KEPT];
         assert!(self.words.len() <= KEPT, "a scenario changes fewer words");
@@ -159,6 +209,19 @@ impl<const SEGMENT: u64> Sequential for Pages<SEGMENT> {
                 written.expect("there is room");
                 FileAnswer::Done
             }
+            FileOp::Truncate { size, .. } => {
+                file.truncate(size * 8).expect("there is room");
+                FileAnswer::Done
+            }
+            FileOp::Punch { at, len, .. } => {
+                let range = at * 8..(at + len) * 8;
+                file.punch_hole(range).expect("there is room");
+                FileAnswer::Done
+            }
+            FileOp::Allocate { end } => {
+                file.allocate(0..end * 8).expect("there is room");
+                FileAnswer::Done
+            }
             FileOp::Append => {
                 let at = file.append(&[stamp; 8]).expect("there is room");
                 FileAnswer::At(at / 8)
@@ -195,6 +258,14 @@ impl<const SEGMENT: u64> Sequential for Pages<SEGMENT> {
                 content.write(at, 1, stamp);
                 return FileAnswer::At(at);
             }
+            FileOp::Truncate { size, .. } => content.truncate(size),
+            FileOp::Punch { at, len, .. } => {
+                let hole = at..at + len;
+                content
+                    .words
+                    .retain(|it, _| !hole.contains(&u64::from(*it)));
+            }
+            FileOp::Allocate { end } => content.size = content.size.max(end),
             FileOp::Size => return FileAnswer::Size(content.size),
             FileOp::Read => return content.answer(),
         }

@@ -4,35 +4,79 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use spanlock_file_core::{Error, FileCore, FormatOptions};
+use spanlock_file_core::{Error, FileCore, FormatOptions, Kind};
 use spanlock_pmem::simulated::Simulated;
 
 use super::Sequential;
 use crate::store::{PAGE, Volume, lock};
 
-/// The names. The first is that of a file from the beginning.
-const NAMES: [&str; 2] = ["a", "b"];
-/// What this file contains. A file that is created later is empty.
+/// The names in the root. In the beginning, the first is a file's and the last a directory's.
+const NAMES: [&str; 3] = [A, B, D];
+const A: &str = "a";
+const B: &str = "b";
+const D: &str = "d";
+/// A path through the directory, and the same after a rename of the directory.
+const D_C: &str = "d/c";
+const B_C: &str = "b/c";
+/// What the first file contains. A file that is created later is empty.
 const FIRST: u8 = 7;
 
-/// An operation on a name, which is given by its place in [`NAMES`].
+/// An operation on a path, or on two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum NameOp {
-    Create(usize),
-    Remove(usize),
+    Create(&'static str),
+    CreateDir(&'static str),
+    Remove(&'static str),
+    RemoveDir(&'static str),
+    Link(&'static str, &'static str),
+    Rename(&'static str, &'static str),
     /// Opens a file, and reads it.
-    Open(usize),
+    Open(&'static str),
+    /// Counts the names of a file. Exact only if nobody links it meanwhile.
+    Links(&'static str),
+    /// Lists the root.
     List,
 }
 
 impl NameOp {
+    /// No operation renames the directory: a walk along a path is not atomic, so an operation may
+    /// act in a directory of another name, on names that have changed since.
     pub(super) const ALL: &[NameOp] = &[
-        NameOp::Create(0),
-        NameOp::Create(1),
-        NameOp::Remove(0),
-        NameOp::Remove(1),
-        NameOp::Open(0),
-        NameOp::Open(1),
+        NameOp::Create(A),
+        NameOp::Create(B),
+        NameOp::Create(D_C),
+        NameOp::CreateDir(B),
+        NameOp::Remove(A),
+        NameOp::Remove(B),
+        NameOp::RemoveDir(D),
+        NameOp::Link(A, B),
+        NameOp::Link(A, D_C),
+        NameOp::Rename(A, B),
+        NameOp::Rename(B, A),
+        NameOp::Open(A),
+        NameOp::Open(B),
+        NameOp::Open(D_C),
+        NameOp::List,
+    ];
+    /// One or two of each kind, so that the search ends soon.
+    pub(super) const SEARCHED: &[NameOp] = &[
+        NameOp::Create(B),
+        NameOp::Create(D_C),
+        NameOp::Remove(A),
+        NameOp::RemoveDir(D),
+        NameOp::Link(A, B),
+        NameOp::Link(A, D_C),
+        NameOp::Rename(A, B),
+        NameOp::Open(A),
+        NameOp::List,
+    ];
+    /// Operations of which none shows that the other ones walk along a path.
+    pub(super) const DIRECTORIES: &[NameOp] = &[
+        NameOp::Create(D_C),
+        NameOp::CreateDir(B),
+        NameOp::RemoveDir(D),
+        NameOp::Rename(D, B),
+        NameOp::Open(D_C),
         NameOp::List,
     ];
 }
@@ -40,9 +84,14 @@ impl NameOp {
 impl fmt::Display for NameOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NameOp::Create(name) => write!(f, "create({})", NAMES[*name]),
-            NameOp::Remove(name) => write!(f, "remove({})", NAMES[*name]),
-            NameOp::Open(name) => write!(f, "open({})", NAMES[*name]),
+            NameOp::Create(path) => write!(f, "create({path})"),
+            NameOp::CreateDir(path) => write!(f, "create-dir({path})"),
+            NameOp::Remove(path) => write!(f, "remove({path})"),
+            NameOp::RemoveDir(path) => write!(f, "remove-dir({path})"),
+            NameOp::Link(path, new) => write!(f, "link({path},{new})"),
+            NameOp::Rename(path, new) => write!(f, "rename({path},{new})"),
+            NameOp::Open(path) => write!(f, "open({path})"),
+            NameOp::Links(path) => write!(f, "links({path})"),
             NameOp::List => f.write_str("list"),
         }
     }
@@ -53,10 +102,14 @@ pub(super) enum NameAnswer {
     Done,
     Exists,
     NotFound,
+    IsADirectory,
+    NotADirectory,
+    NotEmpty,
     /// What an opened file contains; 0 if it is empty.
     Opened(u8),
-    /// Which names are listed.
-    Listed([bool; NAMES.len()]),
+    Links(u32),
+    /// Which names are listed, and whether each is a directory's.
+    Listed([Option<bool>; NAMES.len()]),
 }
 
 impl fmt::Display for NameAnswer {
@@ -65,10 +118,19 @@ impl fmt::Display for NameAnswer {
             NameAnswer::Done => f.write_str("done"),
             NameAnswer::Exists => f.write_str("exists"),
             NameAnswer::NotFound => f.write_str("not found"),
+            NameAnswer::IsADirectory => f.write_str("is a directory"),
+            NameAnswer::NotADirectory => f.write_str("not a directory"),
+            NameAnswer::NotEmpty => f.write_str("not empty"),
+            NameAnswer::Links(links) => write!(f, "{links} links"),
             NameAnswer::Opened(content) => write!(f, "opened {content}"),
             NameAnswer::Listed(listed) => {
-                let names = NAMES.iter().zip(listed).filter(|(_, is_there)| **is_there);
-                let names: Vec<&str> = names.map(|(name, _)| *name).collect();
+                let names = NAMES.iter().zip(listed);
+                let text = |(name, listed): (&&str, &Option<bool>)| match listed {
+                    None => None,
+                    Some(false) => Some((*name).to_owned()),
+                    Some(true) => Some(format!("{name}/")),
+                };
+                let names: Vec<String> = names.filter_map(text).collect();
                 write!(f, "[{}]", names.join(" "))
             }
         }
@@ -89,19 +151,144 @@ impl Names {
     }
 }
 
+/// What stands at a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Entry {
+    /// A file, by the stamp of the operation that created it; 0 for the first one.
+    File(u8),
+    Directory,
+}
+
+/// What stands at each path.
+type Paths = BTreeMap<String, Entry>;
+
+/// Checks that the directory of a path is there.
+fn check_parent(paths: &Paths, path: &str) -> Result<(), NameAnswer> {
+    let Some((parent, _)) = path.rsplit_once('/') else {
+        return Ok(());
+    };
+    match paths.get(parent) {
+        Some(Entry::Directory) => Ok(()),
+        Some(Entry::File(_)) => Err(NameAnswer::NotADirectory),
+        None => Err(NameAnswer::NotFound),
+    }
+}
+
+/// Returns what stands at a path.
+fn find(paths: &Paths, path: &str) -> Result<Entry, NameAnswer> {
+    check_parent(paths, path)?;
+    paths.get(path).copied().ok_or(NameAnswer::NotFound)
+}
+
+/// Returns the file at a path.
+fn find_file(paths: &Paths, path: &str) -> Result<u8, NameAnswer> {
+    match find(paths, path)? {
+        Entry::File(file) => Ok(file),
+        Entry::Directory => Err(NameAnswer::IsADirectory),
+    }
+}
+
+/// Adds a path that is not there.
+fn add(paths: &mut Paths, path: &str, entry: Entry) -> Result<NameAnswer, NameAnswer> {
+    check_parent(paths, path)?;
+    if paths.contains_key(path) {
+        return Err(NameAnswer::Exists);
+    }
+    paths.insert(path.to_owned(), entry);
+    Ok(NameAnswer::Done)
+}
+
+fn is_empty(paths: &Paths, directory: &str) -> bool {
+    let prefix = format!("{directory}/");
+    !paths.keys().any(|it| it.starts_with(&prefix))
+}
+
+/// Renames within the root.
+fn rename(paths: &mut Paths, from: &str, to: &str) -> Result<NameAnswer, NameAnswer> {
+    let renamed = find(paths, from)?;
+    match (renamed, paths.get(to)) {
+        (one, Some(other)) if one != Entry::Directory && one == *other => {
+            return Ok(NameAnswer::Done);
+        }
+        (Entry::File(_), Some(Entry::Directory)) => return Err(NameAnswer::IsADirectory),
+        (Entry::Directory, Some(Entry::File(_))) => return Err(NameAnswer::NotADirectory),
+        (Entry::Directory, Some(_)) if !is_empty(paths, to) => return Err(NameAnswer::NotEmpty),
+        _ => {}
+    }
+    let prefix = format!("{from}/");
+    let moved: Vec<String> = paths
+        .keys()
+        .filter(|it| it.starts_with(&prefix))
+        .cloned()
+        .collect();
+    for path in moved {
+        let entry = paths.remove(&path).expect("it is there");
+        paths.insert(format!("{to}/{}", &path[prefix.len()..]), entry);
+    }
+    paths.remove(from);
+    paths.insert(to.to_owned(), renamed);
+    Ok(NameAnswer::Done)
+}
+
+/// Performs an operation on the specification. Returns its answer in either case.
+fn apply(paths: &mut Paths, op: NameOp, stamp: u8) -> Result<NameAnswer, NameAnswer> {
+    match op {
+        NameOp::Create(path) => return add(paths, path, Entry::File(stamp)),
+        NameOp::CreateDir(path) => return add(paths, path, Entry::Directory),
+        NameOp::Remove(path) => {
+            find_file(paths, path)?;
+            paths.remove(path);
+        }
+        NameOp::RemoveDir(path) => match find(paths, path)? {
+            Entry::File(_) => return Err(NameAnswer::NotADirectory),
+            Entry::Directory if !is_empty(paths, path) => return Err(NameAnswer::NotEmpty),
+            Entry::Directory => _ = paths.remove(path),
+        },
+        NameOp::Link(path, new) => {
+            check_parent(paths, new)?;
+            let file = find_file(paths, path)?;
+            return add(paths, new, Entry::File(file));
+        }
+        NameOp::Rename(from, to) => return rename(paths, from, to),
+        NameOp::Open(path) => {
+            let file = find_file(paths, path)?;
+            return Ok(NameAnswer::Opened(if file == 0 { FIRST } else { 0 }));
+        }
+        NameOp::Links(path) => {
+            let entry = Entry::File(find_file(paths, path)?);
+            let count = paths.values().filter(|it| **it == entry).count();
+            return Ok(NameAnswer::Links(count as u32));
+        }
+        NameOp::List => {
+            let kind = |name| paths.get(name).map(|it| *it == Entry::Directory);
+            return Ok(NameAnswer::Listed(NAMES.map(kind)));
+        }
+    }
+    Ok(NameAnswer::Done)
+}
+
 impl Sequential for Names {
     type Op = NameOp;
     type Answer = NameAnswer;
-    /// What the file of each name contains.
-    type State = BTreeMap<usize, u8>;
-    const AT_END: &[NameOp] = &[NameOp::List, NameOp::Open(0), NameOp::Open(1)];
+    type State = Paths;
+    const AT_END: &[NameOp] = &[
+        NameOp::List,
+        NameOp::Open(A),
+        NameOp::Open(B),
+        NameOp::Open(D_C),
+        NameOp::Open(B_C),
+        NameOp::Links(A),
+        NameOp::Links(B),
+        NameOp::Links(D_C),
+    ];
 
     fn new() -> Names {
         let region: Arc<Simulated> = Simulated::new(&[0; 24 * PAGE as usize]);
         let options = FormatOptions::new().inodes(8).max_file_size(4 * PAGE);
         let volume = FileCore::format(region, &options, lock).expect("there is room");
-        let file = volume.create(NAMES[0]).expect("there is room");
+        let file = volume.create(A).expect("there is room");
         file.write_at(&[FIRST], 0).expect("there is room");
+        volume.create_dir(D).expect("there is room");
         drop(file);
         Names { volume }
     }
@@ -110,42 +297,42 @@ impl Sequential for Names {
         let Names { volume } = self;
         let done = |()| NameAnswer::Done;
         let answer = match op {
-            NameOp::Create(name) => volume.create(NAMES[name]).map(drop).map(done),
-            NameOp::Remove(name) => volume.remove(NAMES[name]).map(done),
-            NameOp::Open(name) => self.open(NAMES[name]),
-            NameOp::List => {
-                let listed = volume.list();
-                let is_listed = |name: &str| listed.iter().any(|(it, _)| it == name);
-                Ok(NameAnswer::Listed(NAMES.map(is_listed)))
-            }
+            NameOp::Create(path) => volume.create(path).map(drop).map(done),
+            NameOp::CreateDir(path) => volume.create_dir(path).map(done),
+            NameOp::Remove(path) => volume.remove(path).map(done),
+            NameOp::RemoveDir(path) => volume.remove_dir(path).map(done),
+            NameOp::Link(path, new) => volume.link(path, new).map(done),
+            NameOp::Rename(from, to) => volume.rename(from, to).map(done),
+            NameOp::Open(path) => self.open(path),
+            NameOp::Links(path) => match volume.kind(path) {
+                Ok(Kind::Directory) => return NameAnswer::IsADirectory,
+                _ => volume.links(path).map(NameAnswer::Links),
+            },
+            NameOp::List => volume.read_dir("").map(|listed| {
+                let kind = |name: &str| {
+                    let entry = listed.iter().find(|it| it.name == name);
+                    entry.map(|it| it.kind == Kind::Directory)
+                };
+                NameAnswer::Listed(NAMES.map(kind))
+            }),
         };
         match answer {
             Ok(answer) => answer,
             Err(Error::Exists { .. }) => NameAnswer::Exists,
             Err(Error::NotFound { .. }) => NameAnswer::NotFound,
+            Err(Error::IsADirectory { .. }) => NameAnswer::IsADirectory,
+            Err(Error::NotADirectory { .. }) => NameAnswer::NotADirectory,
+            Err(Error::NotEmpty { .. }) => NameAnswer::NotEmpty,
             Err(error) => panic!("{op}: {error}"),
         }
     }
 
-    fn initial() -> BTreeMap<usize, u8> {
-        BTreeMap::from([(0, FIRST)])
+    fn initial() -> Paths {
+        let initial = [(A, Entry::File(0)), (D, Entry::Directory)];
+        initial.map(|(path, entry)| (path.to_owned(), entry)).into()
     }
 
-    fn apply(files: &mut BTreeMap<usize, u8>, op: NameOp, _: u8) -> NameAnswer {
-        match op {
-            NameOp::Create(name) if files.contains_key(&name) => return NameAnswer::Exists,
-            NameOp::Create(name) => _ = files.insert(name, 0),
-            NameOp::Remove(name) if files.remove(&name).is_none() => return NameAnswer::NotFound,
-            NameOp::Remove(_) => {}
-            NameOp::Open(name) => {
-                let content = files.get(&name);
-                return content.map_or(NameAnswer::NotFound, |it| NameAnswer::Opened(*it));
-            }
-            NameOp::List => {
-                let listed = std::array::from_fn(|name| files.contains_key(&name));
-                return NameAnswer::Listed(listed);
-            }
-        }
-        NameAnswer::Done
+    fn apply(paths: &mut Paths, op: NameOp, stamp: u8) -> NameAnswer {
+        apply(paths, op, stamp).unwrap_or_else(|answer| answer)
     }
 }
