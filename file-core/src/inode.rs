@@ -3,7 +3,7 @@
 use core::mem::replace;
 
 use spanlock_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use spanlock_sync::{Arc, Mutex};
+use spanlock_sync::{Arc, Mutex, injected_bug};
 
 use crate::alloc::Extent;
 use crate::clean::{EmitGroup, IsOld, LiveGroup};
@@ -310,8 +310,15 @@ impl<L> Inode<L> {
             run.push(mapping.page, mapping.checksum);
         });
         run.emit(0, &file, emit);
-        // The groups that mapped the file's end may be dead, so their ends do not give the size.
-        if sets_size {
+        // The groups that mapped the file's end may be dead, so their ends do not give the size. A
+        // file begins empty and unchanged, so that needs no group.
+        let is_new = size == 0 && file.modified == self.created;
+        let is_lost = injected_bug!(
+            "clean-drops-size",
+            "a cleaning does not copy the size of a file without pages",
+            killed_by = "file-core-clean/sequences-of-2"
+        );
+        if sets_size && !is_new && !(is_lost && pages == 0) {
             let header = WriteHeader {
                 modified: file.modified,
                 ..WriteHeader::of_size(size)
@@ -343,6 +350,16 @@ impl<L> Inode<L> {
                 let from = self.index.relocate(file_page, is_old, place.page);
                 gone.push(from.unwrap_or(place.page));
             }
+        }
+        let mut sources = self.sources.lock();
+        let is_kept = injected_bug!(
+            "size-reference-kept",
+            "a cleaning that does not copy the size keeps the reference to its page",
+            killed_by = "file-core-clean/sequences-of-2"
+        );
+        if is_old(sources.size) && !is_kept {
+            // The size was not copied: it is that of a new file. P1, as above.
+            gone.push(replace(&mut sources.size, 0));
         }
         gone
     }

@@ -3,6 +3,7 @@
 mod alloc;
 mod chain;
 mod clean;
+mod cleaning;
 mod close;
 mod dir;
 mod directory;
@@ -34,6 +35,6 @@ pub use file::{Cursor, File};
 pub use file_core::FileCore;
 pub use layout::{FORMAT_VERSION, Kind, MAX_NAME_BYTES, MAX_WRITE_BYTES};
 pub use options::{
-    CheckReport, DamagedPage, Durability, FormatOptions, Metadata, OpenOptions, RecoveryReport,
-    Stats,
+    CheckReport, CleanReport, DamagedPage, Durability, FormatOptions, Metadata, OpenOptions,
+    RecoveryReport, Stats,
 };

@@ -257,6 +257,40 @@ pub struct Stats {
     pub unlinked_pages: u64,
 }
 
+/// What a cleaning of logs has done.
+///
+/// Pages may become free a moment after the cleaning has returned: an operation that has replaced
+/// the last of what was needed in a page frees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CleanReport {
+    /// Pages that were taken off logs because nothing in them was needed.
+    pub pages_unlinked: u64,
+    /// Pages of which the rest was copied to fewer ones.
+    pub pages_copied: u64,
+    /// By how many pages all logs became shorter.
+    pub pages_freed: u64,
+}
+
+impl CleanReport {
+    pub(crate) fn count_unlinked(&mut self, pages: usize) {
+        self.pages_unlinked += pages as u64;
+        self.pages_freed += pages as u64;
+    }
+
+    /// Counts `old` pages whose live groups are in `fresh` ones now, which are not more.
+    pub(crate) fn count_copied(&mut self, old: usize, fresh: usize) {
+        self.pages_copied += old as u64;
+        self.pages_freed += old.saturating_sub(fresh) as u64;
+    }
+
+    pub(crate) fn add(&mut self, other: CleanReport) {
+        self.pages_unlinked += other.pages_unlinked;
+        self.pages_copied += other.pages_copied;
+        self.pages_freed += other.pages_freed;
+    }
+}
+
 /// The result of [`FileCore::check`](crate::FileCore::check).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
