@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use spanlock_pmem::Pmem;
 use spanlock_range_lock::RawRangeLock;
+use spanlock_sync::injected_bug;
 
 use crate::clean;
+use crate::directory::Directory;
 use crate::error::Error;
 use crate::file::File;
 use crate::file_core::FileCore;
@@ -13,7 +15,7 @@ use crate::options::CleanReport;
 use crate::volume::Volume;
 
 /// A cleaning that was asked for copies groups if that frees a single page.
-const ANY: u64 = u64::MAX;
+pub(crate) const ANY: u64 = u64::MAX;
 
 impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// Cleans the logs of all directories and files, so that each takes as few pages as possible: a
@@ -75,16 +77,32 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
 impl<P: Pmem, L> Volume<P, L> {
     /// Cleans the logs of all directories, except poisoned ones. For `share`, see
     /// [`clean::on_demand`].
-    fn clean_directories(&self, share: u64) -> CleanReport {
+    pub(crate) fn clean_directories(&self, share: u64) -> CleanReport {
         let mut report = CleanReport::default();
         for directory in self.tree.all() {
-            let Some(mut state) = directory.lock() else {
-                continue;
-            };
-            if let Ok(cleaned) = directory.clean(&mut state, &self.medium, share) {
+            if let Some(Ok(cleaned)) = self.clean_directory(&directory, share) {
                 report.add(cleaned);
             }
         }
         report
+    }
+
+    /// Cleans the log of a directory. Returns `None` if it was removed.
+    pub(crate) fn clean_directory(
+        &self,
+        directory: &Directory,
+        share: u64,
+    ) -> Option<Result<CleanReport, Error>> {
+        let state = directory.lock()?;
+        let _state = match injected_bug!(
+            "cleans-unlocked-directory",
+            "a directory's log is cleaned while names are added",
+            killed_by = "file-core-names/create-clean"
+        ) {
+            true => None,
+            false => Some(state),
+        };
+        let names = &directory.names;
+        Some(clean::on_demand(&directory.log, &self.medium, names, share))
     }
 }

@@ -62,14 +62,12 @@ use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::{Mutex, MutexGuard, injected_bug};
 
 use crate::alloc::Class;
-use crate::clean;
 use crate::error::Error;
 use crate::layout::{InodeId, Kind, MAX_NAME_BYTES, RawInode, SLOT_BYTES};
 use crate::log::{Log, PoisonOnUnwind, Reservation};
 use crate::log_page::Gained;
 use crate::medium::Medium;
 use crate::names::{Entry, Names};
-use crate::options::CleanReport;
 use crate::record::{GroupWriter, add_bytes, put_add, put_rename, rename_bytes, slots_for};
 
 /// A directory of a volume.
@@ -314,19 +312,6 @@ impl Directory {
     /// Cleans the log if it is too long after a removal. The caller holds the mutex.
     pub(crate) fn trim<P: Pmem>(&self, state: &State, medium: &Medium<P>) {
         self.log.trim(medium, state.live_slots, &self.names);
-    }
-
-    /// Gives the log as few pages as the names need. The caller holds the mutex.
-    ///
-    /// # Errors
-    /// [`Error::Poisoned`].
-    pub(crate) fn clean<P: Pmem>(
-        &self,
-        _state: &mut State,
-        medium: &Medium<P>,
-        share: u64,
-    ) -> Result<CleanReport, Error> {
-        clean::on_demand(&self.log, medium, &self.names, share)
     }
 
     /// Renames `old`, durably, and replaces `name` if there is one. The caller holds the mutex, and

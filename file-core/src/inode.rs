@@ -316,7 +316,7 @@ impl<L> Inode<L> {
         let is_lost = injected_bug!(
             "clean-drops-size",
             "a cleaning does not copy the size of a file without pages",
-            killed_by = "file-core-clean/sequences-of-2"
+            killed_by = "file-core-sparse/sequences-of-2"
         );
         if sets_size && !is_new && !(is_lost && pages == 0) {
             let header = WriteHeader {
@@ -355,7 +355,7 @@ impl<L> Inode<L> {
         let is_kept = injected_bug!(
             "size-reference-kept",
             "a cleaning that does not copy the size keeps the reference to its page",
-            killed_by = "file-core-clean/sequences-of-2"
+            killed_by = "file-core-sparse/sequences-of-2"
         );
         if is_old(sources.size) && !is_kept {
             // The size was not copied: it is that of a new file. P1, as above.

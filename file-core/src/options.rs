@@ -184,6 +184,44 @@ impl Default for OpenOptions {
     }
 }
 
+/// Options for a thread that [cleans logs](crate::FileCore::start_cleaner).
+#[derive(Clone, Debug)]
+#[must_use = "options do nothing until a cleaner is started with them"]
+pub struct CleanerOptions {
+    pub(crate) free_below: Option<u64>,
+    pub(crate) interval: Duration,
+}
+
+impl CleanerOptions {
+    /// Returns the defaults: logs are cleaned while less than an eighth of the volume's pages is
+    /// free, and the thread looks ten times a second.
+    pub fn new() -> Self {
+        CleanerOptions {
+            free_below: None,
+            interval: Duration::from_millis(100),
+        }
+    }
+
+    /// Sets the number of free pages, including the reserve, below which logs are cleaned.
+    pub fn free_below(mut self, pages: u64) -> Self {
+        self.free_below = Some(pages);
+        self
+    }
+
+    /// Sets how long the thread sleeps before it looks at the number of free pages again. With
+    /// zero, it only yields its core.
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+}
+
+impl Default for CleanerOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// What a volume knows of a file besides its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,9 +1,11 @@
 //! Cleaning on demand: how many pages logs take, and that nothing is lost.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::common::{PAGE, Rng, Volume, content, format, reopen, write_some_that_stay};
-use spanlock_file_core::{CleanReport, Error, FormatOptions};
+use spanlock_file_core::{CleanReport, CleanerOptions, Error, FormatOptions};
 
 /// Creates directories in each other, with files in them, until the volume is full. Returns the
 /// paths of the directories, and then of the files, in the order in which they were created.
@@ -202,5 +204,78 @@ fn logs_are_cleaned_while_others_write() {
             let own = content(&volume.open_file(&format!("d/{thread}")).unwrap());
             assert_eq!(own, 1999_u64.to_le_bytes());
         }
+    }
+}
+
+/// Returns a volume with a file whose log has pages to win, and the number of log pages.
+fn with_garbage() -> (Volume, u64) {
+    let volume = format(256, &FormatOptions::new().clock(|| 7));
+    let file = volume.create("a").unwrap();
+    write_some_that_stay(&file, 6 * 63, 10);
+    let pages = volume.stats().log_pages;
+    (volume, pages)
+}
+
+fn eager() -> CleanerOptions {
+    let options = CleanerOptions::new().free_below(u64::MAX);
+    options.interval(Duration::from_millis(1))
+}
+
+#[test]
+fn a_thread_cleans_logs_when_few_pages_are_free() {
+    let (volume, before) = with_garbage();
+    let idle = volume.start_cleaner(&eager().free_below(1));
+    assert_eq!(volume.stats().log_pages, before);
+    assert_eq!(idle.stop(), CleanReport::default());
+
+    let expected = content(&volume.open_file("a").unwrap());
+    let cleaner = volume.start_cleaner(&eager());
+    while volume.stats().log_pages > 2 {
+        std::thread::yield_now();
+    }
+    // It goes on when pages were taken since.
+    write_some_that_stay(&volume.open_file("a").unwrap(), 2 * 63, 10);
+    while volume.stats().log_pages > 2 {
+        volume.create("b").unwrap().append(&[1]).unwrap();
+        volume.remove("b").unwrap();
+    }
+    assert!(cleaner.stop().pages_freed >= before - 2);
+    let reopened = reopen(&volume);
+    assert_eq!(content(&reopened.open_file("a").unwrap()), expected);
+}
+
+#[test]
+fn a_thread_that_sleeps_stops_at_once() {
+    let (volume, _) = with_garbage();
+    let long = CleanerOptions::new().interval(Duration::MAX);
+    drop(volume.start_cleaner(&long));
+    assert_eq!(volume.start_cleaner(&long).stop(), CleanReport::default());
+}
+
+#[test]
+fn a_panic_in_the_thread_that_cleans_is_reported_and_nobody_waits() {
+    for stops in [true, false] {
+        let (volume, _) = with_garbage();
+        let before = content(&volume.open_file("a").unwrap());
+        let file = volume.open_file("a").unwrap();
+        volume.pmem().panic_at(2);
+        let cleaner = volume.start_cleaner(&eager());
+        while volume.pmem().will_panic() {
+            std::thread::yield_now();
+        }
+        match stops {
+            true => {
+                let stopped = catch_unwind(AssertUnwindSafe(|| cleaner.stop()));
+                assert!(stopped.is_err());
+            }
+            false => drop(cleaner),
+        }
+        volume.pmem().panic_at(0);
+        let refused = file.write_at(b"after", 0);
+        assert_eq!(refused, Err(Error::Poisoned { inode: 1 }));
+        volume.create("b").unwrap().write_at(b"after", 0).unwrap();
+        let reopened = reopen(&volume);
+        assert_eq!(content(&reopened.open_file("a").unwrap()), before);
+        assert_eq!(content(&reopened.open_file("b").unwrap()), b"after");
     }
 }
