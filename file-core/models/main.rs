@@ -2,6 +2,7 @@
 //! sequences of operations, with every image that a crash may leave; races in memory; and histories
 //! of concurrent operations.
 
+mod cleaning;
 mod close;
 mod format;
 mod grouped;
@@ -58,8 +59,9 @@ fn main() -> ExitCode {
         histories::suite(),
         names::suite(),
         grouped_names::suite(),
-    ];
-    spanlock_verify::main(suites.into_iter().chain(grouped::suites()))
+    ]
+    .into_iter();
+    spanlock_verify::main(suites.chain(grouped::suites()).chain(cleaning::suites()))
 }
 
 /// `cut` finds all images with the fewest executions. `global` must find the same, but its searches

@@ -51,6 +51,14 @@ pub(crate) fn suite() -> Suite {
             "a compaction does not wait for changes that wait for a sync",
             Durability::AtSync,
         ))
+        .no_pair(
+            "clean",
+            "clean",
+            "a thread that cleans waits for another one that does",
+        )
+        .no_pair("clean", "check", UNCHANGED)
+        .program(cleaner_and_reader())
+        .program(cleaner_and_writer())
 }
 
 const UNCHANGED: &str = "neither changes anything";
@@ -99,6 +107,10 @@ impl Open {
     pub(crate) fn punch(&self, pages: Range<u64>) {
         let bytes = pages.start * PAGE..pages.end * PAGE;
         self.file.punch_hole(bytes).expect("there is room");
+    }
+
+    fn clean(&self) {
+        self.file.clean().expect("no operation has panicked");
     }
 
     /// Asserts that the volume has no damaged page.
@@ -209,4 +221,38 @@ fn compaction(name: &str, claim: &str, durability: Durability) -> Scene<Open> {
             Durability::AtSync => punch(open),
         })
         .at_end(|open| open.assert_sound())
+}
+
+/// A thread cleans the file's log, while another reads a page whose group is copied.
+fn cleaner_and_reader() -> Scene<Open> {
+    let claim = "a reader finds what it reads while a cleaning moves the groups";
+    Program::new("move-read", claim)
+        .injection(FAULTS)
+        .scene(|| {
+            let open = Open::with(&[0, 1]);
+            // The log's first page has both groups, which are copied.
+            (0..62).for_each(|_| open.write(1));
+            open
+        })
+        .thread(["clean"], |open| open.clean())
+        .thread(["read"], |open| assert_eq!(open.read(0), bytes(0)))
+        .at_end(|open| open.assert_wrote(&[0, 1]))
+}
+
+/// A thread cleans the log of an empty file, while another writes to the file.
+fn cleaner_and_writer() -> Scene<Open> {
+    let claim = "an operation reserves no slots in a page that a cleaning frees";
+    let why =
+        "the write takes many steps that the cleaning also takes, in the allocator and the log";
+    Program::new("replace-write", claim)
+        .bounded_in(Mode::Dfs, 3, why)
+        .injection(FAULTS)
+        .scene(|| {
+            let open = Open::with(&[0]);
+            open.file.truncate(0).expect("there is room");
+            open
+        })
+        .thread(["clean"], |open| open.clean())
+        .thread(["write"], |open| open.write(1))
+        .at_end(|open| open.assert_wrote(&[1]))
 }

@@ -188,38 +188,49 @@ pub(crate) fn on_demand<P: Pmem>(
     live: &dyn Live,
     share: u64,
 ) -> Result<CleanReport, Error> {
-    let pays = |pages: usize, count: &Count| {
-        let gain = (pages as u64).saturating_sub(count.pages());
-        gain > 0 && gain.saturating_mul(share) >= pages as u64
-    };
     let mut report = CleanReport::default();
     // Pages that pending changes use stay as they are.
     live.settle();
-    let state = log.wait_for_turn(log.lock());
+    let mut state = log.wait_for_turn(log.lock());
     log.check_poison(&state)?;
+    if state.pages.len() > 1 {
+        state = beside(log, state, medium, live, share, &mut report);
+    }
+    let len = state.pages.len();
+    drop(state);
+
+    // A source that is page 0 does not exist.
+    let all = Count::of(live, &|page| page != 0);
+    if all.looked_at <= SHORT_WALK && all.pays(len, share) {
+        let state = log.wait_for_turn(log.lock());
+        log.check_poison(&state)?;
+        drop(replace_all(log, state, medium, 0, live, &mut report));
+    }
+    Ok(report)
+}
+
+/// Performs the part of [`on_demand`] that lets others append. No other thread cleans the log.
+fn beside<'l, P: Pmem>(
+    log: &'l Log,
+    state: MutexGuard<'l, LogState>,
+    medium: &Medium<P>,
+    live: &dyn Live,
+    share: u64,
+    report: &mut CleanReport,
+) -> MutexGuard<'l, LogState> {
     let (id, pages) = (state.id, state.pages.clone());
     let turn = Turn::begin(log, state, Cleaning::Beside);
     let kept = unlink_dead(log, id, &pages, medium);
     report.count_unlinked(pages.len() - kept.len());
     let old = oldest_settled(&kept, medium);
-    if pays(old.len(), &Count::of(live, &|page| old.contains(&page)))
+    if Count::of(live, &|page| old.contains(&page)).pays(old.len(), share)
         && let Ok(fresh) = copy_live(log, id, &kept, old.len(), medium, live)
     {
         report.count_copied(old.len(), fresh);
     }
     let mut state = turn.end();
     state.clean_at = state.pages.len() + 1 + state.pages.len() / 8;
-    let len = state.pages.len();
-    drop(state);
-
-    // A source that is page 0 does not exist.
-    let all = Count::of(live, &|page| page != 0);
-    if all.looked_at <= SHORT_WALK && pays(len, &all) {
-        let state = log.wait_for_turn(log.lock());
-        log.check_poison(&state)?;
-        drop(replace_all(log, state, medium, 0, live, &mut report));
-    }
-    Ok(report)
+    state
 }
 
 /// Returns the oldest pages whose groups can be copied.
@@ -358,22 +369,23 @@ pub(crate) fn if_it_helps<'l, P: Pmem>(
 /// nothing if there are not enough pages for the copies.
 fn replace_all<'l, P: Pmem>(
     log: &'l Log,
-    state: MutexGuard<'l, LogState>,
+    mut state: MutexGuard<'l, LogState>,
     medium: &Medium<P>,
     room: u32,
     live: &dyn Live,
     report: &mut CleanReport,
 ) -> MutexGuard<'l, LogState> {
     let space = &*medium.space;
-    let turn = Turn::begin(log, state, Cleaning::Alone);
+    state.cleaning = Cleaning::Alone;
+    // The turn is declared before the guard, which a panic must drop first.
+    let (turn, mut state) = (Turn(log), state);
     if !injected_bug!(
         "last-page-freed-with-reserver",
         "the last page of a log becomes free while operations may still have slots there",
         killed_by = "file-core-memory/replace-write"
     ) {
-        wait_for_operations(log, space, live);
+        state = wait_for_operations(log, state, space, live);
     }
-    let mut state = log.lock();
     let (id, old) = (state.id, state.pages.clone());
     let births = state.take_births(old.len() as u64);
     drop(state);
@@ -410,8 +422,12 @@ fn replace_all<'l, P: Pmem>(
 }
 
 /// Waits until no operation has slots in the log. The caller's cleaning keeps new ones away.
-fn wait_for_operations(log: &Log, space: &Space, live: &dyn Live) {
-    let mut state = log.lock();
+fn wait_for_operations<'l>(
+    log: &'l Log,
+    mut state: MutexGuard<'l, LogState>,
+    space: &Space,
+    live: &dyn Live,
+) -> MutexGuard<'l, LogState> {
     log.close(space);
     let mut has_settled = false;
     while !(state.pages.iter()).all(|page| space.log_pages.wait_for(*page)) {
@@ -426,6 +442,7 @@ fn wait_for_operations(log: &Log, space: &Space, live: &dyn Live) {
         }
         has_settled = !has_settled;
     }
+    state
 }
 
 /// Makes the changes durable that have replaced what a cleaning does not copy.

@@ -108,7 +108,9 @@ impl Tree {
     /// Returns all directories, in the order of their numbers.
     pub(crate) fn all(&self) -> Vec<Arc<Directory>> {
         let mut all = vec![Arc::clone(&self.root)];
-        all.extend(self.directories.lock().values().cloned());
+        let directories = self.directories.lock();
+        all.extend(directories.values().map(|it| Arc::clone(&it.directory)));
+        drop(directories);
         all.sort_unstable_by_key(|it| it.id.number);
         all
     }

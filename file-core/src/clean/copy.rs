@@ -37,6 +37,12 @@ impl Count {
         self.slots.div_ceil(u64::from(PAGE_SLOTS))
     }
 
+    /// Returns whether copying `pages` pages frees some, and at least one of `share`.
+    pub(super) fn pays(&self, pages: usize, share: u64) -> bool {
+        let gain = (pages as u64).saturating_sub(self.pages());
+        gain > 0 && gain.saturating_mul(share) >= pages as u64
+    }
+
     /// Returns the most pages that the log may have before it is cleaned thoroughly.
     pub(super) fn bound(&self, space: &Space) -> u64 {
         bound(space, self.slots).max(self.looked_at / LIVE_PER_PAGE)
