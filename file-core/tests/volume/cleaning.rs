@@ -117,10 +117,14 @@ fn a_file_without_pages_keeps_its_size_and_its_time() {
     let punched = volume.create("punched").unwrap();
     punched.write_at(&[1; 5000], 300).unwrap();
     punched.punch_hole(0..u64::MAX).unwrap();
-    let before = ["long", "short", "punched"].map(|it| volume.open_file(it).unwrap().metadata());
+    // A hole changes only the time of a file that never had a byte.
+    let untouched = volume.create("untouched").unwrap();
+    untouched.punch_hole(0..PAGE).unwrap();
+    let names = ["long", "short", "punched", "untouched"];
+    let before = names.map(|it| volume.open_file(it).unwrap().metadata());
     assert!(volume.clean().unwrap().pages_freed > 0);
     for volume in [&volume, &reopen(&volume)] {
-        for (name, before) in ["long", "short", "punched"].iter().zip(&before) {
+        for (name, before) in names.iter().zip(&before) {
             let file = volume.open_file(name).unwrap();
             assert_eq!(file.metadata(), *before, "{name}");
             assert!(content(&file).iter().all(|byte| *byte == 0), "{name}");
@@ -129,9 +133,22 @@ fn a_file_without_pages_keeps_its_size_and_its_time() {
         let stats = volume.stats();
         assert_eq!(
             (stats.log_pages, stats.pages_total - stats.pages_free),
-            (4, 4)
+            (5, 5)
         );
     }
+}
+
+#[test]
+fn a_cleaning_keeps_pages_past_the_size() {
+    let volume = format(256, &FormatOptions::new());
+    let file = volume.create("a").unwrap();
+    file.truncate(100).unwrap();
+    file.allocate_keeping_size(0..9 * PAGE).unwrap();
+    (0..200).for_each(|i| file.write_at(&[i], 0).unwrap());
+    assert!(file.clean().unwrap().pages_copied > 0);
+    let reopened = reopen(&volume);
+    assert_eq!(reopened.stats().pages_free, volume.stats().pages_free);
+    assert_eq!(reopened.open_file("a").unwrap().size(), 100);
 }
 
 #[test]
