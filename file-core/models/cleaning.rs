@@ -9,11 +9,20 @@ use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
 use spanlock_verify::{Mode, Suite};
 
 use crate::store::{
-    Content, FILE, Files, Handle, Kind, Open, PAGE, SHORT, Volume, format, needs_a_page, number,
+    Content, FILE, Files, Handle, Kind, LARGEST, Open, PAGE, SHORT, Volume, format, needs_a_page,
+    number,
 };
 
 /// The operations that race with a cleaning.
-const OTHERS: [Kind; 4] = [Kind::Patch, Kind::Append, Kind::Create, Kind::Remove];
+const OTHERS: [Kind; 7] = [
+    Kind::Patch,
+    Kind::Append,
+    Kind::Truncate,
+    Kind::Punch,
+    Kind::First,
+    Kind::Create,
+    Kind::Remove,
+];
 
 const CLAIM: &str = "after a crash, a cleaning has changed nothing that a file contains, and a \
                      volume of which everything is removed and cleaned has no page in use";
@@ -31,7 +40,7 @@ fn suite(name: &str, medium: fn() -> Vec<u8>, paired: &[Kind]) -> Suite {
     let medium: MakeMedium = Arc::new(medium);
     let subject = Arc::new(Cleaned(Files {
         created: SHORT,
-        segment: PAGE,
+        segment: LARGEST,
     }));
     let mut suite = Suite::new(name).step_bound(2_000);
     let twice = "two cleanings exclude each other from their first step on";
@@ -52,8 +61,8 @@ fn suite(name: &str, medium: fn() -> Vec<u8>, paired: &[Kind]) -> Suite {
         let program = threads(&name, CLAIM, &subject, &medium, &operations, &modes);
         suite = suite.program(program);
     }
-    let all = [Kind::Clean, Kind::Truncate, Kind::Punch];
-    let all: Vec<_> = all.iter().chain(&OTHERS).map(|it| number(*it, 0)).collect();
+    let all = [&[Kind::Clean], &OTHERS[..]].concat();
+    let all: Vec<_> = all.iter().map(|it| number(*it, 0)).collect();
     suite.programs((1..=3).map(|length| {
         let name = format!("sequences-of-{length}");
         sequences(&name, CLAIM, &subject, &medium, &all, length)

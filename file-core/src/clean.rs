@@ -76,7 +76,8 @@ const LEAST_GAIN: u32 = 8;
 /// A log may have one page for every 256 live pages or names. Walking these would cost more than a
 /// cleaning frees.
 const LIVE_PER_PAGE: u64 = 256;
-/// A cleaning on demand lets operations wait for a walk over so many live pages or names.
+/// A cleaning on demand lets operations wait for a walk over about so many live pages or names. Each
+/// has a reference to a log page.
 const SHORT_WALK: u64 = 4096;
 
 /// A group that a cleaning copies.
@@ -197,11 +198,18 @@ pub(crate) fn on_demand<P: Pmem>(
         state = beside(log, state, medium, live, share, &mut report);
     }
     let len = state.pages.len();
+    let references = |page: &u32| u64::from(medium.space.log_pages.state(*page).live());
+    let references: u64 = state.pages.iter().map(references).sum();
     drop(state);
 
+    // The last page is needed if it has more references than that of the size.
+    let may_pay = match len {
+        0 => false,
+        1 => references <= 1,
+        _ => references <= SHORT_WALK,
+    };
     // A source that is page 0 does not exist.
-    let all = Count::of(live, &|page| page != 0);
-    if all.looked_at <= SHORT_WALK && all.pays(len, share) {
+    if may_pay && Count::of(live, &|page| page != 0).pays(len, share) {
         let state = log.wait_for_turn(log.lock());
         log.check_poison(&state)?;
         drop(replace_all(log, state, medium, 0, live, &mut report));
@@ -223,7 +231,8 @@ fn beside<'l, P: Pmem>(
     let kept = unlink_dead(log, id, &pages, medium);
     report.count_unlinked(pages.len() - kept.len());
     let old = oldest_settled(&kept, medium);
-    if Count::of(live, &|page| old.contains(&page)).pays(old.len(), share)
+    if !old.is_empty()
+        && Count::of(live, &|page| old.contains(&page)).pays(old.len(), share)
         && let Ok(fresh) = copy_live(log, id, &kept, old.len(), medium, live)
     {
         report.count_copied(old.len(), fresh);
