@@ -1,11 +1,11 @@
-//! Cleaning on demand: how many pages logs take, and that nothing is lost.
+//! Cleaning on demand and in the background: how many pages logs take, and that nothing is lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::common::{PAGE, Rng, Volume, content, format, reopen, write_some_that_stay};
-use spanlock_file_core::{CleanReport, CleanerOptions, Error, FormatOptions};
+use spanlock_file_core::{CleanReport, CleanerOptions, Durability, Error, FormatOptions, Metadata};
 
 /// Creates directories in each other, with files in them, until the volume is full. Returns the
 /// paths of the directories, and then of the files, in the order in which they were created.
@@ -66,6 +66,77 @@ fn a_volume_of_which_everything_is_removed_is_as_a_new_one() {
             }
         }
     }
+}
+
+/// Changes files in every way, under names in several directories.
+fn change_files(volume: &Volume, rounds: u64) {
+    let mut rng = Rng::new(rounds);
+    volume.create_dir_all("d/e").unwrap();
+    for i in 0..rounds {
+        let directory = ["", "d/", "d/e/"][rng.below(3) as usize];
+        let path = format!("{directory}{}", rng.below(4));
+        let other = format!("{directory}{}", rng.below(4));
+        let done = volume.open_or_create(&path).and_then(|file| {
+            let (from, len) = (rng.below(20 * PAGE), rng.below(4 * PAGE));
+            match rng.below(9) {
+                0 => file.write_at(&vec![i as u8; len as usize], from),
+                1 => (0..70).try_for_each(|_| file.write_at(&[i as u8], from)),
+                2 => file.append(&vec![i as u8; len as usize]).map(drop),
+                3 => file.truncate(from),
+                4 => file.punch_hole(from..from + 3 * len),
+                5 => file.allocate_keeping_size(from..from + len),
+                6 => file.set_modified(UNIX_EPOCH + Duration::from_secs(i)),
+                7 => volume.rename(&path, &other),
+                _ => volume.link(&path, &format!("d/{}", rng.below(4))),
+            }
+        });
+        match done {
+            Ok(()) | Err(Error::NoSpace { .. } | Error::Exists { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn files_of_every_shape_give_all_their_space_back() {
+    for durability in [Durability::AtReturn, Durability::AtSync] {
+        let options = FormatOptions::new().data_checksums(true);
+        let volume = format(400, &options.durability(durability));
+        let fresh = volume.stats();
+        for rounds in [100, 1000] {
+            change_files(&volume, rounds);
+            // Cleaning what is in use loses nothing.
+            volume.sync().unwrap();
+            let before = contents(&volume);
+            volume.clean().unwrap();
+            assert_eq!(contents(&volume), before);
+            let reopened = reopen(&volume);
+            assert_eq!(contents(&reopened), before);
+            assert_eq!(reopened.stats().pages_free, volume.stats().pages_free);
+
+            let removed_while_open = volume.open_or_create("last").unwrap();
+            removed_while_open.write_at(&[1; 9000], 5).unwrap();
+            for (path, _) in volume.list() {
+                volume.remove(&path).unwrap();
+            }
+            volume.remove_dir("d/e").unwrap();
+            volume.remove_dir("d").unwrap();
+            drop(removed_while_open);
+            volume.clean().unwrap();
+            for stats in [volume.stats(), reopen(&volume).stats()] {
+                assert_eq!(stats.pages_free, fresh.pages_free);
+                assert_eq!(stats.inodes_free, fresh.inodes_free);
+            }
+        }
+    }
+}
+
+fn contents(volume: &Volume) -> Vec<(String, Metadata, Vec<u8>)> {
+    let read = |(path, _): (String, u64)| {
+        let file = volume.open_file(&path).unwrap();
+        (path, file.metadata(), content(&file))
+    };
+    volume.list().into_iter().map(read).collect()
 }
 
 #[test]
@@ -152,6 +223,25 @@ fn a_cleaning_keeps_pages_past_the_size() {
 }
 
 #[test]
+fn a_cleaning_loses_no_change_that_waits_for_a_sync() {
+    let options = FormatOptions::new().durability(Durability::AtSync);
+    let volume = format(600, &options);
+    let file = volume.create("a").unwrap();
+    for round in 0..4 {
+        write_some_that_stay(&file, 200, 2 + round);
+        file.write_at(&[round as u8; 9], 0).unwrap();
+        let before = (content(&file), file.metadata());
+        file.clean().unwrap();
+        assert_eq!((content(&file), file.metadata()), before);
+        // The changes before the cleaning are durable, and their groups are in few pages.
+        let reopened = reopen(&volume);
+        let again = reopened.open_file("a").unwrap();
+        assert_eq!((content(&again), again.metadata()), before);
+        assert_eq!(volume.stats().log_pages, 2);
+    }
+}
+
+#[test]
 fn an_emptied_file_that_is_as_it_was_created_takes_no_page() {
     let volume = format(256, &FormatOptions::new().clock(|| 7));
     let file = volume.create("a").unwrap();
@@ -169,14 +259,35 @@ fn an_emptied_file_that_is_as_it_was_created_takes_no_page() {
 
 #[test]
 fn logs_are_cleaned_while_others_write() {
-    let volume = format(1024, &FormatOptions::new().data_checksums(true));
+    for durability in [Durability::AtReturn, Durability::AtSync] {
+        write_beside(durability, |volume, ended| {
+            let mut freed = 0;
+            while !ended.load(Ordering::Relaxed) {
+                freed += volume.clean().unwrap().pages_freed;
+            }
+            freed
+        });
+        write_beside(durability, |volume, ended| {
+            let cleaner = volume.start_cleaner(&eager());
+            while !ended.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            cleaner.stop().pages_freed
+        });
+    }
+}
+
+/// Writes with several threads while `clean` runs, which returns how many pages it has freed.
+fn write_beside(durability: Durability, clean: fn(&Volume, &AtomicBool) -> u64) {
+    let options = FormatOptions::new().data_checksums(true);
+    let volume = format(1024, &options.durability(durability));
     volume.create_dir("d").unwrap();
     let shared = volume.create("shared").unwrap();
-    let (writes, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+    let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..3_u64)
             .map(|thread| {
-                let (volume, shared, writes) = (&volume, &shared, &writes);
+                let (volume, shared) = (&volume, &shared);
                 scope.spawn(move || {
                     let own = volume.create(&format!("d/{thread}")).unwrap();
                     for i in 0..2000_u64 {
@@ -189,18 +300,11 @@ fn logs_are_cleaned_while_others_write() {
                         let passing = format!("d/{thread} passes");
                         volume.create(&passing).unwrap();
                         volume.remove(&passing).unwrap();
-                        writes.fetch_add(1, Ordering::Relaxed);
                     }
                 })
             })
             .collect();
-        let cleaner = scope.spawn(|| {
-            let mut freed = 0;
-            while !ended.load(Ordering::Relaxed) {
-                freed += volume.clean().unwrap().pages_freed;
-            }
-            freed
-        });
+        let cleaner = scope.spawn(|| clean(&volume, &ended));
         writers.into_iter().for_each(|it| it.join().unwrap());
         ended.store(true, Ordering::Relaxed);
         assert!(cleaner.join().unwrap() > 0);
