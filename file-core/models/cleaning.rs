@@ -13,13 +13,12 @@ use crate::store::{
     number,
 };
 
-/// The operations that race with a cleaning.
-const OTHERS: [Kind; 7] = [
+/// The operations beside a cleaning, in sequences at least.
+const OTHERS: [Kind; 6] = [
     Kind::Patch,
     Kind::Append,
     Kind::Truncate,
     Kind::Punch,
-    Kind::First,
     Kind::Create,
     Kind::Remove,
 ];
@@ -29,29 +28,34 @@ const CLAIM: &str = "after a crash, a cleaning has changed nothing that a file c
 
 pub(crate) fn suites() -> [Suite; 3] {
     [
-        suite("file-core-unlinked", unlinked, &OTHERS),
-        suite("file-core-sparse", sparse, &OTHERS),
-        suite("file-core-emptied", emptied, &OTHERS),
+        suite(
+            "file-core-unlinked",
+            unlinked,
+            &[Kind::Create, Kind::Remove],
+        ),
+        suite("file-core-sparse", sparse, &[Kind::Remove]),
+        suite(
+            "file-core-emptied",
+            emptied,
+            &[Kind::Punch, Kind::Create, Kind::Remove],
+        ),
     ]
 }
 
-/// Pairs a cleaning with the operations `paired`.
+/// Returns a suite that searches crashes of a cleaning beside each of the operations `paired`.
 fn suite(name: &str, medium: fn() -> Vec<u8>, paired: &[Kind]) -> Suite {
     let medium: MakeMedium = Arc::new(medium);
-    let subject = Arc::new(Cleaned(Files {
-        created: SHORT,
-        segment: LARGEST,
-    }));
+    let subject = Arc::new(Cleaned::new());
     let mut suite = Suite::new(name).step_bound(2_000);
     let twice = "two cleanings exclude each other from their first step on";
     suite = suite.no_pair("clean", "clean", twice);
     for (at, one) in OTHERS.iter().enumerate() {
         for other in &OTHERS[at..] {
-            suite = suite.no_pair(one.name(), other.name(), "a pair of `file-core`");
+            suite = suite.no_pair(one.name(), other.name(), "a pair of another suite");
         }
         if !paired.contains(one) {
             let why = "the search takes longer than a minute; sequences of both operations are \
-                       searched, and `file-core-memory/replace-write`";
+                       searched here, and threads in `file-core-beside-cleaning`";
             suite = suite.no_pair("clean", one.name(), why);
             continue;
         }
@@ -70,14 +74,29 @@ fn suite(name: &str, medium: fn() -> Vec<u8>, paired: &[Kind]) -> Suite {
 }
 
 /// [`Files`], which are removed in the end.
-struct Cleaned(Files);
+pub(crate) struct Cleaned(Files);
 
 impl Cleaned {
+    pub(crate) fn new() -> Cleaned {
+        Cleaned(Files {
+            created: SHORT,
+            segment: LARGEST,
+        })
+    }
+
     /// Recovers a volume from what is on its medium.
     fn again(&self, volume: &Volume) -> Result<Volume, String> {
         let region = Simulated::new(&volume.pmem().bytes());
         self.recover(&region).map(|open| open.volume)
     }
+}
+
+/// Removes all files, and cleans.
+pub(crate) fn give_all_back(volume: &Volume) -> Result<(), Error> {
+    for (name, _) in volume.list() {
+        volume.remove(&name)?;
+    }
+    volume.clean().map(drop)
 }
 
 fn told(why: Error) -> String {
@@ -100,7 +119,7 @@ fn file_of(volume: &Volume) -> Handle {
 }
 
 /// A volume whose file has a log of two pages. Of the first, nothing is needed.
-fn unlinked() -> Vec<u8> {
+pub(crate) fn unlinked() -> Vec<u8> {
     let volume = format(32);
     let file = file_of(&volume);
     fill_page(&volume, &file);
@@ -113,7 +132,7 @@ fn unlinked() -> Vec<u8> {
 }
 
 /// A volume whose file has a log of three pages with a needed group each.
-fn sparse() -> Vec<u8> {
+pub(crate) fn sparse() -> Vec<u8> {
     let volume = format(32);
     let file = file_of(&volume);
     file.write_at(b"content.", 2 * PAGE).expect("there is room");
@@ -126,7 +145,7 @@ fn sparse() -> Vec<u8> {
 }
 
 /// A volume whose file is empty and has a log of one page.
-fn emptied() -> Vec<u8> {
+pub(crate) fn emptied() -> Vec<u8> {
     let volume = format(32);
     file_of(&volume).truncate(0).expect("there is room");
     volume.pmem().bytes()
@@ -154,10 +173,7 @@ impl Subject for Cleaned {
             file.clean()
         });
         emptied.map_err(told)?;
-        for (name, _) in volume.list() {
-            volume.remove(&name).map_err(told)?;
-        }
-        volume.clean().map_err(told)?;
+        give_all_back(&volume).map_err(told)?;
         for stats in [volume.stats(), self.again(&volume)?.stats()] {
             if stats.pages_free != stats.pages_total {
                 return Err(format!("pages are in use: {stats:?}"));

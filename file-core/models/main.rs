@@ -2,6 +2,7 @@
 //! sequences of operations, with every image that a crash may leave; races in memory; and histories
 //! of concurrent operations.
 
+mod beside;
 mod cleaning;
 mod close;
 mod format;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         histories::suite(),
         names::suite(),
         grouped_names::suite(),
+        beside::suite(),
     ]
     .into_iter();
     spanlock_verify::main(suites.chain(grouped::suites()).chain(cleaning::suites()))

@@ -3,10 +3,12 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use spanlock_file_core::{Durability, Error, File, FileCore, FormatOptions};
+use spanlock_file_core::{CleanerOptions, Durability, Error, File, FileCore, FormatOptions};
 use spanlock_pmem::simulated::Simulated;
 use spanlock_srl::SrlArray;
-use spanlock_verify::{self as verify, Injection, Mode, Program, Scene, Suite, note};
+use spanlock_verify::{
+    self as verify, Fault, FaultKind, Injection, Mode, Program, Scene, Suite, note,
+};
 
 use crate::store::{self, FILE, PAGE, Volume, content, full_but_for};
 
@@ -59,6 +61,7 @@ pub(crate) fn suite() -> Suite {
         .no_pair("clean", "check", UNCHANGED)
         .program(cleaner_and_reader())
         .program(cleaner_and_writer())
+        .program(background())
 }
 
 const UNCHANGED: &str = "neither changes anything";
@@ -88,6 +91,13 @@ impl Open {
         let file = volume.create(FILE).expect("there is room");
         let open = Open { volume, file };
         pages.iter().for_each(|page| open.write(*page));
+        open
+    }
+
+    /// Opens a volume whose file is empty, and has a page for its log.
+    fn emptied() -> Open {
+        let open = Open::with(&[0]);
+        open.file.truncate(0).expect("there is room");
         open
     }
 
@@ -239,6 +249,28 @@ fn cleaner_and_reader() -> Scene<Open> {
         .at_end(|open| open.assert_wrote(&[0, 1]))
 }
 
+/// A thread that was started for that cleans the log of an empty file, while another one writes to
+/// the file. No clock runs under a checker, so a fault ends the first sleep of the thread.
+fn background() -> Program {
+    let claim = "a thread that cleans in the background loses nothing that others write, and stops";
+    let why =
+        "the write takes many steps that the cleaning also takes, in the allocator and the log";
+    Program::new("background", claim)
+        .fault(Fault::new(FaultKind::TimeOut, 1, 0))
+        .injection(Injection::None)
+        .bounded(2, why)
+        .threads(2)
+        .operations(2)
+        .run(|| {
+            let open = Open::emptied();
+            let always = CleanerOptions::new().free_below(u64::MAX);
+            let cleaner = open.volume.start_cleaner(&always);
+            open.write(1);
+            cleaner.stop();
+            open.assert_wrote(&[1]);
+        })
+}
+
 /// A thread cleans the log of an empty file, while another writes to the file.
 fn cleaner_and_writer() -> Scene<Open> {
     let claim = "an operation reserves no slots in a page that a cleaning frees";
@@ -247,11 +279,7 @@ fn cleaner_and_writer() -> Scene<Open> {
     Program::new("replace-write", claim)
         .bounded_in(Mode::Dfs, 3, why)
         .injection(FAULTS)
-        .scene(|| {
-            let open = Open::with(&[0]);
-            open.file.truncate(0).expect("there is room");
-            open
-        })
+        .scene(Open::emptied)
         .thread(["clean"], |open| open.clean())
         .thread(["write"], |open| open.write(1))
         .at_end(|open| open.assert_wrote(&[1]))

@@ -343,7 +343,14 @@ fn copy_live<P: Pmem>(
     let gone = live.moved(&is_old, &fresh.groups);
     // The writers that have replaced copied groups may be pending (Y3).
     live.settle();
-    medium.space.take_each(gone);
+    let are_kept = injected_bug!(
+        "copied-references-kept",
+        "a cleaning keeps the references to pages whose groups it has copied",
+        killed_by = "file-core-sparse/sequences-of-1"
+    );
+    if !are_kept {
+        medium.space.take_each(gone);
+    }
     for &page in old {
         medium.space.unlink_log_page(page);
     }

@@ -62,7 +62,7 @@ pub struct Cleaner {
 impl<P: Pmem + 'static, L: RawRangeLock + 'static> FileCore<P, L> {
     /// Starts a thread that cleans logs as long as few pages are free, beside readers and writers:
     /// those of the directories and of the files in memory. They wait for it as for
-    /// [`clean`](Self::clean).
+    /// [`clean`](Self::clean). On a volume that is read only, the thread does nothing.
     ///
     /// A panic of the region ends the thread and poisons the log that it was cleaning. Other
     /// operations do not wait for the thread then.
@@ -166,7 +166,7 @@ impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
         while control.sleep(options.interval) {
             let (free, _) = this.medium.space.alloc.free_pages();
             most = most.max(free);
-            if free < free_below && free < most {
+            if free < free_below && free < most && !this.is_read_only {
                 Self::clean_in_memory(this, control, &mut report);
                 (most, _) = this.medium.space.alloc.free_pages();
             }

@@ -28,12 +28,14 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// longer than it could be. A log that is poisoned stays as it is, and so do the logs of files
     /// that have no name any more: see [`File::clean`].
     ///
-    /// Reads the logs of files that are not in memory, as [`open_file`](Self::open_file) does.
+    /// Reads the logs of files that are not in memory, as [`open_file`](Self::open_file) does. If the
+    /// volume [groups](crate::Durability::AtSync) changes, makes those durable that returned before.
     ///
     /// # Errors
-    /// [`Error::NoLock`] and [`Error::Corrupt`], as [`open_file`](Self::open_file). Logs have been
-    /// cleaned before.
+    /// [`Error::ReadOnly`]. [`Error::NoLock`] and [`Error::Corrupt`], as
+    /// [`open_file`](Self::open_file); logs have been cleaned before.
     pub fn clean(&self) -> Result<CleanReport, Error> {
+        self.volume().check_writable()?;
         // Pending changes keep pages that they have replaced.
         self.volume().settle();
         let mut report = self.volume().clean_directories(ANY);
@@ -60,11 +62,14 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// Cleans the file's log, so that it takes as few pages as possible: none if the file is empty,
     /// and was not changed since it was created.
     ///
-    /// Readers and writers go on, as [`FileCore::clean`] says. Takes none of the file's ranges.
+    /// Readers and writers go on, as [`FileCore::clean`] says. Takes none of the file's ranges. If
+    /// the volume [groups](crate::Durability::AtSync) changes, makes those durable that returned
+    /// before, of all files.
     ///
     /// # Errors
-    /// [`Error::Poisoned`].
+    /// [`Error::ReadOnly`], [`Error::Poisoned`].
     pub fn clean(&self) -> Result<CleanReport, Error> {
+        self.volume().check_writable()?;
         self.clean_for(ANY)
     }
 

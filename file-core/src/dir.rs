@@ -170,8 +170,10 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// has no names. Changes of the directory wait meanwhile.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if the directory was removed, with an empty name; [`Error::Poisoned`].
+    /// [`Error::ReadOnly`]; [`Error::NotFound`] if the directory was removed, with an empty name;
+    /// [`Error::Poisoned`].
     pub fn clean(&self) -> Result<CleanReport, Error> {
+        self.volume.check_writable()?;
         let cleaned = self.volume.clean_directory(&self.directory, ANY);
         cleaned.unwrap_or_else(|| {
             let name = String::new();
