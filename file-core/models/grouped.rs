@@ -8,6 +8,7 @@ use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
 use spanlock_verify::{Mode, Program, Suite};
 
+use crate::cleaning::sparse;
 use crate::store::{
     Content, Files, Kind, NO_SPACE, Open, PAGE, SHORT, content, end, full_but_for, number,
     open_grouping, roomy_grouping, thorough,
@@ -28,10 +29,20 @@ const KINDS: [Kind; 6] = [
     Kind::Create,
 ];
 
-pub(crate) fn suites() -> [Suite; 3] {
+/// The operations of sequences with a cleaning on demand. A cleaning also syncs.
+const CLEANED: [Kind; 5] = [
+    Kind::Clean,
+    Kind::Patch,
+    Kind::Append,
+    Kind::Truncate,
+    Kind::First,
+];
+
+pub(crate) fn suites() -> [Suite; 4] {
     let roomy = On::new(roomy_grouping);
     let full = On::new(|| full_but_for(1));
     let thorough = On::new(|| thorough(1));
+    let on_demand = On::new(sparse);
     let [patch, append] = [Kind::Patch, Kind::Append].map(|kind| number(kind, 0));
     let second = number(Kind::Second, 1);
     let searched = [
@@ -54,6 +65,8 @@ pub(crate) fn suites() -> [Suite; 3] {
             .programs((1..=2).map(|length| full.sequences(&KINDS, length))),
         suite("file-core-grouped-cleaning", &[])
             .programs((1..=2).map(|length| thorough.sequences(&KINDS, length))),
+        suite("file-core-grouped-clean", &[])
+            .programs((1..=3).map(|length| on_demand.sequences(&CLEANED, length))),
     ]
 }
 
@@ -61,8 +74,9 @@ pub(crate) fn suites() -> [Suite; 3] {
 fn suite(name: &str, searched: &[[&str; 2]]) -> Suite {
     let why = "two changes meet as in the suites of volumes that do not group them; sequences have \
                each with a sync";
-    let names = KINDS.map(Kind::name);
-    let names = [&names[..], &["sync"]].concat();
+    let names = KINDS.iter().chain(&[Kind::First, Kind::Clean]);
+    let mut names: Vec<_> = names.map(|it| it.name()).collect();
+    names.push("sync");
     let mut suite = Suite::new(name).step_bound(2_000);
     for (at, one) in names.iter().enumerate() {
         let others = names[at..].iter();
@@ -187,7 +201,7 @@ impl Subject for Grouped {
         result: Option<&str>,
     ) -> Option<Self::State> {
         let (memory, mut possible) = state.parts();
-        if operation == SYNC {
+        if operation == SYNC || operation == number(Kind::Clean, 0) {
             possible = vec![memory.clone()];
             return Some(State::Expected { memory, possible });
         }

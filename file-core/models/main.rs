@@ -2,6 +2,8 @@
 //! sequences of operations, with every image that a crash may leave; races in memory; and histories
 //! of concurrent operations.
 
+mod beside;
+mod cleaning;
 mod close;
 mod format;
 mod grouped;
@@ -58,8 +60,10 @@ fn main() -> ExitCode {
         histories::suite(),
         names::suite(),
         grouped_names::suite(),
-    ];
-    spanlock_verify::main(suites.into_iter().chain(grouped::suites()))
+        beside::suite(),
+    ]
+    .into_iter();
+    spanlock_verify::main(suites.chain(grouped::suites()).chain(cleaning::suites()))
 }
 
 /// `cut` finds all images with the fewest executions. `global` must find the same, but its searches

@@ -3,10 +3,12 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use spanlock_file_core::{Durability, Error, File, FileCore, FormatOptions};
+use spanlock_file_core::{CleanerOptions, Durability, Error, File, FileCore, FormatOptions};
 use spanlock_pmem::simulated::Simulated;
 use spanlock_srl::SrlArray;
-use spanlock_verify::{self as verify, Injection, Mode, Program, Scene, Suite, note};
+use spanlock_verify::{
+    self as verify, Fault, FaultKind, Injection, Mode, Program, Scene, Suite, note,
+};
 
 use crate::store::{self, FILE, PAGE, Volume, content, full_but_for};
 
@@ -51,6 +53,15 @@ pub(crate) fn suite() -> Suite {
             "a compaction does not wait for changes that wait for a sync",
             Durability::AtSync,
         ))
+        .no_pair(
+            "clean",
+            "clean",
+            "a thread that cleans waits for another one that does",
+        )
+        .no_pair("clean", "check", UNCHANGED)
+        .program(cleaner_and_reader())
+        .program(cleaner_and_writer())
+        .program(background())
 }
 
 const UNCHANGED: &str = "neither changes anything";
@@ -83,6 +94,13 @@ impl Open {
         open
     }
 
+    /// Opens a volume whose file is empty, and has a page for its log.
+    fn emptied() -> Open {
+        let open = Open::with(&[0]);
+        open.file.truncate(0).expect("there is room");
+        open
+    }
+
     pub(crate) fn write(&self, page: u64) {
         let written = self.file.write_at(&bytes(page), page * PAGE);
         written.expect("there is room");
@@ -99,6 +117,10 @@ impl Open {
     pub(crate) fn punch(&self, pages: Range<u64>) {
         let bytes = pages.start * PAGE..pages.end * PAGE;
         self.file.punch_hole(bytes).expect("there is room");
+    }
+
+    fn clean(&self) {
+        self.file.clean().expect("no operation has panicked");
     }
 
     /// Asserts that the volume has no damaged page.
@@ -209,4 +231,56 @@ fn compaction(name: &str, claim: &str, durability: Durability) -> Scene<Open> {
             Durability::AtSync => punch(open),
         })
         .at_end(|open| open.assert_sound())
+}
+
+/// A thread cleans the file's log, while another reads a page whose group is copied.
+fn cleaner_and_reader() -> Scene<Open> {
+    let claim = "a reader finds what it reads while a cleaning moves the groups";
+    Program::new("move-read", claim)
+        .injection(FAULTS)
+        .scene(|| {
+            let open = Open::with(&[0, 1]);
+            // The log's first page has both groups, which are copied.
+            (0..62).for_each(|_| open.write(1));
+            open
+        })
+        .thread(["clean"], |open| open.clean())
+        .thread(["read"], |open| assert_eq!(open.read(0), bytes(0)))
+        .at_end(|open| open.assert_wrote(&[0, 1]))
+}
+
+/// A thread that was started for that cleans the log of an empty file, while another one writes to
+/// the file. No clock runs under a checker, so a fault ends the first sleep of the thread.
+fn background() -> Program {
+    let claim = "a thread that cleans in the background loses nothing that others write, and stops";
+    let why =
+        "the write takes many steps that the cleaning also takes, in the allocator and the log";
+    Program::new("background", claim)
+        .fault(Fault::new(FaultKind::TimeOut, 1, 0))
+        .injection(Injection::None)
+        .bounded(2, why)
+        .threads(2)
+        .operations(2)
+        .run(|| {
+            let open = Open::emptied();
+            let always = CleanerOptions::new().free_below(u64::MAX);
+            let cleaner = open.volume.start_cleaner(&always);
+            open.write(1);
+            cleaner.stop();
+            open.assert_wrote(&[1]);
+        })
+}
+
+/// A thread cleans the log of an empty file, while another writes to the file.
+fn cleaner_and_writer() -> Scene<Open> {
+    let claim = "an operation reserves no slots in a page that a cleaning frees";
+    let why =
+        "the write takes many steps that the cleaning also takes, in the allocator and the log";
+    Program::new("replace-write", claim)
+        .bounded_in(Mode::Dfs, 3, why)
+        .injection(FAULTS)
+        .scene(Open::emptied)
+        .thread(["clean"], |open| open.clean())
+        .thread(["write"], |open| open.write(1))
+        .at_end(|open| open.assert_wrote(&[1]))
 }

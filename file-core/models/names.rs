@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use spanlock_file_core::{Error, FileCore, FormatOptions, Kind};
+use spanlock_file_core::{Error, FileCore, FormatOptions, Kind, Stats};
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
 use spanlock_verify::{Mode, Suite};
@@ -41,9 +41,11 @@ pub(crate) enum Op {
     MoveBack,
     /// Exchanges "b" and "d/f".
     Exchange,
+    /// Cleans the log of "e", which has a page, but no names.
+    Clean,
 }
 
-pub(crate) const OPS: [(Op, &str); 12] = [
+pub(crate) const OPS: [(Op, &str); 13] = [
     (Op::Rename, "rename"),
     (Op::Replace, "replace"),
     (Op::ReplaceDir, "replace-dir"),
@@ -56,6 +58,7 @@ pub(crate) const OPS: [(Op, &str); 12] = [
     (Op::MoveDir, "move-dir"),
     (Op::MoveBack, "move-back"),
     (Op::Exchange, "exchange"),
+    (Op::Clean, "clean"),
 ];
 
 /// Pairs whose search takes longer than 40 seconds.
@@ -231,7 +234,8 @@ pub(crate) fn effect(state: &mut State, op: Op) -> &'static str {
             Some(_) => "done",
             None => "missing",
         },
-        Op::Create if !has(state, "e") => "missing",
+        Op::Create | Op::Clean if !has(state, "e") => "missing",
+        Op::Clean => "done",
         Op::Create if has(state, "e/x") => "there is one",
         Op::Create => {
             state.insert("e/x".to_owned(), Some(String::new()));
@@ -257,7 +261,8 @@ impl Subject for Names {
         state(volume).map_err(told)
     }
 
-    /// Removes every name. Then another recovery finds none, and nothing that is in use.
+    /// Removes every name, and cleans. Then another recovery finds no name, and nothing that is in
+    /// use.
     fn go_on(&self, volume: &Volume) -> Result<(), String> {
         for (path, what) in state(volume).map_err(told)?.into_iter().rev() {
             match what {
@@ -266,9 +271,12 @@ impl Subject for Names {
             }
             .map_err(told)?;
         }
+        volume.clean().map_err(told)?;
         let again = self.recover(&Simulated::new(&volume.pmem().bytes()))?;
         let (found, stats) = (self.state(&again)?, again.stats());
-        match found.is_empty() && stats.inodes_free == stats.inodes_total {
+        let is_unused =
+            |it: Stats| (it.inodes_free, it.pages_free) == (it.inodes_total, it.pages_total);
+        match found.is_empty() && is_unused(stats) && is_unused(volume.stats()) {
             true => Ok(()),
             false => Err(format!("removed names came back: {found:?}, {stats:?}")),
         }
@@ -303,6 +311,7 @@ pub(crate) fn perform(volume: &Volume, op: Op) -> String {
         Op::MoveDir => volume.rename("d", "e/d"),
         Op::MoveBack => volume.rename("e", "d/e"),
         Op::Exchange => volume.exchange("b", "d/f"),
+        Op::Clean => (volume.open_dir("e")).and_then(|it| it.clean().map(drop)),
     };
     match done {
         Ok(()) => "done".to_owned(),

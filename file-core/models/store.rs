@@ -42,6 +42,8 @@ pub(crate) enum Kind {
     First,
     /// As `First`, of the second page.
     Other,
+    /// Cleans the file's log.
+    Clean,
 }
 
 /// The kinds of which each pair is searched.
@@ -58,9 +60,22 @@ pub(crate) const KINDS: [Kind; 9] = [
 ];
 
 /// The kinds in the order of their numbers.
-const ALL: [Kind; 11] = {
+const ALL: [Kind; 12] = {
     let [a, b, c, d, e, f, g, h, i] = KINDS;
-    [a, b, c, d, e, f, g, h, i, Kind::First, Kind::Other]
+    [
+        a,
+        b,
+        c,
+        d,
+        e,
+        f,
+        g,
+        h,
+        i,
+        Kind::First,
+        Kind::Other,
+        Kind::Clean,
+    ]
 };
 
 impl Kind {
@@ -77,6 +92,7 @@ impl Kind {
             Kind::Remove => "remove",
             Kind::First => "hole-first",
             Kind::Other => "hole-second",
+            Kind::Clean => "clean",
         }
     }
 }
@@ -281,6 +297,7 @@ impl Files {
                 state.remove(FILE);
                 return state;
             }
+            Kind::Clean => return state,
             _ => {}
         }
         let Some(file) = state.get_mut(FILE) else {
@@ -354,6 +371,7 @@ impl Crashable for Files {
             Kind::Allocate => file().allocate(ALLOCATED),
             Kind::Create => volume.create(self.created).map(drop),
             Kind::Remove => volume.remove(FILE),
+            Kind::Clean => file().clean().map(drop),
         };
         match done {
             Ok(()) => "done".to_owned(),
@@ -365,7 +383,7 @@ impl Crashable for Files {
     }
 }
 
-fn format(pages: u64) -> Volume {
+pub(crate) fn format(pages: u64) -> Volume {
     let region = Simulated::new(&vec![0; (pages * PAGE) as usize]);
     let options = FormatOptions::new().clock(|| 0);
     let options = options.inodes(32).max_file_size(LARGEST);
@@ -515,7 +533,7 @@ fn filled(pages: u64, groups: u32) -> Volume {
 }
 
 /// Whether an operation would add a page to a log.
-fn needs_a_page(volume: &Volume, operation: impl Fn(&Volume)) -> bool {
+pub(crate) fn needs_a_page(volume: &Volume, operation: impl Fn(&Volume)) -> bool {
     let again = open(Simulated::new(&volume.pmem().bytes())).expect("it is sound");
     let before = again.stats().log_pages;
     operation(&again);

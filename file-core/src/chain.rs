@@ -6,6 +6,16 @@ use spanlock_sync::injected_bug;
 use crate::layout::{LogId, PAGE, PageId, SLOT_BYTES, page_at, seal};
 use crate::medium::Medium;
 
+/// Whether a thread cleans a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cleaning {
+    None,
+    /// Others may add pages to the log meanwhile.
+    Beside,
+    /// Others wait before they add a page.
+    Alone,
+}
+
 /// The state of a log, guarded by its mutex.
 #[derive(Debug)]
 pub(crate) struct LogState {
@@ -14,8 +24,7 @@ pub(crate) struct LogState {
     pub(crate) pages: Vec<u32>,
     /// The birth number of the next page.
     pub(crate) births: u64,
-    /// Whether a thread cleans the log.
-    pub(crate) is_cleaned: bool,
+    pub(crate) cleaning: Cleaning,
     /// The number of pages from which it is worth looking for pages that are not needed, unless it
     /// is less than [`Space::least_cleaned`](crate::medium::Space::least_cleaned).
     pub(crate) clean_at: usize,
@@ -28,7 +37,7 @@ impl LogState {
             clean_at: pages.len(),
             pages,
             births,
-            is_cleaned: false,
+            cleaning: Cleaning::None,
         }
     }
 

@@ -21,6 +21,9 @@
 //! - **On a full volume**, all pages of a log can be written to fresh ones, so that the same number
 //!   of pages has room again ([`if_it_helps`]). This waits for the operations in flight, and new
 //!   ones wait for it.
+//! - **On demand** ([`on_demand`]), a log gets as few pages as its live groups need, and none if
+//!   there are none. The last pages are replaced as on a full volume, but only if the file or
+//!   directory is small: others wait at most for a walk over 4,096 pages or names.
 //! - **Space**: while live groups are copied, they exist twice. A cleaning may use the whole
 //!   reserve and frees more than it takes.
 //!
@@ -41,20 +44,28 @@
 //! 4. The index is told where the groups are now. A writer may replace one of them at the same
 //!    moment; it then takes away its reference to the page that the index names.
 //! 5. The old pages become free (M7), each as soon as no reference to it is left (P2).
+//!
+//! # The last page
+//! A log whose live groups are all gone needs no page. Its head then becomes zero, which is durable
+//! before the pages become free. The last page is where operations reserve slots, so the thread
+//! that cleans closes it first. Operations that have slots there end; new ones find the page
+//! closed and wait, and then find a log without pages, to which they add one.
+
+mod copy;
 
 use std::collections::BTreeSet;
 
 use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::{MutexGuard, injected_bug};
 
-use crate::alloc::{Class, Extent};
-use crate::chain::{LogState, pointer_after, store_log_page};
+use self::copy::{Copy, Count};
+use crate::chain::{Cleaning, LogState, pointer_after};
 use crate::error::Error;
-use crate::layout::{LogId, PAGE_SLOTS, PageId, SLOT_BYTES, WORD_BYTES, mark_of, seal};
+use crate::layout::{LogId, PAGE_SLOTS, seal};
 use crate::log::{Log, Place};
-use crate::log_page::State;
 use crate::medium::{Medium, Space};
-use crate::record::{GroupWriter, slots_for};
+use crate::options::CleanReport;
+use crate::record::GroupWriter;
 
 /// The size limit of a log, as a multiple of the pages that its live groups need.
 const FACTOR: u64 = 4;
@@ -65,6 +76,9 @@ const LEAST_GAIN: u32 = 8;
 /// A log may have one page for every 256 live pages or names. Walking these would cost more than a
 /// cleaning frees.
 const LIVE_PER_PAGE: u64 = 256;
+/// A cleaning on demand lets operations wait for a walk over about so many live pages or names. Each
+/// has a reference to a log page.
+const SHORT_WALK: u64 = 4096;
 
 /// A group that a cleaning copies.
 pub(crate) struct LiveGroup<'a> {
@@ -105,12 +119,31 @@ pub(crate) fn bound(space: &Space, live_slots: u64) -> u64 {
     (live_slots.div_ceil(PAGE_SLOTS as u64) * FACTOR).max(space.least_cleaned as u64)
 }
 
-/// Says that no thread cleans the log any more if a panic ends the cleaning.
-struct EndOnUnwind<'l>(&'l Log);
+/// The turn of the thread that cleans a log: no other one does. A panic poisons the log (L5).
+struct Turn<'l>(&'l Log);
 
-impl Drop for EndOnUnwind<'_> {
+impl<'l> Turn<'l> {
+    /// Begins a cleaning. No other thread cleans the log.
+    fn begin(log: &'l Log, mut state: MutexGuard<'l, LogState>, cleaning: Cleaning) -> Self {
+        state.cleaning = cleaning;
+        Turn(log)
+    }
+
+    fn end(self) -> MutexGuard<'l, LogState> {
+        let log = self.0;
+        core::mem::forget(self);
+        let mut state = log.lock();
+        state.cleaning = Cleaning::None;
+        log.notify();
+        state
+    }
+}
+
+impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.lock().is_cleaned = false;
+        // The threads that wait for the end must find the log poisoned.
+        self.0.poison();
+        self.0.lock().cleaning = Cleaning::None;
         self.0.notify();
     }
 }
@@ -119,15 +152,12 @@ impl Drop for EndOnUnwind<'_> {
 /// cleaning is not due again until the log has grown.
 pub(crate) fn if_due<'l, P: Pmem>(
     log: &'l Log,
-    mut state: MutexGuard<'l, LogState>,
+    state: MutexGuard<'l, LogState>,
     medium: &Medium<P>,
     live: &dyn Live,
 ) -> MutexGuard<'l, LogState> {
-    state.is_cleaned = true;
     let (id, pages) = (state.id, state.pages.clone());
-    drop(state);
-    let end = EndOnUnwind(log);
-    let guard = log.poison_on_unwind();
+    let turn = Turn::begin(log, state, Cleaning::Beside);
 
     let pages = unlink_dead(log, id, &pages, medium);
     let mut bound = bound(&medium.space, 0);
@@ -141,20 +171,81 @@ pub(crate) fn if_due<'l, P: Pmem>(
         }
     }
 
-    guard.defuse();
-    core::mem::forget(end);
-    let mut state = log.lock();
+    let mut state = turn.end();
     let len = state.pages.len();
     state.clean_at = (bound as usize + 1).max(len + 1 + len / 8);
-    state.is_cleaned = false;
-    log.notify();
+    state
+}
+
+/// Gives the log as few pages as its live groups need, and none if there are none. Copies groups
+/// only if that frees at least one of `share` pages. Others may append meanwhile, unless only few
+/// pages of the file or names are live. Lack of pages for the copies is no error.
+///
+/// # Errors
+/// [`Error::Poisoned`].
+pub(crate) fn on_demand<P: Pmem>(
+    log: &Log,
+    medium: &Medium<P>,
+    live: &dyn Live,
+    share: u64,
+) -> Result<CleanReport, Error> {
+    let mut report = CleanReport::default();
+    // Pages that pending changes use stay as they are.
+    live.settle();
+    let mut state = log.wait_for_turn(log.lock());
+    log.check_poison(&state)?;
+    if state.pages.len() > 1 {
+        state = beside(log, state, medium, live, share, &mut report);
+    }
+    let len = state.pages.len();
+    let references = |page: &u32| u64::from(medium.space.log_pages.state(*page).live());
+    let references: u64 = state.pages.iter().map(references).sum();
+    drop(state);
+
+    // The last page is needed if it has more references than that of the size.
+    let may_pay = match len {
+        0 => false,
+        1 => references <= 1,
+        _ => references <= SHORT_WALK,
+    };
+    // A source that is page 0 does not exist.
+    if may_pay && Count::of(live, &|page| page != 0).pays(len, share) {
+        let state = log.wait_for_turn(log.lock());
+        log.check_poison(&state)?;
+        drop(replace_all(log, state, medium, 0, live, &mut report));
+    }
+    Ok(report)
+}
+
+/// Performs the part of [`on_demand`] that lets others append. No other thread cleans the log.
+fn beside<'l, P: Pmem>(
+    log: &'l Log,
+    state: MutexGuard<'l, LogState>,
+    medium: &Medium<P>,
+    live: &dyn Live,
+    share: u64,
+    report: &mut CleanReport,
+) -> MutexGuard<'l, LogState> {
+    let (id, pages) = (state.id, state.pages.clone());
+    let turn = Turn::begin(log, state, Cleaning::Beside);
+    let kept = unlink_dead(log, id, &pages, medium);
+    report.count_unlinked(pages.len() - kept.len());
+    let old = oldest_settled(&kept, medium);
+    if !old.is_empty()
+        && Count::of(live, &|page| old.contains(&page)).pays(old.len(), share)
+        && let Ok(fresh) = copy_live(log, id, &kept, old.len(), medium, live)
+    {
+        report.count_copied(old.len(), fresh);
+    }
+    let mut state = turn.end();
+    state.clean_at = state.pages.len() + 1 + state.pages.len() / 8;
     state
 }
 
 /// Returns the oldest pages whose groups can be copied.
 fn oldest_settled<P>(pages: &[u32], medium: &Medium<P>) -> BTreeSet<u32> {
     let state = |page: &u32| medium.space.log_pages.state(*page);
-    let closed = &pages[..pages.len() - 1];
+    let closed = pages.split_last().map_or(&[][..], |(_, closed)| closed);
     let settled = closed.iter().take_while(|it| state(it).is_settled());
     let mut count = settled.count();
     // A group that continues in a page that stays must stay.
@@ -219,7 +310,8 @@ fn unlink_dead<P: Pmem>(log: &Log, id: LogId, pages: &[u32], medium: &Medium<P>)
     kept
 }
 
-/// Copies what is live in the first `count` pages to fresh ones, which take their place.
+/// Copies what is live in the first `count` pages to fresh ones, which take their place. Returns how
+/// many these are.
 ///
 /// # Errors
 /// [`Error::NoSpace`], [`Error::Poisoned`]; nothing has changed.
@@ -230,7 +322,7 @@ fn copy_live<P: Pmem>(
     count: usize,
     medium: &Medium<P>,
     live: &dyn Live,
-) -> Result<(), Error> {
+) -> Result<usize, Error> {
     let (old, stay) = pages.split_at(count);
     let gone: BTreeSet<u32> = old.iter().copied().collect();
     let is_old = |page| gone.contains(&page);
@@ -245,82 +337,127 @@ fn copy_live<P: Pmem>(
         return Err(Error::Poisoned { inode: id.inode });
     }
     let first = fresh.pages.first().map_or(stay[0], |it| it.page);
-    let fresh = fresh.publish(medium, id, first);
-    let mut state = log.lock();
-    state.pages.splice(..count, fresh.pages);
-    drop(state);
+    let fresh = fresh.publish(medium, id, Some(first));
+    let added = fresh.pages.len();
+    log.lock().pages.splice(..count, fresh.pages);
     let gone = live.moved(&is_old, &fresh.groups);
     // The writers that have replaced copied groups may be pending (Y3).
     live.settle();
-    medium.space.take_each(gone);
+    let are_kept = injected_bug!(
+        "copied-references-kept",
+        "a cleaning keeps the references to pages whose groups it has copied",
+        killed_by = "file-core-sparse/sequences-of-1"
+    );
+    if !are_kept {
+        medium.space.take_each(gone);
+    }
     for &page in old {
         medium.space.unlink_log_page(page);
     }
-    Ok(())
+    Ok(added)
 }
 
 /// Writes what is live to fresh pages if that makes room for `slots` more slots without adding
 /// pages. New operations wait for this, and it waits for those in flight.
 pub(crate) fn if_it_helps<'l, P: Pmem>(
     log: &'l Log,
-    mut state: MutexGuard<'l, LogState>,
+    state: MutexGuard<'l, LogState>,
     medium: &Medium<P>,
     slots: u32,
     live: &dyn Live,
 ) -> MutexGuard<'l, LogState> {
-    let space = &*medium.space;
+    let state = log.wait_for_turn(state);
+    let is_old = |page| state.pages.contains(&page);
+    let room = state.pages.len() as u64 * u64::from(PAGE_SLOTS);
     let wanted = u64::from(slots.max(LEAST_GAIN));
+    // Another thread may have made room while this one waited.
+    let has_room = log.is_poisoned() || log.has_room(slots);
+    if has_room || Count::of(live, &is_old).slots + wanted > room {
+        return state;
+    }
+    let mut report = CleanReport::default();
+    replace_all(log, state, medium, slots.min(PAGE_SLOTS), live, &mut report)
+}
+
+/// Writes what is live to fresh pages, which take the place of all pages, with room for `room` more
+/// slots in the last. Without live groups and without room, the log has no page afterwards. New
+/// operations wait for this, and it waits for those in flight. No other thread cleans the log. Does
+/// nothing if there are not enough pages for the copies.
+fn replace_all<'l, P: Pmem>(
+    log: &'l Log,
+    mut state: MutexGuard<'l, LogState>,
+    medium: &Medium<P>,
+    room: u32,
+    live: &dyn Live,
+    report: &mut CleanReport,
+) -> MutexGuard<'l, LogState> {
+    let space = &*medium.space;
+    state.cleaning = Cleaning::Alone;
+    // The turn is declared before the guard, which a panic must drop first.
+    let (turn, mut state) = (Turn(log), state);
+    if !injected_bug!(
+        "last-page-freed-with-reserver",
+        "the last page of a log becomes free while operations may still have slots there",
+        killed_by = "file-core-memory/replace-write"
+    ) {
+        state = wait_for_operations(log, state, space, live);
+    }
+    let (id, old) = (state.id, state.pages.clone());
+    let births = state.take_births(old.len() as u64);
+    drop(state);
+    if log.is_poisoned() {
+        return turn.end();
+    }
+    let gone: BTreeSet<u32> = old.iter().copied().collect();
+    let is_old = |page| gone.contains(&page);
+    let mut copy = Copy::new(medium, id, births, old.len());
+    live.each(&is_old, &mut |group| copy.group(&group));
+    if room > 0 {
+        copy.make_room(room);
+    }
+    let used = copy.used();
+    // Otherwise, there are not enough pages for the copies.
+    if let Ok(fresh) = copy.end(None, PAGE_SLOTS - used) {
+        let first = fresh.pages.first().map(|it| it.page);
+        let fresh = fresh.publish(medium, id, first);
+        // No operation has slots in the log, so none is pending.
+        space.take_each(live.moved(&is_old, &fresh.groups));
+        match fresh.pages.len() {
+            0 => {
+                space.count_unlinked(old.len() as u64);
+                report.count_unlinked(old.len());
+            }
+            added => report.count_copied(old.len(), added),
+        }
+        log.adopt(&mut log.lock(), space, fresh.pages, used);
+        for &page in &old {
+            space.unlink_log_page(page);
+        }
+    }
+    turn.end()
+}
+
+/// Waits until no operation has slots in the log. The caller's cleaning keeps new ones away.
+fn wait_for_operations<'l>(
+    log: &'l Log,
+    mut state: MutexGuard<'l, LogState>,
+    space: &Space,
+    live: &dyn Live,
+) -> MutexGuard<'l, LogState> {
+    log.close(space);
     let mut has_settled = false;
-    loop {
-        if state.is_cleaned {
+    while !(state.pages.iter()).all(|page| space.log_pages.wait_for(*page)) {
+        if has_settled {
             state = log.wait(state);
-            continue;
-        }
-        let is_old = |page| state.pages.contains(&page);
-        let room = state.pages.len() as u64 * u64::from(PAGE_SLOTS);
-        if log.is_poisoned() || Count::of(live, &is_old).slots + wanted > room {
-            return state;
-        }
-        log.close(space);
-        let mut pages = state.pages.iter();
-        if pages.all(|page| space.log_pages.wait_for(*page)) {
-            break;
-        }
-        if !has_settled {
+        } else {
             // Pending changes do not end by themselves. One that is pending later sees that this
             // thread waits (Y4).
             drop(state);
             live.settle();
             state = log.lock();
-            has_settled = true;
-            continue;
         }
-        state = log.wait(state);
-        has_settled = false;
+        has_settled = !has_settled;
     }
-    if log.is_poisoned() {
-        return state;
-    }
-    let old = state.pages.clone();
-    let is_old = |page| old.contains(&page);
-    let (id, births) = (state.id, state.take_births(old.len() as u64));
-    let guard = log.poison_on_unwind();
-    let mut copy = Copy::new(medium, id, births, old.len());
-    live.each(&is_old, &mut |group| copy.group(&group));
-    copy.make_room(slots.min(PAGE_SLOTS));
-    let used = copy.used();
-    // Otherwise, there is no room for the copies.
-    if let Ok(fresh) = copy.end(None, PAGE_SLOTS - used) {
-        let first = fresh.pages[0].page;
-        let fresh = fresh.publish(medium, id, first);
-        // No operation has slots in the log, so none is pending.
-        space.take_each(live.moved(&is_old, &fresh.groups));
-        log.adopt(&mut state, space, fresh.pages, used);
-        for &page in &old {
-            space.unlink_log_page(page);
-        }
-    }
-    guard.defuse();
     state
 }
 
@@ -333,219 +470,5 @@ fn settle(live: &dyn Live) {
     );
     if !is_left_out {
         live.settle();
-    }
-}
-
-/// Counts what [`Copy`] would write.
-struct Count {
-    /// Slots, including those that are left over in pages.
-    slots: u64,
-    /// The result of [`Live::each`].
-    looked_at: u64,
-}
-
-impl Count {
-    fn of(live: &dyn Live, is_old: &IsOld<'_>) -> Count {
-        let mut slots = 0;
-        let looked_at = live.each(is_old, &mut |group| {
-            let wanted = slots_for(group.bytes) as u64;
-            let left = u64::from(PAGE_SLOTS) - slots % u64::from(PAGE_SLOTS);
-            slots += if wanted > left { left + wanted } else { wanted };
-        });
-        Count { slots, looked_at }
-    }
-
-    /// Returns the most pages that the log may have before it is cleaned thoroughly.
-    fn bound(&self, space: &Space) -> u64 {
-        bound(space, self.slots).max(self.looked_at / LIVE_PER_PAGE)
-    }
-}
-
-/// Writes live groups to fresh pages.
-struct Copy<'a, P> {
-    medium: &'a Medium<P>,
-    log: LogId,
-    /// The birth number of the first fresh page.
-    birth: u64,
-    /// The most pages to take. Writers may split runs meanwhile, and more fresh pages than old ones
-    /// are of no use.
-    most: usize,
-    fresh: Fresh,
-    /// The slots of the last page, which is not stored yet.
-    slots: Vec<u8>,
-    error: Option<Error>,
-}
-
-/// A page that nothing points to yet.
-struct FreshPage {
-    page: u32,
-    live: u32,
-}
-
-/// Stored pages that nothing points to yet, and their groups.
-struct Fresh {
-    pages: Vec<FreshPage>,
-    groups: Vec<(u64, Place)>,
-    stored: Flushed,
-}
-
-/// Fresh pages that the log has, and their groups.
-struct Linked {
-    pages: Vec<u32>,
-    groups: Vec<(u64, Place)>,
-}
-
-impl<'a, P: Pmem> Copy<'a, P> {
-    fn new(medium: &'a Medium<P>, log: LogId, birth: u64, most: usize) -> Self {
-        Copy {
-            medium,
-            log,
-            birth,
-            most,
-            fresh: Fresh {
-                pages: Vec::new(),
-                groups: Vec::new(),
-                stored: Flushed::nothing(),
-            },
-            slots: Vec::new(),
-            error: None,
-        }
-    }
-
-    /// Returns the number of slots in use in the last page.
-    fn used(&self) -> u32 {
-        (self.slots.len() / SLOT_BYTES) as u32
-    }
-
-    /// Returns the identity of the last page.
-    fn id(&self) -> PageId {
-        let nth = self.fresh.pages.len() - 1;
-        PageId {
-            log: self.log,
-            birth: self.birth.wrapping_add(nth as u64),
-            page: self.fresh.pages[nth].page,
-        }
-    }
-
-    /// Makes room for `slots` slots in the last page. Returns whether there is.
-    fn make_room(&mut self, slots: u32) -> bool {
-        let has_room = !self.fresh.pages.is_empty() && self.used() + slots <= PAGE_SLOTS;
-        if self.error.is_some() || has_room {
-            return has_room;
-        }
-        let alloc = &self.medium.space.alloc;
-        let taken = match self.fresh.pages.len() < self.most {
-            true => alloc.take(self.log.inode as u64, 1, Class::Compaction),
-            false => Err(Error::NoSpace { needed: 1, free: 0 }),
-        };
-        match taken {
-            Ok(taken) => {
-                let page = taken.iter().next().expect("one was taken").start;
-                self.store_last(Some(page));
-                self.fresh.pages.push(FreshPage { page, live: 0 });
-                true
-            }
-            Err(error) => {
-                self.error = Some(error);
-                false
-            }
-        }
-    }
-
-    fn group(&mut self, group: &LiveGroup<'_>) {
-        let count = slots_for(group.bytes) as u32;
-        if !self.make_room(count) {
-            return;
-        }
-        let (id, slot, start) = (self.id(), self.used(), self.slots.len());
-        self.slots.resize(start + count as usize * SLOT_BYTES, 0);
-        let slots = &mut self.slots[start..];
-        (group.put)(&mut GroupWriter::new(slots));
-        let mark = mark_of(id.seed(), slot, slots);
-        slots[..WORD_BYTES].copy_from_slice(&mark.to_le_bytes());
-        let place = Place {
-            page: id.page,
-            slot,
-        };
-        self.fresh.groups.push((group.tag, place));
-        if let Some(last) = self.fresh.pages.last_mut() {
-            last.live += group.live;
-        }
-    }
-
-    /// Stores the last page, if there is one, with a pointer to `next`.
-    fn store_last(&mut self, next: Option<u32>) {
-        if self.fresh.pages.is_empty() {
-            return;
-        }
-        let stored = store_log_page(self.medium, self.id(), &self.slots, next);
-        let before = core::mem::replace(&mut self.fresh.stored, Flushed::nothing());
-        self.fresh.stored = before.and(stored);
-        self.slots.clear();
-    }
-
-    /// Stores the last page, with a pointer to `next`. It has `open` slots for later operations.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`]; the pages are free again.
-    fn end(mut self, next: Option<u32>, open: u32) -> Result<Fresh, Error> {
-        self.store_last(next);
-        if let Some(error) = self.error {
-            self.fresh.give_back(self.medium);
-            return Err(error);
-        }
-        let last = self.fresh.pages.len().saturating_sub(1);
-        for (nth, FreshPage { page, live }) in self.fresh.pages.iter().enumerate() {
-            let id = PageId {
-                log: self.log,
-                birth: self.birth.wrapping_add(nth as u64),
-                page: *page,
-            };
-            let open = if nth == last { open } else { 0 };
-            let pages = &self.medium.space.log_pages;
-            pages.start(*page, id.seed(), State::recovered(open, 0, false));
-            pages.add_live(*page, *live);
-        }
-        Ok(self.fresh)
-    }
-}
-
-impl Fresh {
-    /// Lets the log begin with `first`, which is the first of these pages if there are any.
-    fn publish<P: Pmem>(self, medium: &Medium<P>, id: LogId, first: u32) -> Linked {
-        let durable = if injected_bug!(
-            "head-before-chain",
-            "a compaction moves the head before the new chain is durable",
-            killed_by = "file-core-full/patch-patch, file-core-full/second-append"
-        ) {
-            drop(self.stored);
-            Durable::at_rest()
-        } else {
-            medium.pmem.fence(self.stored)
-        };
-        medium.publish(
-            medium.head_at(id.inode),
-            seal(id.head_seed(), first),
-            durable,
-        );
-        medium.space.count_log_pages(self.pages.len() as u64);
-        medium.space.count_compaction();
-        Linked {
-            pages: self.pages.iter().map(|it| it.page).collect(),
-            groups: self.groups,
-        }
-    }
-
-    /// Makes the pages free again.
-    fn give_back<P: Pmem>(self, medium: &Medium<P>) {
-        // M2: no store to the pages may persist once another operation has them.
-        medium.pmem.fence(self.stored);
-        for FreshPage { page, .. } in self.pages {
-            medium.space.log_pages.forget(page);
-            medium.space.alloc.release(Extent {
-                start: page,
-                len: 1,
-            });
-        }
     }
 }

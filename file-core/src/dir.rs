@@ -6,10 +6,12 @@ use spanlock_pmem::Pmem;
 use spanlock_range_lock::RawRangeLock;
 use spanlock_sync::Arc;
 
+use crate::cleaning::ANY;
 use crate::directory::{Directory, check_name};
 use crate::error::Error;
 use crate::file::File;
 use crate::layout::Kind;
+use crate::options::CleanReport;
 use crate::tree::At;
 use crate::volume::Volume;
 
@@ -162,6 +164,21 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// Returns whether the name exists in this directory.
     pub fn exists(&self, name: &str) -> bool {
         self.directory.look(name).is_some()
+    }
+
+    /// Cleans the directory's log, so that it takes as few pages as possible: none if the directory
+    /// has no names. Changes of the directory wait meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; [`Error::NotFound`] if the directory was removed, with an empty name;
+    /// [`Error::Poisoned`].
+    pub fn clean(&self) -> Result<CleanReport, Error> {
+        self.volume.check_writable()?;
+        let cleaned = self.volume.clean_directory(&self.directory, ANY);
+        cleaned.unwrap_or_else(|| {
+            let name = String::new();
+            Err(Error::NotFound { name })
+        })
     }
 
     /// Returns all names in this directory, sorted by their bytes: those of one moment. Blocks

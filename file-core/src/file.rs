@@ -89,11 +89,16 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         self.volume.sync()
     }
 
+    pub(crate) fn volume(&self) -> &Volume<P, L> {
+        &self.volume
+    }
+
     /// Writes all of `data` at byte `offset`, atomically and durably. If `offset` lies past the end
     /// of the file, the gap reads as zeros. An empty write does nothing.
     ///
     /// Blocks while other threads read or write any of the same 4 KiB pages, while another thread
-    /// adds a page to the file's log, and, on a full volume, while the log is cleaned.
+    /// adds a page to the file's log, and, on a full volume, while the log is cleaned. A
+    /// [cleaning on demand](crate::FileCore::clean) can block it, too.
     ///
     /// # Errors
     /// [`Error::FileTooLarge`], [`Error::WriteTooLong`], [`Error::NoSpace`], [`Error::Lock`],

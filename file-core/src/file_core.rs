@@ -502,6 +502,10 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         }
     }
 
+    pub(crate) fn volume(&self) -> &Arc<Volume<P, L>> {
+        &self.volume
+    }
+
     /// Returns the region.
     pub fn pmem(&self) -> &P {
         &self.volume.medium.pmem

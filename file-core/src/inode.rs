@@ -3,7 +3,7 @@
 use core::mem::replace;
 
 use spanlock_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use spanlock_sync::{Arc, Mutex};
+use spanlock_sync::{Arc, Mutex, injected_bug};
 
 use crate::alloc::Extent;
 use crate::clean::{EmitGroup, IsOld, LiveGroup};
@@ -283,9 +283,9 @@ impl<L> Inode<L> {
     pub(crate) fn each_live(&self, is_old: &IsOld<'_>, emit: &mut EmitGroup<'_>) -> u64 {
         // A change that is not in the old pages comes after the copied groups in the log, so it
         // does not matter whether they already have its size and time.
-        let (size, sets_size, sets_time) = {
+        let (size, size_from, sets_time) = {
             let sources = self.sources.lock();
-            (self.size(), is_old(sources.size), is_old(sources.time))
+            (self.size(), sources.size, is_old(sources.time))
         };
         let file = WriteHeader {
             end: size,
@@ -296,6 +296,23 @@ impl<L> Inode<L> {
         // The time comes first, so that the other groups do not count before it is set.
         if sets_time {
             emit_attribute(TIME, &WriteHeader::of_time(file.modified), emit);
+        }
+        // The groups that mapped the file's end may be dead, so their ends do not give the size. A
+        // file begins empty and unchanged, so that needs no group. A file that no group has ever
+        // made longer may have been changed by groups that are not copied. The size comes before
+        // the pages, because it takes those past it away.
+        let is_new = size == 0 && file.modified == self.created;
+        let is_lost = injected_bug!(
+            "clean-drops-size",
+            "a cleaning does not copy the size of a file",
+            killed_by = "file-core-emptied/sequences-of-2"
+        );
+        if (is_old(size_from) || size_from == 0) && !is_new && !is_lost {
+            let header = WriteHeader {
+                modified: file.modified,
+                ..WriteHeader::of_size(size)
+            };
+            emit_attribute(SIZE, &header, emit);
         }
         let mut run = Run::default();
         let mut pages = 0;
@@ -310,14 +327,6 @@ impl<L> Inode<L> {
             run.push(mapping.page, mapping.checksum);
         });
         run.emit(0, &file, emit);
-        // The groups that mapped the file's end may be dead, so their ends do not give the size.
-        if sets_size {
-            let header = WriteHeader {
-                modified: file.modified,
-                ..WriteHeader::of_size(size)
-            };
-            emit_attribute(SIZE, &header, emit);
-        }
         pages
     }
 
@@ -334,8 +343,11 @@ impl<L> Inode<L> {
                     SIZE => &mut sources.size,
                     _ => &mut sources.time,
                 };
-                let from = is_old(*source).then(|| replace(source, place.page));
-                gone.push(from.unwrap_or(place.page));
+                match *source {
+                    0 => *source = place.page,
+                    page if is_old(page) => gone.push(replace(source, place.page)),
+                    _ => gone.push(place.page),
+                }
                 continue;
             }
             let (first, pages) = ((tag >> 32) as u32, tag as u32);
@@ -343,6 +355,16 @@ impl<L> Inode<L> {
                 let from = self.index.relocate(file_page, is_old, place.page);
                 gone.push(from.unwrap_or(place.page));
             }
+        }
+        let mut sources = self.sources.lock();
+        let is_kept = injected_bug!(
+            "size-reference-kept",
+            "a cleaning that does not copy the size keeps the reference to its page",
+            killed_by = "file-core-sparse/sequences-of-2"
+        );
+        if is_old(sources.size) && !is_kept {
+            // The size was not copied: it is that of a new file. P1, as above.
+            gone.push(replace(&mut sources.size, 0));
         }
         gone
     }

@@ -3,6 +3,8 @@
 mod alloc;
 mod chain;
 mod clean;
+mod cleaner;
+mod cleaning;
 mod close;
 mod dir;
 mod directory;
@@ -28,12 +30,13 @@ mod time;
 mod tree;
 mod volume;
 
+pub use cleaner::Cleaner;
 pub use dir::{Dir, DirEntry};
 pub use error::{Error, Place};
 pub use file::{Cursor, File};
 pub use file_core::FileCore;
 pub use layout::{FORMAT_VERSION, Kind, MAX_NAME_BYTES, MAX_WRITE_BYTES};
 pub use options::{
-    CheckReport, DamagedPage, Durability, FormatOptions, Metadata, OpenOptions, RecoveryReport,
-    Stats,
+    CheckReport, CleanReport, CleanerOptions, DamagedPage, Durability, FormatOptions, Metadata,
+    OpenOptions, RecoveryReport, Stats,
 };

@@ -15,7 +15,7 @@
 //!   slots, adding a page costs one page write and two more fences.
 //! - **Progress**: an append takes no lock while the last page has room for it. Otherwise it takes
 //!   the log's mutex, which is held across the fences of adding a page. Appends go on while the
-//!   log is cleaned, except on a full volume: see [`crate::clean`].
+//!   log is cleaned, except while all of its pages are replaced: see [`crate::clean`].
 //! - **Order**: slots are in reservation order. A thread that reserves while it holds a range
 //!   appends after all earlier conflicting holders.
 //! - A group of up to 63 slots lies in one page. A longer one begins a page.
@@ -73,7 +73,7 @@ use spanlock_sync::atomic::{AtomicU64, Ordering};
 use spanlock_sync::{Condvar, Mutex, MutexGuard, injected_bug};
 
 use crate::alloc::Class;
-use crate::chain::{LogState, Slots, pointer_after, store_log_page};
+use crate::chain::{Cleaning, LogState, Slots, pointer_after, store_log_page};
 use crate::clean::{self, Live};
 use crate::error::Error;
 use crate::layout::{LogId, PAGE_SLOTS, PageId, SLOT_BYTES, WORD_BYTES, mark_of, page_at, seal};
@@ -233,8 +233,17 @@ impl Log {
             if let Some(taken) = self.try_take(&medium.space, slots) {
                 return Ok(taken);
             }
+            let passes_cleaning = injected_bug!(
+                "adds-page-while-replaced",
+                "an operation adds a page to a log of which all pages are replaced",
+                killed_by = "file-core-memory/replace-write"
+            );
+            if state.cleaning == Cleaning::Alone && !passes_cleaning {
+                state = self.wait(state);
+                continue;
+            }
             let clean_at = state.clean_at.max(medium.space.least_cleaned);
-            if state.pages.len() < clean_at || state.is_cleaned {
+            if state.pages.len() < clean_at || state.cleaning != Cleaning::None {
                 break;
             }
             state = clean::if_due(self, state, medium, live);
@@ -334,11 +343,31 @@ impl Log {
     }
 
     /// Replaces all pages by `pages`, which are linked and whose states are set. The next slot is
-    /// `next` of the last. The last page before is closed. The caller holds the mutex.
+    /// `next` of the last, if there is one. The last page before is closed. The caller holds the
+    /// mutex.
     pub(crate) fn adopt(&self, state: &mut LogState, space: &Space, pages: Vec<u32>, next: u32) {
-        let last = *pages.last().expect("a log that was compacted has a page");
         state.pages = pages;
-        self.enter(space, last, next);
+        match state.pages.last() {
+            Some(last) => self.enter(space, *last, next),
+            None => self.enter(space, 0, PAGE_SLOTS),
+        }
+    }
+
+    /// Returns whether slots can be reserved in the last page.
+    pub(crate) fn has_room(&self, slots: u32) -> bool {
+        // Relaxed: only a check; the reservation loads it again.
+        Tail(self.tail.load(Ordering::Relaxed)).has_room(slots)
+    }
+
+    /// Waits until no thread cleans the log.
+    pub(crate) fn wait_for_turn<'l>(
+        &'l self,
+        mut state: MutexGuard<'l, LogState>,
+    ) -> MutexGuard<'l, LogState> {
+        while state.cleaning != Cleaning::None {
+            state = self.wait(state);
+        }
+        state
     }
 
     /// Waits for slots that [`LogPages::wait_for`](crate::log_page::LogPages::wait_for) asked for,
@@ -390,7 +419,7 @@ impl Log {
         self.check_poison(&self.state.lock())
     }
 
-    fn check_poison(&self, state: &LogState) -> Result<(), Error> {
+    pub(crate) fn check_poison(&self, state: &LogState) -> Result<(), Error> {
         match self.is_poisoned() {
             true => Err(Error::Poisoned {
                 inode: state.id.inode,
@@ -416,14 +445,21 @@ impl Log {
         Ok(())
     }
 
-    /// Cleans the log if it is too long for `live_slots` live slots.
+    /// Cleans the log if it is too long for `live_slots` live slots. A log without live slots keeps
+    /// one page, for the next operation.
     pub(crate) fn trim<P: Pmem>(&self, medium: &Medium<P>, live_slots: u64, live: &dyn Live) {
         let state = self.state.lock();
-        let is_short = state.pages.len() as u64 <= clean::bound(&medium.space, live_slots);
-        if is_short || state.is_cleaned || self.is_poisoned() {
+        let pages = state.pages.len() as u64;
+        if state.cleaning != Cleaning::None || self.is_poisoned() {
             return;
         }
-        drop(clean::if_due(self, state, medium, live));
+        if live_slots == 0 && pages > 1 {
+            drop(state);
+            // The only error is a panic of another thread, which its operations report.
+            let _ = clean::on_demand(self, medium, live, 1);
+        } else if pages > clean::bound(&medium.space, live_slots) {
+            drop(clean::if_due(self, state, medium, live));
+        }
     }
 
     /// Returns a guard that poisons the log if a panic drops it before it is

@@ -74,8 +74,9 @@ impl State {
         (self.0 >> 8) as u32 & 0xFF
     }
 
+    /// Returns the number of live references.
     #[inline]
-    fn live(self) -> u32 {
+    pub(crate) fn live(self) -> u32 {
         (self.0 >> 32) as u32
     }
 

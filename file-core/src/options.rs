@@ -184,6 +184,44 @@ impl Default for OpenOptions {
     }
 }
 
+/// Options for a thread that [cleans logs](crate::FileCore::start_cleaner).
+#[derive(Clone, Debug)]
+#[must_use = "options do nothing until a cleaner is started with them"]
+pub struct CleanerOptions {
+    pub(crate) free_below: Option<u64>,
+    pub(crate) interval: Duration,
+}
+
+impl CleanerOptions {
+    /// Returns the defaults: logs are cleaned while less than an eighth of the volume's pages is
+    /// free, and the thread looks ten times a second.
+    pub fn new() -> Self {
+        CleanerOptions {
+            free_below: None,
+            interval: Duration::from_millis(100),
+        }
+    }
+
+    /// Sets the number of free pages, including the reserve, below which logs are cleaned.
+    pub fn free_below(mut self, pages: u64) -> Self {
+        self.free_below = Some(pages);
+        self
+    }
+
+    /// Sets how long the thread sleeps before it looks at the number of free pages again. With
+    /// zero, it only yields its core.
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+}
+
+impl Default for CleanerOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// What a volume knows of a file besides its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -255,6 +293,40 @@ pub struct Stats {
     /// Log pages that cleanings have unlinked since the volume was opened, because nothing in them
     /// was live.
     pub unlinked_pages: u64,
+}
+
+/// What a cleaning of logs has done.
+///
+/// Pages may become free a moment after the cleaning has returned: an operation that has replaced
+/// the last of what was needed in a page frees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CleanReport {
+    /// Pages that were taken off logs because nothing in them was needed.
+    pub pages_unlinked: u64,
+    /// Pages of which the rest was copied to fewer ones.
+    pub pages_copied: u64,
+    /// By how many pages all logs became shorter.
+    pub pages_freed: u64,
+}
+
+impl CleanReport {
+    pub(crate) fn count_unlinked(&mut self, pages: usize) {
+        self.pages_unlinked += pages as u64;
+        self.pages_freed += pages as u64;
+    }
+
+    /// Counts `old` pages whose live groups are in `fresh` ones now, which are not more.
+    pub(crate) fn count_copied(&mut self, old: usize, fresh: usize) {
+        self.pages_copied += old as u64;
+        self.pages_freed += old.saturating_sub(fresh) as u64;
+    }
+
+    pub(crate) fn add(&mut self, other: CleanReport) {
+        self.pages_unlinked += other.pages_unlinked;
+        self.pages_copied += other.pages_copied;
+        self.pages_freed += other.pages_freed;
+    }
 }
 
 /// The result of [`FileCore::check`](crate::FileCore::check).

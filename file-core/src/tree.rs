@@ -105,6 +105,16 @@ impl Tree {
         }
     }
 
+    /// Returns all directories, in the order of their numbers.
+    pub(crate) fn all(&self) -> Vec<Arc<Directory>> {
+        let mut all = vec![Arc::clone(&self.root)];
+        let directories = self.directories.lock();
+        all.extend(directories.values().map(|it| Arc::clone(&it.directory)));
+        drop(directories);
+        all.sort_unstable_by_key(|it| it.id.number);
+        all
+    }
+
     /// Returns the directory, unless it was removed.
     fn get(&self, id: InodeId) -> Option<Arc<Directory>> {
         let directories = self.directories.lock();

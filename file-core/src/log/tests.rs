@@ -114,6 +114,8 @@ fn a_cleaning_that_waits_for_a_skipped_slot_goes_on() {
     medium.space.log_pages.skip(page, 1);
     reserve(log, medium).unwrap().end(Gained::default());
     assert_eq!(cleaned.recv_timeout(Duration::from_secs(20)), Ok(()));
+    let (_, compactions, _) = medium.space.log_numbers();
+    assert_eq!(compactions, 1, "each thread used the room of one cleaning");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! refuses.
 
 mod basics;
+mod cleaning;
 mod close;
 mod common;
 mod compaction;

@@ -108,6 +108,42 @@ fn a_panic_in_a_compaction_loses_nothing() {
 }
 
 #[test]
+fn a_panic_in_a_cleaning_on_demand_loses_nothing() {
+    each_operation(3 * 63, |volume| {
+        let report = volume.open_file("a")?.clean()?;
+        assert!(report.pages_freed > 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_panic_while_a_log_loses_its_last_page_loses_nothing() {
+    for operation in 1.. {
+        let volume = format(64, &FormatOptions::new().inodes(32).clock(|| 7));
+        let file = volume.create("a").unwrap();
+        file.write_at(b"before", 0).unwrap();
+        file.truncate(0).unwrap();
+        volume.pmem().panic_at(operation);
+        let cleaned = catch_unwind(AssertUnwindSafe(|| file.clean()));
+        volume.pmem().panic_at(0);
+        if let Ok(report) = cleaned {
+            assert_eq!(report.unwrap().pages_freed, 1);
+            assert!(operation > 2, "a store and a fence");
+            return;
+        }
+        let refused = Err(Error::Poisoned { inode: 1 });
+        assert_eq!(file.write_at(b"after", 0), refused);
+        assert_eq!(file.clean(), Err(Error::Poisoned { inode: 1 }));
+        // The root's log and others are cleaned all the same.
+        volume.clean().unwrap();
+        volume.create("b").unwrap().write_at(b"after", 0).unwrap();
+        let reopened = reopen(&volume);
+        assert_eq!(content(&reopened.open_file("a").unwrap()), b"");
+        assert_eq!(content(&reopened.open_file("b").unwrap()), b"after");
+    }
+}
+
+#[test]
 fn a_panic_in_a_creation_loses_nothing() {
     each_operation(62, |volume| volume.create("c").map(drop));
 }

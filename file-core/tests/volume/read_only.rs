@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::common::{Mem, PAGE, Rng, Volume, content, format, segments};
-use spanlock_file_core::{Error, FileCore, FormatOptions, OpenOptions, RecoveryReport};
+use spanlock_file_core::{
+    CleanReport, CleanerOptions, Error, FileCore, FormatOptions, OpenOptions, RecoveryReport,
+};
 
 fn open_read_only(mem: &Arc<Mem>) -> Result<(Volume, RecoveryReport), Error> {
     let options = OpenOptions::new().read_only(true).grow(true);
@@ -74,12 +76,19 @@ fn every_change_is_refused_and_nothing_is_written() {
         file.allocate(0..100 * PAGE).err(),
         file.allocate_keeping_size(0..100 * PAGE).err(),
         file.set_modified(SystemTime::now()).err(),
+        volume.clean().err(),
+        dir.clean().err(),
+        file.clean().err(),
     ];
     for (nth, error) in refused.into_iter().enumerate() {
         assert_eq!(error, Some(Error::ReadOnly), "operation {nth}");
     }
     let error = std::io::Error::from(Error::ReadOnly);
     assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    let eager = CleanerOptions::new().free_below(u64::MAX);
+    let cleaner = volume.start_cleaner(&eager.interval(Duration::ZERO));
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(cleaner.stop(), CleanReport::default());
     volume.create_dir_all("a/b").unwrap();
     volume.open_or_create("one").unwrap();
     assert!(volume.check().unwrap().damaged.is_empty());

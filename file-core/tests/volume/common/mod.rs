@@ -145,6 +145,11 @@ impl Mem {
             .store(operations.wrapping_sub(1), Ordering::Relaxed);
     }
 
+    /// Returns whether a panic is still to come.
+    pub(crate) fn will_panic(&self) -> bool {
+        self.fuse.load(Ordering::Relaxed) < u64::MAX / 2
+    }
+
     fn simulate(&self, act: impl FnOnce(&mut Sim)) {
         if let Some(sim) = &self.sim {
             let (sim, hook) = &mut *sim.lock().unwrap();

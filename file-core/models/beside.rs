@@ -1,0 +1,143 @@
+//! Cleanings beside each operation on the file: what memory has, and what recovery finds.
+//!
+//! For most of these pairs, a search of the images of crashes takes too long. `cleaning.rs` has those
+//! of the other pairs, and of sequences.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use spanlock_pmem::simulated::{Simulated, Subject};
+use spanlock_testkit::crashes::Crashable;
+use spanlock_verify::{self as verify, Injection, Program, Suite};
+
+use crate::cleaning::{Cleaned, emptied, give_all_back, sparse, unlinked};
+use crate::store::{Content, FILE, Kind, Open, content, number};
+
+/// The operations beside a cleaning of the file's log.
+const OTHERS: [Kind; 4] = [Kind::Patch, Kind::Append, Kind::Truncate, Kind::Punch];
+
+const CLAIM: &str = "a cleaning changes nothing that the other thread's operation does not change, \
+                     nor what recovery finds, and leaks no page";
+
+/// What a cleaning does to the log of a file.
+const CLEANINGS: [(&str, MakeBytes); 3] =
+    [("fast", unlinked), ("thorough", sparse), ("last", emptied)];
+
+type MakeBytes = fn() -> Vec<u8>;
+
+pub(crate) fn suite() -> Suite {
+    let mut suite = Suite::new("file-core-beside-cleaning").step_bound(4_000);
+    let names = OTHERS.map(Kind::name);
+    let names = [&names[..], &["rename"]].concat();
+    for (at, one) in names.iter().enumerate() {
+        for other in &names[at..] {
+            suite = suite.no_pair(one, other, "a pair of another suite");
+        }
+    }
+    suite = suite.no_pair("clean", "clean", "two threads that clean a log take turns");
+    for (cleaning, medium) in CLEANINGS {
+        let program = |operation: &str| {
+            let name = format!("{cleaning}-{operation}");
+            let why = "the search without a bound takes longer than ten minutes";
+            let program = Program::new(name, CLAIM).injection(Injection::None);
+            program.bounded(2, why).scene(scene(medium))
+        };
+        suite = suite.programs(OTHERS.map(|kind| {
+            let scene = program(kind.name()).thread(["clean"], |it| it.clean_file());
+            let scene = scene.thread([kind.name()], move |it| it.perform(kind));
+            scene.at_end(move |it| it.assert_sound(Some(kind)))
+        }));
+        // A rename changes the directory's log, so that is cleaned, too.
+        let rename = program("rename").thread(["clean"], |it| it.clean_all());
+        let rename = rename.thread(["rename"], |it| it.rename());
+        suite = suite.program(rename.at_end(|it| it.assert_sound(None)));
+    }
+    suite
+}
+
+/// Returns a function that recovers a volume from the medium that `make` makes once.
+fn scene(make: MakeBytes) -> impl Fn() -> Beside {
+    let medium = OnceLock::new();
+    move || {
+        let (bytes, before) = medium.get_or_init(|| {
+            let made = Arc::new(Mutex::new(None));
+            let into = made.clone();
+            verify::apart(Box::new(move || {
+                let bytes = make();
+                let open = recover(&bytes);
+                let content = Cleaned::new().state(&open).expect("the medium is sound");
+                *into.lock().expect("no panic") = Some((bytes, content));
+            }));
+            let made = made.lock().expect("no panic").take();
+            made.expect("the function has run")
+        });
+        Beside {
+            before: before.clone(),
+            open: Mutex::new(Some(Arc::new(recover(bytes)))),
+        }
+    }
+}
+
+fn recover(bytes: &[u8]) -> Open {
+    let open = Cleaned::new().recover(&Simulated::new(bytes));
+    open.expect("the medium is sound")
+}
+
+/// An open volume whose file is changed while logs are cleaned.
+struct Beside {
+    before: Content,
+    /// Taken in the end, because a removed file takes space while it is open.
+    open: Mutex<Option<Arc<Open>>>,
+}
+
+impl Beside {
+    fn open(&self) -> Arc<Open> {
+        let open = self.open.lock().expect("no panic");
+        open.clone().expect("the threads have not ended")
+    }
+
+    fn clean_file(&self) {
+        self.perform(Kind::Clean);
+    }
+
+    fn clean_all(&self) {
+        let cleaned = self.open().volume.clean();
+        cleaned.expect("no operation has panicked");
+    }
+
+    fn perform(&self, kind: Kind) {
+        Cleaned::new().perform(&self.open(), number(kind, 0));
+    }
+
+    fn rename(&self) {
+        let renamed = self.open().volume.rename(FILE, "c");
+        renamed.expect("there is room");
+    }
+
+    /// Asserts that the volume contains what `kind`, or a rename, makes of the content before, and
+    /// that no page is lost.
+    fn assert_sound(&self, kind: Option<Kind>) {
+        let (subject, mut before) = (Cleaned::new(), self.before.clone());
+        let expected = match kind {
+            Some(kind) => {
+                let after = subject.apply(&before, number(kind, 0), None);
+                after.expect("the operation is possible")
+            }
+            None => {
+                let file = before.remove(FILE).expect("it is there");
+                before.insert("c".to_owned(), file);
+                before
+            }
+        };
+        let volume = self.open().volume.clone();
+        self.open.lock().expect("no panic").take();
+        let again = recover(&volume.pmem().bytes()).volume;
+        for volume in [&volume, &again] {
+            let found = content(volume).expect("it is sound");
+            assert_eq!(found, expected);
+        }
+        assert_eq!(volume.stats().pages_free, again.stats().pages_free);
+        give_all_back(&volume).expect("nobody uses the volume");
+        let stats = volume.stats();
+        assert_eq!(stats.pages_free, stats.pages_total);
+    }
+}

@@ -1,0 +1,402 @@
+//! Cleaning on demand and in the background: how many pages logs take, and that nothing is lost.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
+
+use crate::common::{PAGE, Rng, Volume, content, format, reopen, write_some_that_stay};
+use spanlock_file_core::{CleanReport, CleanerOptions, Durability, Error, FormatOptions, Metadata};
+
+/// Creates directories in each other, with files in them, until the volume is full. Returns the
+/// paths of the directories, and then of the files, in the order in which they were created.
+fn fill(volume: &Volume) -> (Vec<String>, Vec<String>) {
+    let (mut directories, mut files) = (vec![String::new()], Vec::new());
+    let mut rng = Rng::new(9);
+    for i in 0.. {
+        let parent = &directories[rng.below(directories.len() as u64) as usize];
+        let path = format!("{parent}{i:0100}");
+        let done = match i % 4 {
+            0 => volume.create_dir(&path).map(|()| {
+                directories.push(format!("{path}/"));
+            }),
+            _ => volume.create(&path).and_then(|file| {
+                files.push(path);
+                file.write_at(&[1; 100], rng.below(3) * PAGE)
+            }),
+        };
+        match done {
+            Ok(()) => {}
+            Err(Error::NoSpace { .. }) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    (directories, files)
+}
+
+#[test]
+fn a_volume_of_which_everything_is_removed_is_as_a_new_one() {
+    for pages in [96, 600] {
+        let volume = format(pages, &FormatOptions::new().inodes(1024));
+        let fresh = volume.stats();
+        let reopened_first = reopen(&volume);
+        for volume in [&volume, &reopened_first] {
+            let (directories, files) = fill(volume);
+            assert!(directories.len() > 2 && files.len() > 8);
+            for file in &files {
+                volume.remove(file).unwrap();
+            }
+            for directory in directories[1..].iter().rev() {
+                volume.remove_dir(directory.trim_end_matches('/')).unwrap();
+            }
+            // The root's log keeps a page until it is cleaned.
+            assert_eq!(volume.stats().log_pages, 1);
+            let after_crash = reopen(volume);
+            for volume in [volume, &after_crash] {
+                let report = volume.clean().unwrap();
+                assert_eq!((report.pages_unlinked, report.pages_freed), (1, 1));
+                let stats = volume.stats();
+                assert_eq!(stats.log_pages, 0);
+                assert_eq!(stats.pages_free, fresh.pages_free);
+                assert_eq!(stats.inodes_free, fresh.inodes_free);
+                assert_eq!(volume.clean(), Ok(CleanReport::default()));
+                let reopened = reopen(volume);
+                assert_eq!(reopened.stats().pages_free, fresh.pages_free);
+                reopened.create("a").unwrap().append(b"works").unwrap();
+                assert_eq!(reopen(&reopened).list(), [("a".to_owned(), 5)]);
+            }
+        }
+    }
+}
+
+/// Changes files in every way, under names in several directories.
+fn change_files(volume: &Volume, rounds: u64) {
+    let mut rng = Rng::new(rounds);
+    volume.create_dir_all("d/e").unwrap();
+    for i in 0..rounds {
+        let directory = ["", "d/", "d/e/"][rng.below(3) as usize];
+        let path = format!("{directory}{}", rng.below(4));
+        let other = format!("{directory}{}", rng.below(4));
+        let done = volume.open_or_create(&path).and_then(|file| {
+            let (from, len) = (rng.below(20 * PAGE), rng.below(4 * PAGE));
+            match rng.below(9) {
+                0 => file.write_at(&vec![i as u8; len as usize], from),
+                1 => (0..70).try_for_each(|_| file.write_at(&[i as u8], from)),
+                2 => file.append(&vec![i as u8; len as usize]).map(drop),
+                3 => file.truncate(from),
+                4 => file.punch_hole(from..from + 3 * len),
+                5 => file.allocate_keeping_size(from..from + len),
+                6 => file.set_modified(UNIX_EPOCH + Duration::from_secs(i)),
+                7 => volume.rename(&path, &other),
+                _ => volume.link(&path, &format!("d/{}", rng.below(4))),
+            }
+        });
+        match done {
+            Ok(()) | Err(Error::NoSpace { .. } | Error::Exists { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn files_of_every_shape_give_all_their_space_back() {
+    for durability in [Durability::AtReturn, Durability::AtSync] {
+        let options = FormatOptions::new().data_checksums(true);
+        let volume = format(400, &options.durability(durability));
+        let fresh = volume.stats();
+        for rounds in [100, 1000] {
+            change_files(&volume, rounds);
+            // Cleaning what is in use loses nothing.
+            volume.sync().unwrap();
+            let before = contents(&volume);
+            volume.clean().unwrap();
+            assert_eq!(contents(&volume), before);
+            let reopened = reopen(&volume);
+            assert_eq!(contents(&reopened), before);
+            assert_eq!(reopened.stats().pages_free, volume.stats().pages_free);
+
+            let removed_while_open = volume.open_or_create("last").unwrap();
+            removed_while_open.write_at(&[1; 9000], 5).unwrap();
+            for (path, _) in volume.list() {
+                volume.remove(&path).unwrap();
+            }
+            volume.remove_dir("d/e").unwrap();
+            volume.remove_dir("d").unwrap();
+            drop(removed_while_open);
+            volume.clean().unwrap();
+            for stats in [volume.stats(), reopen(&volume).stats()] {
+                assert_eq!(stats.pages_free, fresh.pages_free);
+                assert_eq!(stats.inodes_free, fresh.inodes_free);
+            }
+        }
+    }
+}
+
+fn contents(volume: &Volume) -> Vec<(String, Metadata, Vec<u8>)> {
+    let read = |(path, _): (String, u64)| {
+        let file = volume.open_file(&path).unwrap();
+        (path, file.metadata(), content(&file))
+    };
+    volume.list().into_iter().map(read).collect()
+}
+
+#[test]
+fn an_empty_directory_keeps_at_most_one_page() {
+    let volume = format(256, &FormatOptions::new().inodes(320));
+    volume.create_dir("d").unwrap();
+    for i in 0..300 {
+        volume.create(&format!("d/{i}")).unwrap();
+    }
+    assert!(volume.stats().log_pages > 4);
+    for i in 0..300 {
+        volume.remove(&format!("d/{i}")).unwrap();
+    }
+    assert!(volume.stats().log_pages <= 2, "the root has the other one");
+    volume.create("d/again").unwrap();
+    assert_eq!(reopen(&volume).list(), [("d/again".to_owned(), 0)]);
+}
+
+#[test]
+fn a_cleaned_log_has_the_fewest_pages() {
+    let volume = format(2048, &FormatOptions::new().data_checksums(true));
+    let file = volume.create("a").unwrap();
+    // Of each page of the log, one group stays needed.
+    write_some_that_stay(&file, 6000, 100);
+    let before = (content(&file), volume.stats());
+    let report = file.clean().unwrap();
+    let after = volume.stats();
+    assert_eq!(content(&file), before.0);
+    assert_eq!(content(&reopen(&volume).open_file("a").unwrap()), before.0);
+    // A page for the file, and one for the root.
+    assert_eq!(after.log_pages, 2);
+    let freed = before.1.log_pages - after.log_pages;
+    assert!(freed > 4, "{:?}", before.1);
+    assert_eq!(report.pages_freed, freed);
+    assert_eq!(after.pages_free, before.1.pages_free + freed);
+    assert_eq!(file.clean(), Ok(CleanReport::default()));
+    assert_eq!(volume.clean(), Ok(CleanReport::default()));
+}
+
+#[test]
+fn a_file_without_pages_keeps_its_size_and_its_time() {
+    let volume = format(256, &FormatOptions::new());
+    for (name, size) in [("long", 100_000), ("short", 0)] {
+        let file = volume.create(name).unwrap();
+        write_some_that_stay(&file, 300, 1);
+        file.truncate(0).unwrap();
+        file.truncate(size).unwrap();
+    }
+    let punched = volume.create("punched").unwrap();
+    punched.write_at(&[1; 5000], 300).unwrap();
+    punched.punch_hole(0..u64::MAX).unwrap();
+    // A hole changes only the time of a file that never had a byte.
+    let untouched = volume.create("untouched").unwrap();
+    untouched.punch_hole(0..PAGE).unwrap();
+    let names = ["long", "short", "punched", "untouched"];
+    let before = names.map(|it| volume.open_file(it).unwrap().metadata());
+    assert!(volume.clean().unwrap().pages_freed > 0);
+    for volume in [&volume, &reopen(&volume)] {
+        for (name, before) in names.iter().zip(&before) {
+            let file = volume.open_file(name).unwrap();
+            assert_eq!(file.metadata(), *before, "{name}");
+            assert!(content(&file).iter().all(|byte| *byte == 0), "{name}");
+        }
+        // One page of each log, and no data.
+        let stats = volume.stats();
+        assert_eq!(
+            (stats.log_pages, stats.pages_total - stats.pages_free),
+            (5, 5)
+        );
+    }
+}
+
+#[test]
+fn a_cleaning_keeps_pages_past_the_size() {
+    let volume = format(256, &FormatOptions::new());
+    let file = volume.create("a").unwrap();
+    file.truncate(100).unwrap();
+    file.allocate_keeping_size(0..9 * PAGE).unwrap();
+    (0..200).for_each(|i| file.write_at(&[i], 0).unwrap());
+    assert!(file.clean().unwrap().pages_copied > 0);
+    let reopened = reopen(&volume);
+    assert_eq!(reopened.stats().pages_free, volume.stats().pages_free);
+    assert_eq!(reopened.open_file("a").unwrap().size(), 100);
+}
+
+#[test]
+fn a_cleaning_loses_no_change_that_waits_for_a_sync() {
+    let options = FormatOptions::new().durability(Durability::AtSync);
+    let volume = format(600, &options);
+    let file = volume.create("a").unwrap();
+    for round in 0..4 {
+        write_some_that_stay(&file, 200, 2 + round);
+        file.write_at(&[round as u8; 9], 0).unwrap();
+        let before = (content(&file), file.metadata());
+        file.clean().unwrap();
+        assert_eq!((content(&file), file.metadata()), before);
+        // The changes before the cleaning are durable, and their groups are in few pages.
+        let reopened = reopen(&volume);
+        let again = reopened.open_file("a").unwrap();
+        assert_eq!((content(&again), again.metadata()), before);
+        assert_eq!(volume.stats().log_pages, 2);
+    }
+}
+
+#[test]
+fn an_emptied_file_that_is_as_it_was_created_takes_no_page() {
+    let volume = format(256, &FormatOptions::new().clock(|| 7));
+    let file = volume.create("a").unwrap();
+    file.write_at(&[1; 10_000], 0).unwrap();
+    file.truncate(0).unwrap();
+    volume.clean().unwrap();
+    for volume in [&volume, &reopen(&volume)] {
+        assert_eq!(volume.stats().log_pages, 1, "the root's");
+        let file = volume.open_file("a").unwrap();
+        assert_eq!(file.size(), 0);
+        file.append(b"again").unwrap();
+        assert_eq!(content(&reopen(volume).open_file("a").unwrap()), b"again");
+    }
+}
+
+#[test]
+fn logs_are_cleaned_while_others_write() {
+    for durability in [Durability::AtReturn, Durability::AtSync] {
+        write_beside(durability, |volume, ended| {
+            let mut freed = 0;
+            while !ended.load(Ordering::Relaxed) {
+                freed += volume.clean().unwrap().pages_freed;
+            }
+            freed
+        });
+        write_beside(durability, |volume, ended| {
+            let cleaner = volume.start_cleaner(&eager());
+            while !ended.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            cleaner.stop().pages_freed
+        });
+    }
+}
+
+/// Writes with several threads while `clean` runs, which returns how many pages it has freed.
+fn write_beside(durability: Durability, clean: fn(&Volume, &AtomicBool) -> u64) {
+    let options = FormatOptions::new().data_checksums(true);
+    let volume = format(1024, &options.durability(durability));
+    volume.create_dir("d").unwrap();
+    let shared = volume.create("shared").unwrap();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3_u64)
+            .map(|thread| {
+                let (volume, shared) = (&volume, &shared);
+                scope.spawn(move || {
+                    let own = volume.create(&format!("d/{thread}")).unwrap();
+                    for i in 0..2000_u64 {
+                        let page = thread + 3 * (i % 7);
+                        shared.write_at(&i.to_le_bytes(), page * PAGE).unwrap();
+                        own.write_at(&i.to_le_bytes(), 0).unwrap();
+                        if i % 9 == 0 {
+                            own.truncate(0).unwrap();
+                        }
+                        let passing = format!("d/{thread} passes");
+                        volume.create(&passing).unwrap();
+                        volume.remove(&passing).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let cleaner = scope.spawn(|| clean(&volume, &ended));
+        writers.into_iter().for_each(|it| it.join().unwrap());
+        ended.store(true, Ordering::Relaxed);
+        assert!(cleaner.join().unwrap() > 0);
+    });
+    volume.clean().unwrap();
+    let reopened = reopen(&volume);
+    assert_eq!(reopened.stats().pages_free, volume.stats().pages_free);
+    for volume in [&volume, &reopened] {
+        assert_eq!(volume.check().unwrap().damaged, []);
+        let shared = content(&volume.open_file("shared").unwrap());
+        for (page, bytes) in shared.chunks(PAGE as usize).enumerate() {
+            let last = (1993..2000).rfind(|i| i % 7 == page as u64 / 3).unwrap();
+            assert_eq!(bytes[..8], last.to_le_bytes(), "page {page}");
+        }
+        assert_eq!(volume.read_dir("d").unwrap().len(), 3);
+        for thread in 0..3 {
+            // 1,998 is divisible by 9.
+            let own = content(&volume.open_file(&format!("d/{thread}")).unwrap());
+            assert_eq!(own, 1999_u64.to_le_bytes());
+        }
+    }
+}
+
+/// Returns a volume with a file whose log has pages to win, and the number of log pages.
+fn with_garbage() -> (Volume, u64) {
+    let volume = format(256, &FormatOptions::new().clock(|| 7));
+    let file = volume.create("a").unwrap();
+    write_some_that_stay(&file, 6 * 63, 10);
+    let pages = volume.stats().log_pages;
+    (volume, pages)
+}
+
+fn eager() -> CleanerOptions {
+    let options = CleanerOptions::new().free_below(u64::MAX);
+    options.interval(Duration::from_millis(1))
+}
+
+#[test]
+fn a_thread_cleans_logs_when_few_pages_are_free() {
+    let (volume, before) = with_garbage();
+    let idle = volume.start_cleaner(&eager().free_below(1));
+    assert_eq!(volume.stats().log_pages, before);
+    assert_eq!(idle.stop(), CleanReport::default());
+
+    let expected = content(&volume.open_file("a").unwrap());
+    let cleaner = volume.start_cleaner(&eager());
+    while volume.stats().log_pages > 2 {
+        std::thread::yield_now();
+    }
+    // It goes on when pages were taken since.
+    write_some_that_stay(&volume.open_file("a").unwrap(), 2 * 63, 10);
+    while volume.stats().log_pages > 2 {
+        volume.create("b").unwrap().append(&[1]).unwrap();
+        volume.remove("b").unwrap();
+    }
+    assert!(cleaner.stop().pages_freed >= before - 2);
+    let reopened = reopen(&volume);
+    assert_eq!(content(&reopened.open_file("a").unwrap()), expected);
+}
+
+#[test]
+fn a_thread_that_sleeps_stops_at_once() {
+    let (volume, _) = with_garbage();
+    let long = CleanerOptions::new().interval(Duration::MAX);
+    drop(volume.start_cleaner(&long));
+    assert_eq!(volume.start_cleaner(&long).stop(), CleanReport::default());
+}
+
+#[test]
+fn a_panic_in_the_thread_that_cleans_is_reported_and_nobody_waits() {
+    for stops in [true, false] {
+        let (volume, _) = with_garbage();
+        let before = content(&volume.open_file("a").unwrap());
+        let file = volume.open_file("a").unwrap();
+        volume.pmem().panic_at(2);
+        let cleaner = volume.start_cleaner(&eager());
+        while volume.pmem().will_panic() {
+            std::thread::yield_now();
+        }
+        match stops {
+            true => {
+                let stopped = catch_unwind(AssertUnwindSafe(|| cleaner.stop()));
+                assert!(stopped.is_err());
+            }
+            false => drop(cleaner),
+        }
+        volume.pmem().panic_at(0);
+        let refused = file.write_at(b"after", 0);
+        assert_eq!(refused, Err(Error::Poisoned { inode: 1 }));
+        volume.create("b").unwrap().write_at(b"after", 0).unwrap();
+        let reopened = reopen(&volume);
+        assert_eq!(content(&reopened.open_file("a").unwrap()), before);
+        assert_eq!(content(&reopened.open_file("b").unwrap()), b"after");
+    }
+}
