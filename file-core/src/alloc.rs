@@ -2,7 +2,7 @@
 //!
 //! # The problem
 //! A copy-on-write file takes a page and frees one for every overwritten page, so the allocator is
-//! on every writer's path. A *full* volume must still allow overwriting files and compacting logs,
+//! on every writer's path. A *full* volume must still allow overwriting files and cleaning logs,
 //! both of which take pages before they free any. NOVA keeps a free list per processor in memory
 //! and rebuilds it at mount (Xu & Swanson, FAST '16).
 //!
@@ -12,8 +12,8 @@
 //!   that shard is empty. The hint is a hash of inode and file page, so writers of different places
 //!   use different shards. A freed page returns to the stripe it lies in, so neighbouring pages
 //!   join again.
-//! - **Extents**: a request gets the first sufficient extent among the first 16 of a shard,
-//!   otherwise several extents.
+//! - **Extents**: a request gets the first sufficient extent among the first 16 of a shard. If
+//!   there is none, it gets several extents.
 //! - **Nothing on the medium**: recovery determines which pages are free.
 //! - **The reserve**: two small pools, usable only by some classes of requests and only once the
 //!   shards are empty. Freed pages refill the pools first.
@@ -25,8 +25,8 @@
 //! | [`Class::Compaction`] | fresh logs, which free more pages than they take | yes | yes | yes |
 //!
 //! # Invariants
-//! - **A1** A page of the data area is in at most one of: a shard, a pool, an extent that was taken
-//!   and not yet freed.
+//! - **A1** A page of the data area is in at most one of these places: a shard, a pool, or an
+//!   extent that was taken and not yet freed.
 //! - **A2** A shard's extents do not touch: freeing an extent joins it with its neighbours.
 //!
 //! # Orderings

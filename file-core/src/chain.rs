@@ -25,8 +25,8 @@ pub(crate) struct LogState {
     /// The birth number of the next page.
     pub(crate) births: u64,
     pub(crate) cleaning: Cleaning,
-    /// The number of pages from which it is worth looking for pages that are not needed, unless it
-    /// is less than [`Space::least_cleaned`](crate::medium::Space::least_cleaned).
+    /// The number of pages from which on a cleaning is worthwhile, unless it is less than
+    /// [`Space::least_cleaned`](crate::medium::Space::least_cleaned).
     pub(crate) clean_at: usize,
 }
 
@@ -61,8 +61,8 @@ pub(crate) struct Slots {
     pub(crate) further: Vec<u32>,
 }
 
-/// Returns where the head of a log is, or the next pointer of `page`, and the seed of the pointer
-/// there.
+/// Returns the byte offset of the next pointer of `page`, or of the log's head if there is no
+/// page, and the seed of that pointer.
 pub(crate) fn pointer_after<P: Pmem>(
     medium: &Medium<P>,
     id: LogId,

@@ -1,4 +1,4 @@
-//! Cleaning: takes the pages off a log that hold nothing that is needed.
+//! Cleaning: removes the pages of a log in which nothing is needed any more.
 //!
 //! # The problem
 //! Every overwrite leaves a dead group behind, so without cleaning a log would grow for ever. NOVA
@@ -8,22 +8,23 @@
 //!
 //! # Properties
 //! - **Fast**: every page but the last is unlinked if none of its groups is needed
-//!   ([`State::is_dead`]). Costs a look at each page's word and one fence.
+//!   ([`State::is_dead`]). It costs one load for each page, and one fence.
 //! - **Thorough**: what is live in the oldest pages is written to fresh ones, which take the place
-//!   of these pages in the chain. Costs time in proportion to the live groups, and a walk over the
-//!   index. At most one live slot is copied for three slots appended.
-//! - **When**: an append needs a page, and the log has grown by an eighth since the last cleaning,
-//!   or a removal has left many dead names. It becomes thorough if the log then still has more than
-//!   max(8, 4 × the pages that its live groups need, 1 for each 256 pages of the file). The last
-//!   bound limits the cost of the walk.
-//! - **Others go on**: readers and writers of the file do, because cleaning leaves the pages alone
-//!   that operations in flight use. The thread whose append needs the page does the work.
-//! - **On a full volume**, all pages of a log can be written to fresh ones, so that the same number
-//!   of pages has room again ([`if_it_helps`]). This waits for the operations in flight, and new
-//!   ones wait for it.
+//!   of these pages in the chain. It costs time in proportion to the live groups, and a walk over
+//!   the index. At most one live slot is copied for three slots appended.
+//! - **When**: a log is cleaned when an append needs a page and the log has grown by an eighth
+//!   since the last cleaning, or when a removal has left many dead names. A thorough cleaning
+//!   follows a fast one if the log then still has more pages than max(8, 4 × the pages that its
+//!   live groups need, 1 for each 256 pages of the file). The last bound limits the cost of the
+//!   walk.
+//! - **Concurrency**: readers and writers of the file go on, because a cleaning leaves alone the
+//!   pages that operations in flight use. The thread whose append needs the page does the work.
+//! - **On a full volume**, what is live in *all* pages of a log can be written to fresh ones, so
+//!   that the log has room again without more pages ([`if_it_helps`]). The cleaning waits for the
+//!   operations in flight, and new ones wait for the cleaning.
 //! - **On demand** ([`on_demand`]), a log gets as few pages as its live groups need, and none if
 //!   there are none. The last pages are replaced as on a full volume, but only if the file or
-//!   directory is small: others wait at most for a walk over 4,096 pages or names.
+//!   directory is small: other threads wait at most for a walk over 4,096 pages or names.
 //! - **Space**: while live groups are copied, they exist twice. A cleaning may use the whole
 //!   reserve and frees more than it takes.
 //!
@@ -41,8 +42,8 @@
 //! 3. The pointer before the old pages is published, flushed, and *fenced*. Before this 8-byte
 //!    store persists, recovery reads the old pages; afterwards it reads the fresh ones. Both have
 //!    the same content. Fast cleaning consists of this step.
-//! 4. The index is told where the groups are now. A writer may replace one of them at the same
-//!    moment; it then takes away its reference to the page that the index names.
+//! 4. The index learns where the groups are now. A writer may replace one of them at the same
+//!    moment; it then takes away the reference to whichever page the index names.
 //! 5. The old pages become free (M7), each as soon as no reference to it is left (P2).
 //!
 //! # The last page
@@ -82,7 +83,7 @@ const SHORT_WALK: u64 = 4096;
 
 /// A group that a cleaning copies.
 pub(crate) struct LiveGroup<'a> {
-    /// What the group is, in a form that [`Live::moved`] understands.
+    /// Identifies the group to [`Live::moved`].
     pub(crate) tag: u64,
     /// The number of live references to the group.
     pub(crate) live: u32,
@@ -104,9 +105,9 @@ pub(crate) trait Live {
     /// how many pages or names it visited.
     fn each(&self, is_old: &IsOld<'_>, emit: &mut EmitGroup<'_>) -> u64;
 
-    /// Says where the groups are now, in the order in which [`each`](Self::each) emitted them.
-    /// Returns the log pages to which the caller must take references away: old pages, and new ones
-    /// whose groups writers have replaced meanwhile.
+    /// Records where the groups are now, in the order in which [`each`](Self::each) emitted them.
+    /// Returns the log pages from which the caller must take references away: old pages, and new
+    /// ones whose groups writers have replaced meanwhile.
     fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) -> Vec<u32>;
 
     /// Makes every change durable that [`each`](Self::each) could see (Y3 of [`crate::pending`]).
@@ -148,8 +149,8 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Cleans the log if it is too long. Others may append meanwhile. No other thread cleans it. The
-/// cleaning is not due again until the log has grown.
+/// Cleans the log. Other threads may append meanwhile, but none may be cleaning it. The next
+/// cleaning is not due until the log has grown.
 pub(crate) fn if_due<'l, P: Pmem>(
     log: &'l Log,
     state: MutexGuard<'l, LogState>,

@@ -20,12 +20,12 @@
 //! Zero means "empty". Every nonzero word has at least two bits set, so a single bit flip never
 //! turns a valid word into zero or zero into a valid word. The checksum also covers the identity of
 //! the page that holds the word ([`PageId`]), and a mark's covers its slot. So a word copied from
-//! another file or another page never passes as part of this log. Neither depends on the other
-//! pages of the log, so a page can be unlinked and its neighbours stay valid.
+//! another file or another page never passes as part of this log. No checksum covers another page
+//! of the log, so a page can be unlinked and its neighbours stay valid.
 //!
-//! The checksums are not what protects against words left over from an earlier use of a page.
-//! Instead, a log page is stored whole and fenced before anything points to it, and an inode before
-//! its mark. The identity in the checksum usually differs as well, but this is not guaranteed. A
+//! Words left over from an earlier use of a page are excluded in another way: a log page is stored
+//! whole and fenced before anything points to it, and an inode before the mark of the group that
+//! names it. The identity in the checksum usually differs as well, but this is not guaranteed. A
 //! crash may leave a page that no log reached, whose birth number the log then gives to the same
 //! page again, and a generation can be repeated (see `directory.rs`).
 
@@ -56,7 +56,7 @@ pub const FORMAT_VERSION: u32 = 2;
 /// The longest name of a file or a directory, in bytes of UTF-8.
 pub const MAX_NAME_BYTES: usize = 1024;
 /// The longest write in bytes that is certain to fit one group, however scattered the free pages
-/// are: about 291 GiB. If they lie together, a write can be longer.
+/// are: about 291 GiB. If the free pages are contiguous, a write can be longer.
 pub const MAX_WRITE_BYTES: u64 = {
     let record = MAX_GROUP_SLOTS * PAYLOAD_BYTES - WRITE_HEADER_BYTES;
     // A write that is not aligned touches one page more than it has.
@@ -138,7 +138,7 @@ pub(crate) enum Superblock {
     Valid(Geometry),
     /// A sound superblock of another version.
     OtherVersion(u32),
-    /// The page has the magic number, but a wrong checksum or an impossible content.
+    /// The page has the magic number, but its checksum is wrong or its content impossible.
     Damaged,
     /// The page does not have the magic number.
     Absent,

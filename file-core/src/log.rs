@@ -5,9 +5,9 @@
 //! NOVA appends to an inode's log under the inode's lock and commits by moving the log's tail
 //! pointer (Xu & Swanson, FAST '16). With a range lock, several writers append to one log at once.
 //! If the second writer moved the tail past the first writer's unfinished entry, it would commit
-//! both. [SRL] §IV-D therefore gives every entry a mark of its own. It leaves four questions open,
-//! which this module answers: entries of several slots, stale marks in a reused page, damaged
-//! entries, and garbage collection.
+//! both. [SRL] §IV-D therefore gives every entry a mark of its own. It leaves four questions open:
+//! entries of several slots, stale marks in a reused page, damaged entries, and garbage collection.
+//! This module answers the first three, and [`crate::clean`] the last.
 //!
 //! # Properties
 //! - **Cost** of an append of one slot: one atomic addition to reserve it and one to end it, one
@@ -16,8 +16,8 @@
 //! - **Progress**: an append takes no lock while the last page has room for it. Otherwise it takes
 //!   the log's mutex, which is held across the fences of adding a page. Appends go on while the
 //!   log is cleaned, except while all of its pages are replaced: see [`crate::clean`].
-//! - **Order**: slots are in reservation order. A thread that reserves while it holds a range
-//!   appends after all earlier conflicting holders.
+//! - **Order**: slots are in the order of their reservations. A thread that reserves while it holds
+//!   a range reserves after all earlier conflicting holders.
 //! - A group of up to 63 slots lies in one page. A longer one begins a page.
 //!
 //! ```text
@@ -40,9 +40,9 @@
 //! - **L4** A reservation ends only after its owner has updated index and size. So for a page that
 //!   is settled, the index agrees with the committed groups there.
 //! - **L5** The region may panic if its medium fails. Memory and medium may then disagree about
-//!   this log, so the log is *poisoned* and accepts no more appends. A panic poisons it while pages
-//!   are added, while the log is cleaned, and when it drops a reservation before its owner has
-//!   [ended](Reservation::end) it. A failure of the [journal](crate::journal) does the same. (A
+//!   this log, so the log is *poisoned* and accepts no more appends. A panic poisons the log while
+//!   pages are added or the log is cleaned, and if it drops a reservation that its owner has not
+//!   [ended](Reservation::end). A failure of the [journal](crate::journal) does the same. (A
 //!   panic while a mark is erased poisons the removed file's log instead: see `directory.rs`.)
 //! - **L6** The next pointer of the last page is changed under the mutex. The head and all other
 //!   next pointers are changed by the thread that cleans the log. At most one thread cleans it.
@@ -54,8 +54,8 @@
 //! | T | `Log::enter`: the tail's exchange, Release | U | the page's state, and that it is linked |
 //! | U | `Log::try_take`: addition to the tail, Acquire | T | |
 //!
-//! Poison is a bit of the tail, so an addition sees it if it comes later in the tail's modification
-//! order. A thread that poisons the log still holds its range or the directory's mutex, so every
+//! Poison is a bit of the tail, so every addition that comes later in the tail's modification order
+//! sees it. A thread that poisons the log still holds its range or the directory's mutex, so every
 //! conflicting operation comes later.
 //!
 //! # Not guaranteed
@@ -137,7 +137,7 @@ pub(crate) struct Log {
     /// See [`Tail`].
     tail: AtomicU64,
     state: Mutex<LogState>,
-    /// Notified when slots that a thread waits for have ended, and when a cleaning ends.
+    /// Notified when the slots that a thread waits for have ended, and when a cleaning ends.
     settled: Condvar,
 }
 
@@ -343,8 +343,8 @@ impl Log {
     }
 
     /// Replaces all pages by `pages`, which are linked and whose states are set. The next slot is
-    /// `next` of the last, if there is one. The last page before is closed. The caller holds the
-    /// mutex.
+    /// `next` of the last of them, if there is one. The old last page is closed. The caller holds
+    /// the mutex.
     pub(crate) fn adopt(&self, state: &mut LogState, space: &Space, pages: Vec<u32>, next: u32) {
         state.pages = pages;
         match state.pages.last() {
@@ -376,7 +376,7 @@ impl Log {
         self.settled.wait(state)
     }
 
-    /// Ends an operation that has these slots. `gained` is what its group is needed for.
+    /// Ends an operation that has these slots. `gained` counts what its group is needed for.
     pub(crate) fn end(&self, space: &Space, slots: &Slots, gained: Gained) {
         let pages = &space.log_pages;
         let first = slots.count.min(PAGE_SLOTS);
@@ -445,8 +445,8 @@ impl Log {
         Ok(())
     }
 
-    /// Cleans the log if it is too long for `live_slots` live slots. A log without live slots keeps
-    /// one page, for the next operation.
+    /// Cleans the log if it has more pages than `live_slots` live slots justify. A log without live
+    /// slots keeps one page, for the next operation.
     pub(crate) fn trim<P: Pmem>(&self, medium: &Medium<P>, live_slots: u64, live: &dyn Live) {
         let state = self.state.lock();
         let pages = state.pages.len() as u64;
@@ -605,19 +605,19 @@ impl Reservation<'_> {
         (self, second)
     }
 
-    /// Ends the operation without a group. It has stored nothing.
+    /// Ends the operation without a group. The operation has stored nothing.
     pub(crate) fn cancel(self) {
         self.end(Gained::default());
     }
 
-    /// Ends the operation, after it has committed and updated the index and size (L4). `gained` is
-    /// what its group is needed for.
+    /// Ends the operation, after it has committed and updated the index and size (L4). `gained`
+    /// counts what its group is needed for.
     pub(crate) fn end(mut self, gained: Gained) {
         self.ended = true;
         self.log.end(self.space, &self.slots, gained);
     }
 
-    /// Leaves it to the caller to [end](Log::end) the slots.
+    /// Returns the slots. The caller must [end](Log::end) them.
     pub(crate) fn detach(mut self) -> Slots {
         self.ended = true;
         take(&mut self.slots)

@@ -2,8 +2,8 @@
 //!
 //! # The problem
 //! A log keeps a page until nothing in it is needed. NOVA counts the live entries of each log page
-//! and unlinks pages that have none (Xu & Swanson, FAST '16, §III-D); it counts under the inode's
-//! lock. Here several writers change one file at once, while another thread cleans its log.
+//! and unlinks pages that have none (Xu & Swanson, FAST '16, §III-D). It counts them under the
+//! inode's lock. Here, several writers change one file while another thread cleans its log.
 //!
 //! # Properties
 //! One word for each page of the volume, changed by single read-modify-writes:
@@ -15,16 +15,16 @@
 //!  └─────────────────────┴──────────┴──────────┴──────────┴──────────┘
 //! ```
 //!
-//! - *open*: slots that no group has, or whose operation has not ended. While there are any, the
-//!   page is part of the log's end, and no cleaning touches it.
-//! - *live*: mapped pages of the file whose groups are here, or names; one more if the file's size
-//!   comes from a group here.
-//! - *tombs*: groups that take something away. They are needed while an older page has groups, so
-//!   only a cleaning that copies what is live in all older pages drops them.
+//! - *open*: the number of slots that are not reserved yet, or whose operation has not ended. While
+//!   there are any, the page is part of the log's end, and no cleaning touches it.
+//! - *live references*: the number of mapped pages of the file whose groups are here, or of names.
+//!   One more if the file's size comes from a group here, and one more if its time does.
+//! - *tombs*: the number of groups that take something away. They are needed while an older page
+//!   has groups, so only a cleaning that copies what is live in all older pages drops them.
 //!
 //! # Invariants
 //! - **P1** Each live reference is taken away once, by the thread that replaces what refers to the
-//!   page. It does so after the group that replaces it is durable.
+//!   page, and only after the group that replaces it is durable.
 //! - **P2** A page is *unlinked* once no group in it is needed and no pointer to it remains. It
 //!   becomes free then, but not while live references remain: threads that have replaced a
 //!   reference may still have to take it away. The thread that finds both conditions true frees
@@ -80,7 +80,8 @@ impl State {
         (self.0 >> 32) as u32
     }
 
-    /// Returns whether every slot belongs to an operation that has ended, or to none for ever.
+    /// Returns whether every slot belongs to an operation that has ended, or will never belong to
+    /// one.
     pub(crate) fn is_settled(self) -> bool {
         self.open() == 0
     }
@@ -168,8 +169,8 @@ impl LogPages {
         }
     }
 
-    /// Ends an operation that has `slots` slots of the page. `gained` is what its groups in the
-    /// page are needed for. Returns whether a cleaning waits for this.
+    /// Ends an operation that has `slots` slots of the page. `gained` counts what its groups in
+    /// the page are needed for. Returns whether a cleaning waits for this.
     #[must_use = "the cleaning that waits must be woken"]
     pub(crate) fn end(&self, page: u32, slots: u32, gained: Gained) -> bool {
         debug_assert!(slots <= PAGE_SLOTS);
@@ -189,7 +190,7 @@ impl LogPages {
         State(before).is_settled()
     }
 
-    /// Returns whether a cleaning waits for these slots, or others of their pages.
+    /// Returns whether a cleaning waits for these slots, or for others in the same pages.
     pub(crate) fn is_waited_for(&self, slots: &Slots) -> bool {
         let mut pages = core::iter::once(&slots.page).chain(&slots.further);
         // Relaxed: the mutex of the pending changes orders this (Y4).
@@ -215,8 +216,8 @@ impl LogPages {
         State(before.wrapping_sub(live)).is_free()
     }
 
-    /// Takes the page off its log (P2): the pointer that goes past it is durable. Returns whether
-    /// the caller must free the page.
+    /// Marks the page as unlinked (P2): the pointer that skips it is durable. Returns whether the
+    /// caller must free the page.
     #[must_use = "nobody else frees the page"]
     pub(crate) fn unlink(&self, page: u32) -> bool {
         // Acquire [G←F]: as in `take_live`.

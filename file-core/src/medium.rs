@@ -19,17 +19,18 @@
 //! - **M2** Only the operation that took a private page accesses it. The operation fences all its
 //!   stores to the page before it makes the page reachable, or returns the page to the allocator.
 //!   A [pending](crate::pending) change leaves the fence and the mark to a sync.
-//!   Except in a cleaning, no step that can fail comes between an operation's first store and its
-//!   last fence.
-//! - **M3** A data page is never stored to. It is read only under the file's range lock, over the
-//!   file page that it holds. It becomes free in two cases: a thread that holds that file page
-//!   exclusively has replaced it, or the last handle of a removed file is dropped.
-//! - **M4** A slot of a log page belongs to the reservation that took it, under the log's mutex,
-//!   from the end of the log. No other operation accesses it, and a running volume never reads it.
-//!   Its first word is zero until the mark is published there. The thread that holds a
-//!   directory's mutex may erase the mark of a group of the directory, once; recovery may, too, and
-//!   stores words of a change of several directories again: see [`journal`](crate::journal). The
-//!   pages of the journal belong to the thread that holds the tree's mutex, or to recovery.
+//!   Except in a cleaning and in a commit through the [`journal`](crate::journal), no step that can
+//!   fail comes between an operation's first store and its last fence.
+//! - **M3** A data page is never stored to. A thread reads it only while it holds, in the file's
+//!   range lock, the file page that the data page stores. A data page becomes free in two cases: a
+//!   thread that holds that file page exclusively has replaced it, or the last handle of a removed
+//!   file is dropped.
+//! - **M4** A slot of a log page belongs to the reservation that took it from the end of the log
+//!   (L1). No other operation accesses it, and a running volume never reads it. Its first word is
+//!   zero until the mark is published there. The thread that holds a directory's mutex may erase
+//!   the mark of a group of the directory, once. Recovery may also do that, and may store the words
+//!   of a change of several names again: see [`journal`](crate::journal). The pages of the journal
+//!   belong to the thread that holds the tree's mutex, or to recovery.
 //! - **M5** A log page's tail is stored while the page is private. After that only its next pointer
 //!   changes, as L6 says.
 //! - **M6** An inode's line is stored by the operation that took the inode's number from the pool
@@ -55,8 +56,8 @@ use crate::time::Clock;
 pub(crate) struct Space {
     pub(crate) alloc: Allocator,
     pub(crate) log_pages: LogPages,
-    /// Logs with fewer pages are not cleaned unless the volume is full: 8, or fewer on a small
-    /// volume, of which each page is a larger part.
+    /// A log with fewer pages is not cleaned unless the volume is full. It is 8, or less on a small
+    /// volume, where each page is a larger share of the space.
     pub(crate) least_cleaned: usize,
     /// Inode numbers that are free.
     free_inodes: Mutex<Vec<u32>>,
@@ -122,8 +123,8 @@ impl Space {
         self.log_page_count.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Takes away live references to a log page, which becomes free if it was unlinked and these
-    /// were the last (P2).
+    /// Takes away live references to a log page. If the page was unlinked and these were the last,
+    /// it becomes free (P2).
     pub(crate) fn take_live(&self, page: u32, count: u32) {
         if self.log_pages.take_live(page, count) {
             self.release_log_page(page);
@@ -137,7 +138,8 @@ impl Space {
         }
     }
 
-    /// Takes a page off its log, once that is durable. It becomes free without live references.
+    /// Marks a log page as unlinked, once that is durable. The page becomes free when no live
+    /// reference is left.
     pub(crate) fn unlink_log_page(&self, page: u32) {
         if self.log_pages.unlink(page) {
             self.release_log_page(page);
@@ -167,7 +169,7 @@ impl Space {
         self.unlinked.fetch_add(pages, Ordering::Relaxed);
     }
 
-    /// Returns the number of log pages in use, of compactions so far, and of unlinked pages.
+    /// Returns the number of log pages in use, of thorough cleanings so far, and of unlinked pages.
     pub(crate) fn log_numbers(&self) -> (u64, u64, u64) {
         // Relaxed, all: statistics.
         (
@@ -204,9 +206,9 @@ impl<P: Pmem> Medium<P> {
         unsafe { self.pmem.write_streaming(page_at(page), images) }
     }
 
-    /// Writes whole private pages, as [`store_pages`](Self::store_pages), but leaves it to a sync
-    /// to flush them. Other threads can read them as soon as they see that the pages are written:
-    /// unlike streamed bytes, these are in the cache.
+    /// Writes whole private pages like [`store_pages`](Self::store_pages), but leaves it to a sync
+    /// to flush them. A thread that learns of the pages can read them at once: unlike streamed
+    /// bytes, these are in the cache.
     #[track_caller]
     pub(crate) fn write_pages(&self, page: u32, images: &[u8]) -> Unflushed {
         // SAFETY: M2.
@@ -232,7 +234,7 @@ impl<P: Pmem> Medium<P> {
         self.pmem.flush(written)
     }
 
-    /// Writes slots, as [`store_slots`](Self::store_slots), but does not flush them.
+    /// Writes slots like [`store_slots`](Self::store_slots), but does not flush them.
     #[inline]
     #[track_caller]
     pub(crate) fn write_slots(&self, page: u32, within: usize, slots: &[u8]) -> Written {

@@ -158,9 +158,9 @@ pub(crate) enum Record {
         /// One per page; empty without data checksums.
         checksums: Vec<u32>,
     },
-    /// The directory has a name, for as long as the mark exists.
+    /// The directory has a name, as long as the mark exists.
     Add { id: InodeId, name: String },
-    /// The directory has a name instead of another one, and of what the name was before.
+    /// The directory has a name that replaces an old name, and any earlier meaning of the new one.
     Rename {
         id: InodeId,
         name: String,
