@@ -12,27 +12,30 @@
 //!     replaced pages become free
 //! ```
 //! Every step that can fail precedes the first store (M2). The write becomes durable with the
-//! second fence and visible after it. So no reader ever sees data that a crash could still discard.
+//! second fence and visible after it. So no reader sees data that a crash could still discard.
 //!
-//! Truncations, holes and allocations go the same way: each is a [`Change`](change::Change), with
-//! parts that are new pages, holes, or pages that the file keeps.
+//! Truncations, holes and allocations take the same steps. Each is a [`Change`](change::Change),
+//! whose parts are new pages, holes, or pages that the file keeps.
+//!
+//! If the volume groups changes, a sync performs the fences and stores the mark: see
+//! [`pending`](crate::pending). Readers then see a change before it is durable.
 //!
 //! # Reads
 //! A read locks its bytes shared, reads the size, and then looks up each page without taking
 //! another lock. Pages that the file does not have read as zeros. If the volume has data checksums,
-//! a read compares them; so does a write to a part of a page, before its first store. Otherwise it
-//! would give damaged bytes a correct checksum.
+//! a read compares each page with its own. So does a write to a part of a page, before its first
+//! store: otherwise, the write would give damaged bytes a correct checksum.
 //!
 //! # The end
 //! The bytes of a page past the file's size are zero. A write leaves them so, and a truncation
-//! makes them so. An operation that moves the end holds the page of the later of the two ends at
-//! least; a truncation holds everything from the page of the new size on.
+//! makes them so. An operation that moves the end holds at least the page of the old end or of the
+//! new end, whichever is later. A truncation holds everything from the page of the new size on.
 //!
 //! # Cost
 //! Overwriting one page streams that page and writes one log slot. It takes two fences and two
 //! short critical sections of the allocator. It allocates no heap memory, unless the allocator's
-//! map of free extents needs a node, or the log needs a page. A write to a part of a page also
-//! copies the page, and allocates memory for that.
+//! map of free extents needs a node, the log needs a page, or the volume groups changes. A write to
+//! a part of a page also copies the page, and allocates memory for the copy.
 
 mod change;
 mod cursor;
@@ -64,8 +67,7 @@ use crate::volume::Volume;
 /// Every change is atomic and durable. Once it has returned, it survives a crash; if a crash
 /// interrupts it, it is present as a whole or not at all. If the volume
 /// [groups](crate::Durability::AtSync) changes, they survive a crash once a [sync](Self::sync) has
-/// returned. The file's range lock serializes
-/// conflicting accesses to overlapping ranges.
+/// returned. The file's range lock serializes conflicting accesses to overlapping ranges.
 pub struct File<P: Pmem, L: RawRangeLock> {
     volume: Arc<Volume<P, L>>,
     inode: Arc<Inode<L>>,
@@ -80,7 +82,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         &self.inode
     }
 
-    /// Makes all changes durable that returned before, of this file and of all others: the same as
+    /// Makes durable all changes that have returned, of this file and of all others: the same as
     /// [`FileCore::sync`](crate::FileCore::sync).
     ///
     /// # Errors
@@ -108,8 +110,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         self.write_vectored_at(&[IoSlice::new(data)], offset)
     }
 
-    /// Writes the bytes of all buffers, one after the other, at byte `offset`: one atomic write, as
-    /// [`write_at`](Self::write_at).
+    /// Writes the bytes of all buffers, one after the other, at byte `offset`, in one atomic write
+    /// like [`write_at`](Self::write_at).
     ///
     /// # Errors
     /// Same as [`write_at`](Self::write_at).
@@ -130,9 +132,9 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// so it may enlarge the file before the appended data is visible.
     ///
     /// Blocks like [`write_at`](Self::write_at). If the end moves out of the locked pages while the
-    /// append waits for them, it tries again: at most three times, because it then locks everything
-    /// from the end on, and finally the whole file. It asks nothing of the lock but to lock a
-    /// range, so it works with a `Box<dyn RawRangeLock>`.
+    /// append waits for them, the append tries again, at most three times: the third attempt locks
+    /// everything from the end on, and the fourth the whole file. The append needs no capability of
+    /// the lock, so it works with a `Box<dyn RawRangeLock>`.
     ///
     /// # Errors
     /// Same as [`write_at`](Self::write_at).
@@ -187,7 +189,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         self.read_vectored_at(&mut [IoSliceMut::new(buf)], offset)
     }
 
-    /// Reads bytes starting at `offset` into all buffers, one after the other, as
+    /// Reads bytes starting at `offset` into all buffers, one after the other, like
     /// [`read_at`](Self::read_at). The bytes are those of one moment.
     ///
     /// # Errors
@@ -279,7 +281,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         }
     }
 
-    /// Checks that the volume has so many pages in all.
+    /// Checks that the volume has as many pages, free or not, as the range.
     ///
     /// # Errors
     /// [`Error::NoSpace`].
@@ -386,7 +388,7 @@ impl<'d> Write<'d> {
         self.first..self.last
     }
 
-    /// Returns how many these are. A volume has fewer than 2³².
+    /// Returns the number of these pages. A volume has fewer than 2³².
     fn pages(&self) -> u32 {
         (self.last - self.first) as u32
     }

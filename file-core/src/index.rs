@@ -12,8 +12,9 @@
 //!   on first use. A removal frees the nodes whose whole span it removes, except for the root.
 //! - A thread needs no pin for pages that it holds, because the range lock protects their nodes. A
 //!   *walker*, a thread that holds nothing, pins itself (about 7 ns).
-//! - A value is a word, the data page and the checksum of its content, and the log page that has
-//!   the group. The log counts by it what is needed of each of its pages.
+//! - A value is one word with a data page and the checksum of its content, and the number of the
+//!   log page that has the mapping's group. From these numbers, the log knows which of its pages
+//!   are still needed (P1 of [`crate::log_page`]).
 //!
 //! ```text
 //!   root ──► Inner (level 1) ──► Leaf: 64 × │ checksum │ page │ log page │
@@ -36,17 +37,19 @@
 //!   the node's whole span exclusively. Its free is deferred by epoch.
 //!   - Another thread that holds a page of the span does so before the removal or after it. Before,
 //!     the node is linked. After, the thread finds its slot empty, because the range lock orders
-//!     the two. So no such thread ever has an unlinked node, nor inserts below one.
-//!   - A pinned thread may have it, until it unpins (EP-I2 of `spanlock_sync::epoch`).
+//!     the two. So no such thread ever uses an unlinked node, or inserts below one.
+//!   - A pinned thread may use the unlinked node, until it unpins (EP-I2 of
+//!     `spanlock_sync::epoch`).
 //! - **X5** A slot of a linked inner node is changed only by threads that hold pages of the slot's
 //!   span: from null to a node by a thread that holds one of them, and back by one that holds them
 //!   all. So unlinking a node loses no insert of a neighbour. Neighbours insert into other slots of
 //!   the parent, or below a child that is covered only in part, which stays.
-//! - **X6** The root's word is never null again, and its level only increases: growth alone changes
-//!   it, and the old root becomes child 0 of the new one. So no earlier word comes back, and a
-//!   growing thread, whose exchange succeeds, has linked a node that was the root all the time. The
-//!   level stands in the word, so no thread uses a root that does not cover its page (X1). If the
-//!   tree grows during a removal, the removal leaves the old root linked and empty.
+//! - **X6** Once the root's word is not null, it never becomes null again, and its level only
+//!   increases: only growth changes the word, and the old root becomes child 0 of the new one. So
+//!   no earlier word comes back. A growing thread whose exchange succeeds has linked a node that
+//!   was the root all the time. The level is part of the word, so no thread uses a root that does
+//!   not cover its page (X1). If the tree grows during a removal, the removal leaves the old root
+//!   linked and empty.
 //! - **X7** A node is unlinked only when it is empty: its values are holes, its slots null. So a
 //!   walker finds nothing in an unlinked node that [`Index::remove`] has not reported.
 //!
@@ -111,7 +114,7 @@ impl Mapping {
     }
 }
 
-/// What the index says of a file page.
+/// What the index says about a file page.
 struct Value {
     /// The mapping; 0 for a hole.
     word: AtomicU64,
@@ -212,7 +215,7 @@ impl Root {
         (self.0.addr() & LEVEL) as u32
     }
 
-    /// Returns whether there is a root and its span has `page`.
+    /// Returns whether there is a root whose span includes `page`.
     #[inline]
     fn covers(self, page: u32) -> bool {
         !self.0.is_null() && level_for(page) <= self.level()
@@ -378,8 +381,8 @@ impl Index {
         }
     }
 
-    /// Says that the group of `page`'s mapping is now in `new`, if it is in one of the log pages
-    /// `old`. Returns that page. The caller need not hold `page`.
+    /// Records that the group of `page`'s mapping is now in the log page `new`, if it was in one of
+    /// the log pages `old`. Returns that old page. The caller need not hold `page`.
     pub(crate) fn relocate(&self, page: u32, old: impl Fn(u32) -> bool, new: u32) -> Option<u32> {
         let _pinned = self.epochs.pin();
         // SAFETY: pinned until the end of the function.
@@ -491,7 +494,8 @@ impl Removal<'_> {
         }
     }
 
-    /// Removes the pages from the child in `slot`, and the child if they are all of its span.
+    /// Removes the pages from the child in `slot`. Removes the child, too, if they include all of
+    /// its span.
     fn clear_child(&mut self, slot: &AtomicPtr<Node>, span: core::ops::Range<u64>) {
         // Acquire [B←A]: the child's content.
         let child = slot.load(Ordering::Acquire);

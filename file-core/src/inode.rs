@@ -13,32 +13,32 @@ use crate::log::{Log, Place};
 use crate::medium::Space;
 use crate::record::WriteHeader;
 
-/// The tag of the group that sets the size. That of a group that maps pages is the first page of
-/// the file, and how many pages it maps.
+/// The tag of the group that sets the size. The tag of a group that maps pages holds the first of
+/// these pages and their number.
 const SIZE: u64 = u64::MAX;
 /// The tag of the group that sets the time of the last change.
 const TIME: u64 = u64::MAX - 1;
-/// The most bytes in a record that a cleaning writes: those of a page's slots.
+/// The most bytes in a record that a cleaning writes: as many as the slots of a page hold.
 const MOST_BYTES: usize = PAGE_SLOTS as usize * PAYLOAD_BYTES;
 
 /// A file in memory, kept as long as the directory or a handle refers to it.
 ///
 /// # Orderings
 ///
-/// The size is Relaxed, and yet an observed size is reliable: a thread that sees it and then locks
-/// bytes below it reads what the writer wrote that raised it, unless a truncation has cut that off
-/// since. The two holds exclude each other, so one comes first. Suppose it were the reader's. Its
-/// release would synchronize with the writer's acquisition, so the reader's load of the size would
-/// happen before the writer's store, and could not return its value.
+/// The size is Relaxed, and yet an observed size is reliable. A thread that sees a size and then
+/// locks bytes below it reads what the writer that raised the size wrote, unless a truncation has
+/// cut that off since. The two holds exclude each other, so one comes first. Suppose the reader's
+/// came first. Its release would synchronize with the writer's acquisition, so the reader's load of
+/// the size would happen before the writer's store, and could not return its value.
 ///
-/// A size that is read under a hold is not outdated for the bytes held: an operation that moves the
-/// end into them or out of them holds the position of the end, so the lock orders it with this one.
-/// Others leave the end on the same side of the bytes.
+/// A size that is read under a hold is not outdated for the bytes held. An operation that moves the
+/// end into these bytes or out of them holds the position of the end, so the lock orders it with
+/// the load of the size. Any other operation leaves the end on the same side of the bytes.
 ///
-/// The time of the last change is Relaxed. It says nothing of other memory.
+/// The time of the last change is Relaxed. It says nothing about other memory.
 ///
-/// `removed` is Relaxed. A thread that holds a reference sets it. Only
-/// `drop` reads it, after every reference has been released.
+/// `removed` is Relaxed. It is set by a thread that has a reference, and read only by `drop`, after
+/// every reference has been released.
 pub(crate) struct Inode<L> {
     pub(crate) number: u32,
     pub(crate) generation: u64,
@@ -58,7 +58,7 @@ pub(crate) struct Inode<L> {
 }
 
 impl<L> Inode<L> {
-    /// Creates a file with this content. `checksums` tells whether its write records carry data
+    /// Creates a file with this content. `checksums` says whether its write records carry data
     /// checksums.
     pub(crate) fn new(
         (number, generation): (u32, u64),
@@ -138,7 +138,7 @@ impl<L> Inode<L> {
         self.modified.load(Ordering::Relaxed)
     }
 
-    /// Says that a change at `time` is durable. The caller holds some of the file.
+    /// Raises the time of the last change to at least `time`. The caller holds some of the file.
     #[inline]
     pub(crate) fn note_modified(&self, time: u64) {
         // Relaxed, both: see the type's documentation. The load saves the exchange if the time is
@@ -166,13 +166,13 @@ impl<L> Inode<L> {
     }
 }
 
-/// The log pages with the groups that a file's attributes come from; 0 if there is none. Each has a
-/// live reference for that.
+/// The log pages with the groups that a file's attributes come from; 0 if there is no such group.
+/// Each of these pages has a live reference for that.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sources {
     pub(crate) size: u32,
-    /// Only groups that set the time count. Others that a cleaning may drop were replaced by later
-    /// changes.
+    /// Only groups that set the time count: any other group that a cleaning may drop was replaced
+    /// by a later change, which has a time of its own.
     pub(crate) time: u32,
 }
 
@@ -232,7 +232,7 @@ impl Run {
         self.checksums.push(checksum);
     }
 
-    /// Emits the run unless it is empty, and starts the next one at `file_page`. `file` gives the
+    /// Emits the run unless it is empty, and starts the next run at `file_page`. `file` gives the
     /// file's size, its time, and whether it has checksums.
     fn emit(&mut self, file_page: u32, file: &WriteHeader, emit: &mut EmitGroup<'_>) {
         let checksums = file.checksums;
@@ -330,8 +330,8 @@ impl<L> Inode<L> {
         pages
     }
 
-    /// Says where the groups are now: see [`Live::moved`](crate::clean::Live::moved). Returns the
-    /// log pages to which the caller must take references away.
+    /// Records where the groups are now: see [`Live::moved`](crate::clean::Live::moved). Returns
+    /// the log pages from which the caller must take references away.
     pub(crate) fn move_to(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) -> Vec<u32> {
         let mut gone = Vec::new();
         for &(tag, place) in groups {

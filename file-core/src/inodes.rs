@@ -1,16 +1,17 @@
 //! The files of a volume that are in memory.
 //!
 //! # The problem
-//! A range lock and an index for each file of a volume take more memory than a volume of many files
-//! leaves: 70,000 files under a lock with a radix tree need gigabytes. So a file enters memory when
-//! it is opened, and may leave it once nobody has it open.
+//! In a volume of many files, a range lock and an index for each of them take too much memory:
+//! 70,000 files under a lock with a radix tree need gigabytes. So a file enters memory when it is
+//! opened, and may leave memory once it is not open any more.
 //!
 //! # Properties
 //! - A file that is not in memory costs 12 bytes here: its size, and the number of its names.
-//! - Opening a file that is not in memory replays its log. Other files can be opened meanwhile; a
+//! - Opening a file that is not in memory replays its log. Meanwhile, other files can be opened. A
 //!   thread that opens the same file waits.
-//! - Up to a bound, files that are not open stay in memory. Beyond it, opening a file evicts those
-//!   that were not used for longest, as a clock does: the hand passes a file once after each use.
+//! - Up to a bound, files that are not open stay in memory. Beyond the bound, opening a file evicts
+//!   others by the CLOCK algorithm, which approximates least recently used: the hand passes a file
+//!   once after each use.
 //!
 //! # States of a file
 //!
@@ -32,9 +33,9 @@
 //!   So nobody replays the log of a file whose pages may become free.
 //! - **N3** No foreign code runs between [`Inodes::begin`] and [`Loading::finish`], and the loading
 //!   thread takes no directory's mutex. So the wait of N2 ends.
-//! - **N4** A file's count of names is at least the number of its names. It is raised only under
-//!   the mutex of a directory that names the file, so never from zero, except for a new file. The
-//!   thread that lowers it to zero frees the file.
+//! - **N4** A file's count of names is at least the number of its names. The count is raised only
+//!   under the mutex of a directory that names the file, so never from zero, except for a new file.
+//!   The thread that lowers it to zero frees the file.
 //!
 //! # Orderings
 //!
@@ -63,7 +64,7 @@ pub(crate) struct Inodes<L> {
 
 struct State<L> {
     files: HashMap<u32, Slot<L>>,
-    /// The order in which the clock's hand visits files. Some of them may have left.
+    /// The order in which the clock's hand visits files. Some of them may have left memory.
     hand: VecDeque<u32>,
     /// The size in bytes of each file that is not in memory, by its number.
     sizes: Box<[u64]>,
@@ -87,7 +88,7 @@ pub(crate) enum Begin<'a, L> {
     Wait,
 }
 
-/// The right to load a file. If it is dropped, another thread may.
+/// The right to load a file. If it is dropped, another thread may load the file.
 #[must_use = "other threads wait for the file"]
 pub(crate) struct Loading<'a, L> {
     inodes: &'a Inodes<L>,
@@ -95,8 +96,8 @@ pub(crate) struct Loading<'a, L> {
 }
 
 impl<L> Inodes<L> {
-    /// Creates the table for the inodes that have so many names. Keeps up to `bound` files that are
-    /// not open.
+    /// Creates the table. `links` is the number of names of each inode. Up to `bound` files that
+    /// are not open stay in memory.
     pub(crate) fn new(links: &[u32], bound: usize) -> Self {
         let state = State {
             files: HashMap::new(),
@@ -167,7 +168,7 @@ impl<L> Inodes<L> {
         }
     }
 
-    /// Adds a new file, whose number nobody else has, with one name.
+    /// Adds a new file, whose number no other file has, with one name.
     pub(crate) fn add(&self, inode: Arc<Inode<L>>) {
         self.add_link(inode.number);
         self.insert(inode.number, inode);
@@ -180,7 +181,8 @@ impl<L> Inodes<L> {
         self.links[number as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one name less. Returns whether it was the last: the caller then frees the file (N4).
+    /// Counts one name less. Returns whether it was the last. If so, the caller frees the file
+    /// (N4).
     #[must_use = "nobody else frees the file"]
     pub(crate) fn take_link(&self, number: u32) -> bool {
         // Release [H→J]: that the file is loading or loaded. Acquire [J←H].
@@ -211,7 +213,7 @@ impl<L> Inodes<L> {
         drop(evicted);
     }
 
-    /// Takes a file out of the table whose last name is gone. Waits while another thread loads it
+    /// Takes a file whose last name is gone out of the table. Waits while another thread loads it
     /// (N2). Returns `None` if it was not in memory.
     pub(crate) fn take_out(&self, number: u32) -> Option<Arc<Inode<L>>> {
         let mut state = self.state.lock();
@@ -244,23 +246,22 @@ impl<L> Inodes<L> {
         state.files.values().any(is_poisoned)
     }
 
-    /// Says what size a file has that is not in memory.
+    /// Records the size of a file that is not in memory.
     pub(crate) fn set_size(&self, number: u32, size: u64) {
         self.state.lock().sizes[number as usize] = size;
     }
 }
 
 impl<L> State<L> {
-    /// Takes the files out of the hand's line that are not in memory, and those that stand there
-    /// twice.
+    /// Removes from the hand's order the files that are not in memory, and duplicates.
     fn forget_removed(&mut self) {
         let (files, mut seen) = (&self.files, HashSet::new());
         self.hand
             .retain(|number| files.contains_key(number) && seen.insert(*number));
     }
 
-    /// Takes files out that nobody has open and that were not used since the hand last passed
-    /// them, until `bound` files are left or the hand has passed some. Returns them.
+    /// Takes out files that are not open and were not used since the hand last passed them, until
+    /// `bound` files are left or the hand has passed a few. Returns the files taken out.
     fn evict(&mut self, bound: usize) -> Vec<Arc<Inode<L>>> {
         /// The most files that the hand passes for one that is added.
         const STEPS: usize = 8;

@@ -1,18 +1,18 @@
 //! Group durability: changes of files that become durable together.
 //!
 //! # The problem
-//! A change of a few bytes costs two fences, which may take longer than all the rest of it. A
-//! caller that needs durability only at certain points pays for each change nevertheless.
+//! A change of a few bytes costs two fences, which may take longer than the rest of the change. A
+//! caller that needs durability only at certain points would still pay them for each change.
 //!
 //! # Properties
 //! - With [`Durability::AtSync`](crate::Durability), a change writes its data and its slots, but
 //!   neither flushes nor fences. Its mark is not stored either, so recovery cannot see the change.
 //! - A *sync* flushes what all changes since the last one have written, fences, stores all marks,
-//!   flushes and fences: two fences in all. Afterwards all of these changes are durable. After a
-//!   crash before, each change that no sync has made durable is there as a whole or not at all,
-//!   whatever became of the others.
-//! - A sync blocks on another one, because that one may have taken changes which this one's caller
-//!   has made. It takes no range lock, so readers and writers go on.
+//!   flushes and fences: two fences in all. Afterwards all of these changes are durable. If a crash
+//!   comes before that, each of them is present as a whole or not at all, independently of the
+//!   others.
+//! - A sync waits for a sync in progress, which may have taken changes that the waiting caller has
+//!   made. It takes no range lock, so readers and writers go on.
 //!
 //! # States of a change
 //! ```text
@@ -22,8 +22,8 @@
 //! ```
 //!
 //! # Invariants
-//! - **Y1** A change is [added](Pending::add) before the index refers to what it has written. So
-//!   whoever sees the change in the index, and then syncs, makes it durable.
+//! - **Y1** A change is [added](Pending::add) before the index refers to what it has written. So a
+//!   thread that sees the change in the index, and then syncs, makes it durable.
 //! - **Y2** The reservation of a change ends, and what it has replaced becomes free, once its mark
 //!   is durable *and* its owner has updated index and size (L4, M7, P1). The later of the two does
 //!   this: the sync, or the owner.
@@ -31,9 +31,9 @@
 //!   settled. But such a change may have replaced what the cleaning would have copied. So a
 //!   cleaning [settles](crate::clean::Live::settle) after it has read the index and before it
 //!   publishes, and again before it takes away references that writers have replaced meanwhile.
-//! - **Y4** A cleaning that waits for a page settles after it has said so. An owner looks for that
-//!   after it has finished, and syncs if it is so. Both hold the mutex in between, so one of them
-//!   sees the other.
+//! - **Y4** A cleaning that waits for a page first marks the page, and then settles. The owner of a
+//!   change finishes, then looks for such a mark on its pages, and syncs if there is one. Each
+//!   holds the mutex between its two steps, so at least one of them sees the other.
 //! - **Y5** A region may panic during a sync. The logs of all changes that it has taken are
 //!   poisoned then (L5), and every later sync returns an error.
 
@@ -52,7 +52,7 @@ use crate::volume::Volume;
 
 /// The most changes that wait for a sync. The next one syncs.
 const MOST_CHANGES: usize = 1024;
-/// The data pages that wait for a sync are at most this part of a volume's.
+/// The data pages that wait for a sync are at most one in this many of the volume's.
 const PART_OF_PAGES: u32 = 16;
 
 /// The changes of a volume that are not durable yet.
@@ -70,7 +70,7 @@ struct State<L> {
     /// The changes of all eras before this one are durable, or their logs are poisoned.
     settled: u64,
     added: Vec<Added<L>>,
-    /// The number of data pages that these have written.
+    /// The number of data pages that the changes in `added` have written.
     pages: u64,
     finished: Vec<Finished<L>>,
     /// An inode of which a sync has lost a change (Y5).
@@ -158,8 +158,8 @@ impl<L> Pending<L> {
         state.era
     }
 
-    /// Says that the owner of a change has updated index and size. Syncs if many changes wait for a
-    /// sync, or a cleaning for this one.
+    /// Records that the owner of a change has updated index and size. Syncs if many changes wait
+    /// for a sync, or if a cleaning waits for this change.
     pub(crate) fn finish<P: Pmem>(&self, medium: &Medium<P>, change: Finished<L>) {
         let space = &*medium.space;
         let frees_early = injected_bug!(
@@ -292,7 +292,7 @@ impl<P: Pmem, L> Volume<P, L> {
         }
     }
 
-    /// As [`settle`](Self::settle), for a caller of the volume.
+    /// Like [`settle`](Self::settle), on behalf of a user of the volume.
     ///
     /// # Errors
     /// [`Error::Poisoned`] if this or an earlier sync has lost a change (Y5).

@@ -27,7 +27,7 @@ pub(crate) struct Volume<P: Pmem, L> {
     /// The changes that are not durable yet, if the volume groups changes.
     pub(crate) pending: Option<Pending<L>>,
     pub(crate) is_read_only: bool,
-    /// What cannot be opened, and why. Empty unless the volume is read only.
+    /// The inodes that cannot be opened, and why. Empty unless the volume is read-only.
     pub(crate) unopenable: BTreeMap<InodeId, Error>,
 }
 
@@ -50,7 +50,7 @@ impl<P: Pmem, L> Volume<P, L> {
         }
     }
 
-    /// Checks that what the volume has of this inode can be opened.
+    /// Checks that this inode can be opened.
     ///
     /// # Errors
     /// [`Error::Corrupt`].

@@ -22,11 +22,11 @@ use crate::record::{GroupWriter, WriteHeader, slots_for};
 /// What becomes of consecutive pages of the file. No part is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// So many new pages.
+    /// This many new pages.
     New(u32),
     /// The data pages that the file has there.
     Kept(Extent),
-    /// So many pages become holes.
+    /// This many pages become holes.
     Hole(u32),
 }
 
@@ -39,7 +39,7 @@ impl Part {
     }
 }
 
-/// A change to a file. The caller holds everything exclusively that it changes.
+/// A change to a file. The caller holds exclusively everything that it changes.
 pub(super) struct Change<'c> {
     /// The first page of the file that it replaces.
     pub(super) first: u32,
@@ -83,7 +83,7 @@ impl Change<'_> {
     }
 }
 
-/// The extents of parts, whose new pages lie in the extents `new`.
+/// The extents of a list of parts. The new pages lie in the extents `new`.
 struct Extents<'a, I> {
     parts: slice::Iter<'a, Part>,
     new: I,
@@ -242,8 +242,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         pending.finish(medium, change);
     }
 
-    /// Tells index, size and time of a change, whose group is in `log_page`. Puts into `old` what
-    /// it has replaced.
+    /// Applies a change to the index, the size and the time. Its group is in `log_page`. Puts into
+    /// `old` what the change has replaced.
     fn update(
         &self,
         change: &Change<'_>,
@@ -343,8 +343,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         }
     }
 
-    /// Lets the pages from `at` to `end`, which keep their data, belong to a group in `log_page`.
-    /// The caller holds these pages exclusively.
+    /// Records that the pages from `at` to `end`, which keep their data, belong to a group in
+    /// `log_page`. The caller holds these pages exclusively.
     fn keep(&self, at: u64, end: u64, log_page: u32, old: &mut Replaced) {
         for file_page in at..end {
             let file_page = file_page as u32;
@@ -360,8 +360,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         }
     }
 
-    /// Frees the pages that the change replaces, if a bug is injected that does so before it is
-    /// committed. Returns whether it has.
+    /// Frees the pages that the change replaces, before the change is committed, if that bug is
+    /// injected. Returns whether it is.
     fn free_early(&self, change: &Change<'_>) -> bool {
         let frees_early = injected_bug!(
             "freed-before-commit",

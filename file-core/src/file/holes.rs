@@ -77,15 +77,15 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     }
 
     /// Makes the bytes in `range` zero, atomically and durably. Whole pages become free; the size
-    /// stays. Bytes past the largest file size do not count.
+    /// stays. Bytes past the largest file size are ignored.
     ///
     /// Works on a full volume. Blocks while other threads use any of the same 4 KiB pages, and
     /// otherwise like [`write_at`](Self::write_at).
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if the reserve is used up, [`Error::Lock`] also if the range is reversed,
-    /// [`Error::Poisoned`], and [`Error::Corrupt`] if a page is damaged of which the range has only
-    /// a part. The file is unchanged.
+    /// [`Error::NoSpace`] if the reserve is used up, [`Error::Lock`] (also if the range is
+    /// reversed), [`Error::Poisoned`], and [`Error::Corrupt`] if a page that the range covers only
+    /// in part is damaged. The file is unchanged.
     pub fn punch_hole(&self, range: Range<u64>) -> Result<(), Error> {
         let max = self.volume.medium.geometry.max_file_size;
         let (start, end) = (range.start, range.end.min(max));
@@ -125,7 +125,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     }
 
     /// Returns what becomes of the pages of a hole that is not empty, and fills `new` with the
-    /// pages of which the hole has only a part.
+    /// pages that the hole covers only in part.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if such a page is damaged.
@@ -161,9 +161,9 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         Ok(parts)
     }
 
-    /// Makes sure that the bytes in `range` have pages, and that the file is at least as long,
-    /// atomically and durably. New pages are zero; other bytes stay. So overwriting these bytes
-    /// does not fail for lack of space as long as the reserve lasts.
+    /// Makes sure that the bytes in `range` have pages, and that the file reaches at least to the
+    /// end of `range`, atomically and durably. New pages are zero; other bytes stay. Afterwards,
+    /// overwriting these bytes does not fail for lack of space as long as the reserve lasts.
     ///
     /// Blocks like [`write_at`](Self::write_at).
     ///
@@ -173,8 +173,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         self.allocate_pages(range, true)
     }
 
-    /// Like [`allocate`](Self::allocate), but the size stays. Pages past it become free when the
-    /// file is [truncated](Self::truncate).
+    /// Like [`allocate`](Self::allocate), but the size stays. Pages past the size become free when
+    /// the file is [truncated](Self::truncate).
     ///
     /// # Errors
     /// Same as [`allocate`](Self::allocate).
@@ -294,7 +294,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     }
 }
 
-/// Appends a hole of so many pages, which may be none.
+/// Appends a hole of `pages` pages, which may be none.
 fn push_hole(parts: &mut Vec<Part>, mut pages: u64) {
     while pages > 0 {
         let here = u32::try_from(pages).unwrap_or(u32::MAX);

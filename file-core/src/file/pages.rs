@@ -52,7 +52,7 @@ impl<'d> Bytes<'d> {
         }
     }
 
-    /// Takes as many bytes as `into` has, and copies them there.
+    /// Takes as many bytes as fit into `into`, and copies them there.
     pub(super) fn copy_to(&mut self, mut into: &mut [u8]) {
         while !into.is_empty() {
             let first = self.first();
@@ -67,7 +67,7 @@ impl<'d> Bytes<'d> {
         }
     }
 
-    /// Takes whole pages that lie in one piece, at most `most`. There may be none.
+    /// Takes whole pages that are contiguous in memory, at most `most`. There may be none.
     fn pages(&mut self, most: usize) -> &'d [u8] {
         let first = self.first();
         let pages = &first[..(first.len() / PAGE).min(most) * PAGE];
@@ -76,7 +76,7 @@ impl<'d> Bytes<'d> {
     }
 }
 
-/// The content of a page, on the heap: several on the stack overflow a small one.
+/// The content of a page, on the heap: several of them could overflow a small stack.
 pub(super) type Image = Box<[u8]>;
 
 /// Returns a page of zeros.
@@ -107,8 +107,8 @@ impl NewPages<'_> {
         }
     }
 
-    /// Hands the pages to `put`, run by run: the first page of the volume that takes them, and
-    /// their content. Writes their checksums into `checksums` unless it is empty.
+    /// Hands the pages to `put`, run by run: the first of the volume's pages that store the run,
+    /// and the content. Writes their checksums into `checksums` unless it is empty.
     pub(super) fn each(
         &mut self,
         extents: &ExtentList,

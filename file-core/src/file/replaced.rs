@@ -4,20 +4,20 @@ use crate::alloc::Extent;
 use crate::medium::Medium;
 use crate::pending::Old;
 
-/// What a change has replaced: pages, which it frees, and references to log pages, which it takes
-/// away. Neighbours are joined into runs.
+/// What a change has replaced: pages, which become free, and references to log pages, which are
+/// taken away. Neighbouring pages are joined into runs.
 #[derive(Default)]
 pub(super) struct Replaced {
     run: Option<Extent>,
-    /// A log page, and how many references.
+    /// A log page, and the number of references to it.
     references: (u32, u32),
     /// What waits until the change is durable, if it is not durable yet.
     kept: Option<Old>,
 }
 
 impl Replaced {
-    /// Creates an empty one. If `is_durable`, the mark of the change is, and so what it replaces
-    /// becomes free at once.
+    /// Creates an empty one. If `is_durable`, the mark of the change is durable, so what the change
+    /// replaces becomes free at once.
     pub(super) fn new(is_durable: bool) -> Self {
         Replaced {
             kept: (!is_durable).then(Old::default),
