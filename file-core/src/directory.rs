@@ -9,9 +9,9 @@
 //! # Properties
 //! - Names are strings of 1 to 1,024 bytes without `/` and NUL, and not `.` or `..`. They are
 //!   compared byte by byte.
-//! - A change of a directory takes the directory's mutex, held across its fences. Looking up a name
-//!   that exists takes no mutex, see [`names`](crate::names). Reads and writes of files never take
-//!   it.
+//! - A change of a directory takes the directory's mutex, and holds it across its fences. Looking
+//!   up a name that exists takes no mutex; see [`names`](crate::names). Reads and writes of files
+//!   never take the directory's mutex.
 //! - Removal takes no space and one fence, so it succeeds on a full volume.
 //! - A name in memory holds its inode's number. The file itself need not be in memory: see
 //!   `inodes.rs`. Directories are always in memory.
@@ -25,20 +25,20 @@
 //!                                   recovery replays the rename,    nothing is left
 //!                                   and then erases the old marks     to be done
 //! ```
-//! The old marks are that of the old name's group and that of the name that is replaced. If they
-//! stayed, a later removal of the new name would bring both back. So they are erased before the
-//! mutex is released, or, after a crash, before the volume is used.
+//! The old marks are those of the old name's group and of the replaced name's group. If they
+//! stayed, a later removal of the new name would bring both names back. So they are erased before
+//! the mutex is released, or, after a crash, before the volume is used.
 //!
 //! # Invariants
 //! - **D1** Whenever the mutex is free, `names` agrees with the committed groups of the directory's
 //!   log, unless the region has panicked during a change. `names` then has what it had before,
 //!   although the change may be committed. If the change had reserved slots, the log is poisoned,
 //!   so no later change builds on `names` (L5; T7 for several directories). A name that was to be
-//!   removed or replaced is *doubtful*: nobody can open it. If its file or directory was in memory,
-//!   that log is poisoned, so no change to it succeeds.
-//! - **D2** Each entry's `place` is that of its group's mark, and is the only marked group of the
-//!   name. A cleaning of the log copies groups in the order of `names`, which cannot change
-//!   meanwhile. A copied group always adds its name, even if the name came by a rename.
+//!   removed or replaced is *doubtful*: no thread can open it. If its file or directory was in
+//!   memory, the log of that file or directory is poisoned, so no change to it succeeds.
+//! - **D2** Each entry's `place` is the place of the only marked group of the name. A cleaning of
+//!   the log copies groups in the order of `names`, which cannot change meanwhile. A copied group
+//!   always adds its name, even if the name came by a rename.
 //! - **D3** As long as a committed group names a number and a generation, that number's inode is
 //!   the one stored with the group, except for its head. The inode was fenced before the mark (M6),
 //!   and the number is reused only after the last mark's erasure is durable (M7). The content of
@@ -55,8 +55,9 @@
 //! for logs. While a volume is open, no generation is used twice.
 //!
 //! # Several directories
-//! A rename from one directory to another, and an exchange of two names, change several groups.
-//! [`journal`](crate::journal) makes them one change. Each name still has one marked group.
+//! A rename from one directory to another, and an exchange of two names, change several groups. The
+//! [`journal`](crate::journal) makes this one change. Afterwards, each name still has one marked
+//! group.
 
 use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::{Mutex, MutexGuard, injected_bug};
@@ -81,20 +82,21 @@ pub(crate) struct Directory {
 
 /// What the mutex of a directory guards, besides its names.
 pub(crate) struct State {
-    /// Slots that the groups of the names occupy, or would if each was added.
+    /// The slots that the groups of the names would occupy if each name had been added, not
+    /// renamed.
     live_slots: u64,
     /// Whether the directory has been removed, durably.
     is_removed: bool,
 }
 
 impl State {
-    /// Counts a name that came from another directory or went there.
+    /// Counts a name that came from another directory, or one that went there.
     pub(crate) fn count_moved(&mut self, came: Option<&str>, went: Option<&str>) {
         let slots = |it: Option<&str>| it.map_or(0, |name| u64::from(slots_of(name)));
         self.live_slots = self.live_slots + slots(came) - slots(went);
     }
 
-    /// Says that the directory has been removed.
+    /// Records that the directory has been removed.
     pub(crate) fn mark_removed(&mut self) {
         self.is_removed = true;
     }
@@ -136,7 +138,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     })
 }
 
-/// What a removed or replaced name may take along, if the region panics: see D1.
+/// The log of what a removed or replaced name stands for. It is poisoned if the region panics: see
+/// D1.
 type Doomed<'l> = Option<&'l Log>;
 
 impl Directory {
@@ -236,8 +239,8 @@ impl Directory {
         Ok(id)
     }
 
-    /// Adds a name to a file that has another one. The caller holds the mutex; `name` must be valid
-    /// and unused, and the file's count of names includes this one.
+    /// Adds a name to a file that already has a name. The caller holds the mutex; `name` must be
+    /// valid and unused, and the file's count of names includes it already.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Poisoned`]; nothing has changed.
@@ -269,8 +272,8 @@ impl Directory {
         self.put(name, id, reservation);
     }
 
-    /// Says in memory that `name` stands for `id`, as the group says that was committed in the
-    /// reservation. The caller holds the mutex.
+    /// Records in memory that `name` stands for `id`, as the group that was committed in the
+    /// reservation says. The caller holds the mutex.
     pub(crate) fn put(&self, name: &str, id: InodeId, reservation: Reservation<'_>) {
         self.names.set(name, Entry::new(id, reservation.place()));
         reservation.end(Gained { live: 1, tombs: 0 });
@@ -302,7 +305,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Removes a name in memory, whose mark is erased, durably. The caller holds the mutex.
+    /// Removes a name from memory. Its mark is erased, durably. The caller holds the mutex.
     pub(crate) fn take<P: Pmem>(&self, medium: &Medium<P>, name: &str, entry: Entry) {
         self.names.remove(name);
         // P1: the name is gone, durably.
@@ -314,9 +317,9 @@ impl Directory {
         self.log.trim(medium, state.live_slots, &self.names);
     }
 
-    /// Renames `old`, durably, and replaces `name` if there is one. The caller holds the mutex, and
-    /// both names are not the same one's. `doomed` is the log of what is replaced, if that is in
-    /// memory.
+    /// Renames `old` to `name`, durably, and replaces `name` if it exists. The caller holds the
+    /// mutex, and the two names do not stand for the same inode. `doomed` is the log of what is
+    /// replaced, if that is in memory.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Poisoned`]; nothing has changed.

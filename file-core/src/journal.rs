@@ -1,10 +1,10 @@
-//! The journal: makes changes of several directories' logs one.
+//! The journal: makes changes of several names one atomic change.
 //!
 //! # The problem
 //! Within one log, a single mark commits a change. A rename from one directory to another changes
-//! two logs, and one word cannot commit both. NOVA journals such changes, and so does this crate:
-//! in a compact log of `spanlock-journal-commit`, which lies between the inode table and the data
-//! area.
+//! two logs, and one word cannot commit both. An exchange needs two groups, even in one log. NOVA
+//! journals such changes, and so does this crate. Its journal is a compact log of
+//! `spanlock-journal-commit`, between the inode table and the data area.
 //!
 //! ```text
 //!   slots of the new groups ── fence ── record ── fence ── marks and erasures ── fence ── truncate
@@ -17,10 +17,10 @@
 //! - A **record** lists words: the marks of new groups, and zero for each mark that is erased. Each
 //!   is a position in the region and a value, both of 8 bytes.
 //! - **Cost**: seven fences. One makes the groups durable, one the record, one the words. Opening
-//!   the journal and truncating it take two each, for its two superblocks. A transaction opens it
-//!   anew, so that a volume which has none in progress keeps nothing of it in memory.
-//! - **Read only**: a volume that is opened to be read only, or checked, is read as if the words of
-//!   the record were stored.
+//!   the journal and truncating it take two each, for its two superblocks. Each transaction opens
+//!   the journal, so a volume without a transaction in progress keeps nothing of it in memory.
+//! - **Read only**: opening a volume read-only, or checking it, does not store the words of a
+//!   record, but reads the logs as if they were stored.
 //!
 //! # Invariants
 //! - **F-J1** The journal has a record only while a thread holds the tree's mutex and those of the
@@ -79,11 +79,11 @@ impl<'m, P: Pmem> Journal<'m, P> {
         Ok(journal)
     }
 
-    /// Stores words in several logs, as one change. `_groups` proves that the groups which they
-    /// commit are durable. The words are durable on return, and the journal is empty.
+    /// Stores words in one or several logs, as one change. `_groups` proves that the groups that
+    /// the words commit are durable. The words are durable on return, and the journal is empty.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]: the words may be stored or not, and so may the record.
+    /// [`Error::Corrupt`]. The words may be stored or not, and so may the record.
     pub(crate) fn commit(self, words: &[Word], _groups: Durable) -> Result<(), Error> {
         let record: Vec<u8> = (words.iter())
             .flat_map(|it| [it.at, it.value])

@@ -1,16 +1,18 @@
 //! The names of one directory, in memory.
 //!
 //! # The problem
-//! A directory's mutex is held across the fences of a change. A lookup must not wait for those.
+//! A directory's mutex is held across the fences of a change. A lookup must not wait for these
+//! fences.
 //!
 //! # Properties
-//! - A sorted map, a skip list of crossbeam's. Lookups that find their name take no lock.
+//! - The names are in a sorted map: a skip list from crossbeam. Lookups that find their name take
+//!   no lock.
 //! - An entry is plain data. To change it, the thread that holds the directory's mutex replaces it.
 //!   The name is absent for a moment then, so a lookup that finds nothing has to be repeated under
 //!   the mutex: see [`Directory::look`](crate::directory::Directory::look).
-//! - The skip list's atomics are invisible to the checkers, so a counter of changes shows them what
-//!   a lookup depends on. Nothing in an entry needs either: what leads from a number to a directory
-//!   or a file is behind a mutex of its own.
+//! - The checkers do not see the skip list's atomics. A counter of changes shows them what a lookup
+//!   depends on. An entry needs no other ordering: it holds a number, and the table that leads from
+//!   the number to a directory or a file has a mutex of its own.
 
 use crossbeam_skiplist::SkipMap;
 use crossbeam_skiplist::map::Entry as MapEntry;
@@ -57,7 +59,7 @@ impl Names {
         }
     }
 
-    /// Returns what a name stands for. May miss a name that another thread changes.
+    /// Returns what a name stands for. May miss a name that another thread is changing.
     pub(crate) fn get(&self, name: &str) -> Option<Entry> {
         // Relaxed: only the checkers need it, and they see every operation in one order.
         self.changes.load(Ordering::Relaxed);

@@ -2,17 +2,17 @@
 //!
 //! # Properties
 //! - Every directory is an inode with a log of its own; the root is inode 0. All directories are in
-//!   memory, files when they are opened.
+//!   memory; a file enters memory when it is opened.
 //! - Walking a path takes no directory's mutex, as long as every name on it exists. A walk is not
-//!   atomic: directories may be renamed or removed meanwhile, and each step sees its own moment. If
-//!   a name is missing in a directory that was removed meanwhile, the walk is repeated, because
-//!   another directory may have replaced it.
-//! - Creating, linking, removing and renaming takes the mutex of the directory concerned, held
-//!   across fences. Operations on different directories do not wait for each other, except that
-//!   one thread at a time renames from one directory to another, exchanges two names, or removes
-//!   or renames a directory.
-//! - A walk that has passed a name goes on in the directory that it stood for, wherever that is
-//!   moved meanwhile.
+//!   atomic: directories may be renamed or removed meanwhile, and each step sees a different
+//!   moment. If a name is missing in a directory that was removed meanwhile, the walk is repeated,
+//!   because another directory may have replaced the removed one.
+//! - Creating, linking, removing and renaming take the mutex of the directory concerned, and hold
+//!   it across their fences. Operations on different directories do not wait for each other, except
+//!   that only one thread at a time renames from one directory to another, exchanges two names, or
+//!   removes or renames a directory.
+//! - A walk that has passed a name goes on in the directory for which the name stood, even if that
+//!   directory is moved meanwhile.
 //!
 //! # Invariants
 //! - **T1** The directories form a tree: each but the root has one name. So a directory is reached
@@ -21,17 +21,17 @@
 //! - **T3** Mutexes are taken in this order: the tree's, then those of directories, then those of
 //!   logs, files and tables. A thread takes those of several directories only while it holds the
 //!   tree's, so no two threads wait for each other's.
-//! - **T4** A directory is in the table as long as it has a name. It enters and leaves it under the
-//!   mutex of the directory that names it.
-//! - **T5** A directory that was removed is empty and stays so: whoever locks it learns that it was
-//!   removed. So its log is not used any more, and its pages are free.
+//! - **T4** A directory is in the table as long as it has a name. It enters and leaves the table
+//!   under the mutex of the directory that names it.
+//! - **T5** A directory that was removed is empty and stays empty: a thread that locks it learns
+//!   that it was removed. So its log is not used any more, and its pages are free.
 //! - **T6** A directory gets another parent only under the tree's mutex. A new one enters the
-//!   table, with its parent, before a walk enters it (T4). So whether one directory that was not
-//!   removed is below another is known for as long as the mutex is held.
-//! - **T7** If the region panics during a change of several directories, the journal may keep its
-//!   record, which names pages of their logs. Those logs are poisoned, so they keep their pages.
-//!   The tree's mutex says so from then on: no directory is removed or moved until the volume is
-//!   reopened.
+//!   table, with its parent, before a walk enters it (T4). So while a thread holds the tree's
+//!   mutex, it can tell whether one directory that was not removed is below another.
+//! - **T7** If the region panics during a change that goes through the journal, the journal may
+//!   keep its record, which names pages of the directories' logs. Those logs are poisoned, so they
+//!   keep their pages. From then on, the state under the tree's mutex says that a change was
+//!   interrupted: no directory is removed or moved until the volume is reopened.
 
 mod across;
 mod changes;
@@ -63,8 +63,8 @@ struct Child {
     parent: u32,
 }
 
-/// The number of a directory that a thread has begun to change together with others, and not
-/// finished to (T7).
+/// The number of a directory of which a thread has begun, but not finished, a change that goes
+/// through the journal (T7).
 type Interrupted = Option<u32>;
 
 impl Tree {
@@ -139,7 +139,7 @@ impl Tree {
         directory
     }
 
-    /// Says which directory names `id` from now on, if that is a directory. The caller holds the
+    /// Records which directory names `id` from now on, if `id` is a directory. The caller holds the
     /// tree's mutex (T6).
     fn set_parent(&self, id: InodeId, parent: u32) {
         if id.kind == Kind::Directory
@@ -149,8 +149,8 @@ impl Tree {
         }
     }
 
-    /// Returns whether directory `number` is `above`, or is in it at any depth. The caller holds
-    /// the tree's mutex (T6).
+    /// Returns whether directory `number` is directory `above`, or lies in it at any depth. The
+    /// caller holds the tree's mutex (T6).
     fn is_at_or_below(&self, mut number: u32, above: u32) -> bool {
         let directories = self.directories.lock();
         while number != above {
@@ -166,8 +166,8 @@ impl Tree {
         self.directories.lock().remove(&number);
     }
 
-    /// Calls `each` with all names of files and the directories' paths before them. Each directory
-    /// is seen at one moment.
+    /// Calls `each` with the path of every name of a file. The names of one directory are those of
+    /// one moment.
     fn walk(&self, each: &mut dyn FnMut(String, InodeId)) {
         let mut left = vec![(String::new(), Arc::clone(&self.root))];
         while let Some((prefix, directory)) = left.pop() {
@@ -193,7 +193,7 @@ pub(crate) struct At<'p> {
     pub(crate) directory: Arc<Directory>,
     /// The name, which is valid.
     pub(crate) name: &'p str,
-    /// What the caller called it, for messages.
+    /// The path or the name that the caller gave, for messages.
     pub(crate) path: &'p str,
 }
 
@@ -266,7 +266,8 @@ fn sound(entry: Entry) -> Result<Entry, Error> {
 // ── Paths ────────────────────────────────────────────────────────────────────────────────────
 
 impl<P: Pmem, L> Volume<P, L> {
-    /// Performs `act` on what `path` ends in. Repeats this if the directory was removed meanwhile.
+    /// Performs `act` on the last name of `path`. Repeats this if the directory was removed
+    /// meanwhile.
     ///
     /// # Errors
     /// As [`resolve`](Self::resolve), and those of `act`.
@@ -286,7 +287,7 @@ impl<P: Pmem, L> Volume<P, L> {
         }
     }
 
-    /// As [`with`](Self::with), on two paths.
+    /// Like [`with`](Self::with), on two paths.
     pub(crate) fn with_both<T>(
         &self,
         [one, other]: [&str; 2],
@@ -295,7 +296,7 @@ impl<P: Pmem, L> Volume<P, L> {
         self.with(one, |one| self.with(other, |other| act(one, other)))
     }
 
-    /// Returns the directory and the name that `path` ends in.
+    /// Returns the last name of `path`, and the directory in which it is looked up.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`] for a path through a file, and the errors of

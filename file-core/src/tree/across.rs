@@ -2,11 +2,11 @@
 //!
 //! Each goes through the [journal](crate::journal):
 //! 1. Take the tree's mutex, then those of the directories. Check the names.
-//! 2. Reserve a group for each name that gets another meaning. This may fail; until then, nothing
-//!    is stored.
+//! 2. Reserve a group for each name that gets a new meaning. This may fail. Nothing is stored
+//!    before.
 //! 3. Store the groups, and commit their marks with the erasures of the old ones.
-//! 4. Change the names in memory. Each old name goes before the new ones come: a lookup that misses
-//!    a name waits for the mutex, so it finds the old state or the new one.
+//! 4. Change the names in memory. The old names are removed before the new ones are added. A lookup
+//!    that misses a name waits for the mutex, so it finds the old state or the new one.
 
 use spanlock_pmem::{Flushed, Pmem};
 use spanlock_sync::injected_bug;
@@ -22,7 +22,7 @@ use crate::log::{Log, PoisonOnUnwind, Reservation};
 use crate::names::{DoubtOnUnwind, Entry};
 use crate::volume::Volume;
 
-/// A name that gets another meaning, and the slots reserved for the group that says so.
+/// A name that gets a new meaning, and the slots reserved for the group that says so.
 struct Given<'a> {
     at: &'a At<'a>,
     id: InodeId,
@@ -41,8 +41,9 @@ impl<P: Pmem, L> Volume<P, L> {
     /// Renames from one directory to another.
     ///
     /// # Errors
-    /// [`Error::NotFound`], those of what cannot replace what, [`Error::InsideItself`],
-    /// [`Error::NoSpace`], [`Error::Poisoned`], [`Error::Corrupt`]; nothing has changed.
+    /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::NotADirectory`], [`Error::NotEmpty`],
+    /// [`Error::InsideItself`], [`Error::NoSpace`], [`Error::Poisoned`], [`Error::Corrupt`];
+    /// nothing has changed.
     pub(super) fn rename_across(&self, from: &At<'_>, to: &At<'_>) -> Result<(), Error> {
         let mut tree = self.tree.lock()?;
         let (source, target) = (&from.directory, &to.directory);
@@ -167,7 +168,7 @@ impl<P: Pmem, L> Volume<P, L> {
         })
     }
 
-    /// As [`give`](Self::give), for two names.
+    /// Like [`give`](Self::give), for two names.
     fn give_both<'a>(&'a self, both: [(&'a At<'a>, InodeId); 2]) -> Result<[Given<'a>; 2], Error> {
         let [(one, id), (other, other_id)] = both;
         if one.directory.id != other.directory.id {
@@ -201,7 +202,7 @@ impl<P: Pmem, L> Volume<P, L> {
         ])
     }
 
-    /// Commits the groups of names together with erasures of marks. An error, as a panic, poisons
+    /// Commits the groups of names together with erasures of marks. An error, like a panic, poisons
     /// the logs of which the caller has guards or reservations.
     fn commit_journaled(
         &self,

@@ -215,8 +215,9 @@ impl<P: Pmem, L> Volume<P, L> {
     /// Renames within a directory, or [across](Self::rename_across) directories.
     ///
     /// # Errors
-    /// [`Error::NotFound`], those of what cannot replace what, those of [`Directory::rename`] and
-    /// of [`rename_across`](Self::rename_across); nothing has changed.
+    /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::NotADirectory`], [`Error::NotEmpty`],
+    /// and the errors of [`Directory::rename`] and [`rename_across`](Self::rename_across); nothing
+    /// has changed.
     pub(crate) fn rename(&self, from: &At<'_>, to: &At<'_>) -> Result<(), Error> {
         self.check_writable()?;
         self.settle_named();
@@ -243,8 +244,8 @@ impl<P: Pmem, L> Volume<P, L> {
         }
     }
 
-    /// Performs the part of a rename under the mutexes. Returns the file that is to be freed, or
-    /// `None` if the names do not stand for what the caller has locked.
+    /// Performs the part of a rename under the mutexes. Returns the file to free, if there is one,
+    /// or `None` if the names do not stand for what the caller has locked.
     fn rename_locked(
         &self,
         from: &At<'_>,
@@ -291,8 +292,8 @@ impl<P: Pmem, L> Volume<P, L> {
         Ok(Some(file.map(|it| it.id)))
     }
 
-    /// Makes changes of files durable before a name changes: the new name is durable on return, so
-    /// what it names must be, too. The caller holds no mutex.
+    /// Makes changes of files durable before a name changes. The new name is durable on return, so
+    /// what it stands for must be durable, too. The caller holds no mutex.
     pub(super) fn settle_named(&self) {
         let is_left_out = injected_bug!(
             "names-unsettled",
@@ -314,7 +315,7 @@ impl<P: Pmem, L> Volume<P, L> {
         self.tree.get(entry.id).ok_or_else(|| at.not_found())
     }
 
-    /// Frees a directory whose name is gone, durably. The caller holds its mutex.
+    /// Frees a directory whose name is gone, durably. The caller holds the directory's mutex.
     pub(super) fn retire(&self, child: &Directory, state: &mut State) {
         let (number, space) = (child.id.number, &self.medium.space);
         state.mark_removed();
@@ -328,7 +329,8 @@ impl<P: Pmem, L> Volume<P, L> {
         space.release_inode(number);
     }
 
-    /// Frees a file whose last name is gone, durably, once its last handle is dropped.
+    /// Frees a file whose last name is gone, durably. It becomes free once its last handle is
+    /// dropped.
     pub(super) fn free(&self, id: InodeId) {
         if let Some(file) = self.inodes.take_out(id.number) {
             file.mark_removed();
