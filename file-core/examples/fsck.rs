@@ -4,8 +4,8 @@
 //! cargo run -p spanlock-file-core --example fsck -- [--repair] [--json] VOLUME
 //! ```
 //!
-//! Without a volume it shows itself: it makes a volume in a temporary folder, damages it, checks
-//! it, repairs it, and checks what it found.
+//! Without VOLUME, it demonstrates itself: it makes a volume in a temporary folder, damages it,
+//! checks it, repairs it, and asserts the result of each step.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -29,7 +29,7 @@ const FAILED: u8 = 8;
 /// Checks a volume that is not open, and lists all damage. Writes nothing, unless it is asked to
 /// repair the volume.
 ///
-/// Without VOLUME it makes a small volume in a temporary folder, damages it, and shows how it is
+/// Without VOLUME, makes a small volume in a temporary folder, damages it, and shows how it is
 /// checked and repaired.
 #[derive(Parser)]
 #[command(
@@ -60,10 +60,10 @@ struct Arguments {
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
-    /// List what is no damage, too: inodes that no name refers to. JSON always has them.
+    /// Also list what is not damage: inodes that no name refers to. JSON always lists them.
     #[arg(long, short)]
     verbose: bool,
-    /// The file with the volume. No process may have it open.
+    /// The file that contains the volume. No process may have the volume open.
     #[arg(value_name = "VOLUME")]
     volume: Option<PathBuf>,
 }
@@ -72,8 +72,8 @@ fn main() -> ExitCode {
     command(std::env::args_os(), &mut io::stdout()).into()
 }
 
-/// Runs the command with these arguments, of which the first is its name, and writes what it prints
-/// to `out`. Returns the exit status.
+/// Runs the command with these arguments, the first of which is its name. Writes its output to
+/// `out`. Returns the exit status.
 pub(crate) fn command(
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     out: &mut dyn Write,

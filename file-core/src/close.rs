@@ -1,14 +1,15 @@
 //! Closing a volume, so that it opens without reading the logs of its files.
 //!
 //! # Method
-//! A volume needs no shutdown. But its last handle can close it: this stores a *checkpoint* of what
-//! recovery would compute from the logs of the files, in pages that are free, and a *record* of it
-//! beside the first superblock. The next opening erases the record, durably, before it stores
-//! anything else, and uses the checkpoint. The logs of directories are read nevertheless, because
-//! the names are in memory; those of files are read when the files are opened.
+//! A volume needs no shutdown. But its last handle can close it. Closing stores a *checkpoint* of
+//! what recovery would compute from the logs of the files, in pages that are free, and a *record*
+//! that describes the checkpoint, beside the first superblock. The next opening uses the
+//! checkpoint, and erases the record, durably, before it stores anything else. It still reads the
+//! logs of directories, because all names are in memory. The log of a file is read when the file is
+//! opened.
 //!
-//! Without a sound record and checkpoint, all logs are read. So a torn or damaged one costs time,
-//! and nothing else.
+//! Without a sound record and checkpoint, all logs are read. So a torn or damaged record or
+//! checkpoint costs only time.
 //!
 //! ```text
 //! record, bytes 64–127 of the region          page of the checkpoint
@@ -17,14 +18,15 @@
 //! │ mark   │ bytes of│ first │ CRC  │ = 0 │   │ part of the checkpoint │ next page │ = 0  │
 //! │        │ the ch. │ page  │ of it│     │   └────────────────────────┴───────────┴──────┘
 //! └────────┴─────────┴───────┴──────┴─────┘
-//! checkpoint: log pages of the volume · one bit for each page of the data area, set if it is in
-//! use · the size of each inode; all in words of 8 bytes
+//! checkpoint: number of log pages of the volume · one bit for each page of the data area, set if
+//! the page is in use · the size of each file, by inode number; all in words of 8 bytes
 //! ```
 //!
 //! # Invariants
 //! - **O1** While the record is on the medium, nothing but the pages of the checkpoint has been
 //!   stored to since the checkpoint was made. So it agrees with the logs.
-//! - **O2** The pages of the checkpoint are free: in the checkpoint, and once it has been read.
+//! - **O2** The pages of the checkpoint are free: the checkpoint says so itself, and so does the
+//!   allocator once the checkpoint has been read.
 
 use crc32c::{crc32c, crc32c_append};
 use spanlock_pmem::{Durable, Flushed, Pmem};
@@ -171,7 +173,7 @@ pub(crate) fn write<P: Pmem, L>(volume: &Volume<P, L>) {
     pmem.persist(written);
 }
 
-/// Returns the checkpoint, if the volume was closed with one, and nothing of it is damaged.
+/// Returns the checkpoint, if the volume was closed with one that is not damaged.
 pub(crate) fn read<P: Pmem>(pmem: &P, geometry: &Geometry) -> Option<Checkpoint> {
     let mut record = [0; RECORD_BYTES];
     // SAFETY: M8.

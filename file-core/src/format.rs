@@ -170,8 +170,9 @@ pub(crate) fn find<P: Pmem>(pmem: &P) -> Result<Found, Error> {
 /// Lets the volume take the whole region, and returns its geometry. The page of its second
 /// superblock becomes free. Does nothing if the region has no page after the volume.
 ///
-/// Until the first superblock is stored whole, it is the old one, whose second one is intact, or it
-/// is torn. A torn one is repaired from the new second superblock, which is durable by then.
+/// A crash may leave the first superblock old, torn or new. If it is old, the old second superblock
+/// is still intact. If it is torn, it is repaired from the new second superblock, which is durable
+/// by then.
 pub(crate) fn grow<P: Pmem>(pmem: &P, geometry: Geometry) -> Geometry {
     let pages = u32::try_from(pmem.len() / PAGE_BYTES).unwrap_or(u32::MAX);
     if pages <= geometry.pages {

@@ -4,22 +4,23 @@
 //! logs on the calling thread, and, in a volume with data checksums, all data.
 //!
 //! # What a repair keeps
-//! Everything that is readable and of which no other file has a page. In particular:
-//! - A damaged group is dropped alone. Of a file, that is one change: where it had replaced data,
-//!   older data reappears, and if another file has that page by now, a hole. In a volume without
-//!   data checksums, the older data may be that of a file removed since. Of a directory, it is one
-//!   name.
+//! A repair keeps everything that is readable, except pages that another file also claims. In
+//! particular:
+//! - A damaged group is dropped alone. In the log of a directory, that loses one name. In the log
+//!   of a file, it loses one change: where the change had replaced data, the older data reappears,
+//!   or a hole if another file has the older page by now. In a volume without data checksums, what
+//!   reappears may be data of a file that was removed since.
 //! - A log ends before its first damaged page. Later changes and names are lost.
 //! - A page of data that does not match its checksum becomes a hole, which reads as zeros.
 //! - A damaged journal is emptied. If a crash had interrupted a rename from one directory to
-//!   another or an exchange, either name may be there or not.
-//! - A name is erased if its inode is not there. An inode of which only the line is damaged is
-//!   restored from its name; the time of its creation is lost.
+//!   another or an exchange, each of the names may be there or not.
+//! - A name is erased if its inode is missing. If an inode's line in the table is damaged, but its
+//!   head pointer is readable, the inode is restored from its name; its creation time is lost.
 //!
-//! What has lost its name is gone: nothing on the medium tells it from what was removed. [`check`]
-//! lists the inodes without names, but they are no damage.
+//! A file or directory that has lost its name is gone: nothing on the medium distinguishes it from
+//! a removed one. [`check`] lists inodes without names, but they are not damage.
 //!
-//! A repair can be repeated, also after a crash in its middle. A volume without damage is not
+//! A repair can be repeated, even after a crash has interrupted it. A volume without damage is not
 //! written to.
 //!
 //! ```
@@ -45,17 +46,17 @@ use crate::format;
 use crate::medium::Space;
 use crate::recover::{Damages, Fix, Recovery};
 
-/// How a damage is repaired.
+/// How damage is repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Repair {
-    /// It is no damage.
+    /// There is nothing to repair: the finding is not damage.
     None,
-    /// The superblock is written from the other one.
+    /// The superblock is rewritten from the other one.
     RewriteSuperblock,
-    /// The journal is emptied. The rename or exchange in it, if there is one, may be there in part.
+    /// The journal is emptied. If it had a rename or an exchange, that may be there in part.
     EmptyJournal,
-    /// The inode is written from its name.
+    /// The inode is restored from its name.
     RewriteInode,
     /// The name is erased.
     EraseName,
@@ -63,9 +64,9 @@ pub enum Repair {
     EraseGroup,
     /// The directory's log is cut off before the damage.
     CutLog,
-    /// The file's log is written anew, from what is readable.
+    /// The file's log is rewritten from what is readable.
     RewriteLog,
-    /// The bytes of the file become a hole, by writing its log anew.
+    /// The bytes of the file become a hole. Its log is rewritten.
     MakeHole,
 }
 
@@ -92,7 +93,7 @@ impl fmt::Display for Repair {
     }
 }
 
-/// Something that a check has found.
+/// Damage that a check has found, or something else that it has noted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
@@ -102,8 +103,8 @@ pub struct Finding {
     pub place: Place,
     /// A path of the inode, if it has one.
     pub path: Option<String>,
-    /// How many bytes of the file are concerned, from the place's offset on; 0 if the place has
-    /// none.
+    /// The number of bytes of the file that are affected, from the place's offset on; 0 if the
+    /// place has no offset.
     pub bytes: u64,
     /// How it is repaired.
     pub repair: Repair,
@@ -112,7 +113,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Returns whether this is damage. A removed inode, for example, is not.
+    /// Returns whether this is damage. An inode without a name, for example, is not.
     pub fn is_damage(&self) -> bool {
         self.repair != Repair::None
     }
@@ -173,8 +174,8 @@ pub fn check<P: Pmem>(pmem: &P) -> Result<Report, Error> {
 }
 
 /// Repairs all damage of the volume, durably, and lists it. No volume may be open on the region.
-/// Afterwards the volume opens, if the report [says so](Report::is_repaired). A file's damage stays
-/// if there is no room for its new log.
+/// Afterwards, the volume opens if [`Report::is_repaired`] returns `true`. Damage to a file remains
+/// if there is no room for the file's new log.
 ///
 /// # Errors
 /// Same as [`check`].

@@ -1,39 +1,43 @@
 //! Recovery: rebuilds the volume's state in memory from the bytes of a region.
 //!
 //! # Method
+//! Before recovery, [`FileCore`](crate::FileCore) erases the record of a checkpoint, repairs a
+//! damaged superblock and redoes the journal.
 //! 1. Walk the chain of the root directory from inode 0 and replay its committed groups, then those
-//!    of the directories that it names, and so on, in breadth. This yields the live files. No
+//!    of the directories that it names, and so on, breadth-first. This yields the live files. No
 //!    directory may have two names, so each is reached once and none contains itself.
 //! 2. For each live file, walk its chain and replay its committed groups, on all threads of rayon's
-//!    pool. The volume keeps the file's size and nothing else of it: a file's index and log enter
-//!    memory when the file is opened, see `inodes.rs`.
+//!    pool. The volume keeps only the file's size: a file's index and log enter memory when the
+//!    file is opened, see `inodes.rs`.
 //! 3. Let every log and every file *claim* its pages. Unclaimed pages are free. So a file that was
 //!    removed while it was open needs no further care.
-//! 4. Once all of this has succeeded, erase the marks that an interrupted rename has left. A
-//!    crash meanwhile leaves some of them, and the next recovery erases those.
+//! 4. Once all of this has succeeded, erase the marks that interrupted renames have left. If a
+//!    crash interrupts this step, the next recovery erases the rest.
+//!
+//! If the volume was closed, its checkpoint replaces step 2 for all files: see `close.rs`.
 //!
 //! The volume stores no tail pointers, so recovery visits every slot of every page. A slot whose
 //! first word is zero is skipped. A slot with a mark is the lead of as many slots as the mark
-//! counts. A group of more slots than a page has begins a page, and goes on in the next ones.
+//! counts. A group of more slots than a page has begins a page, and continues in the next ones.
 //!
 //! # What is trusted
 //! Recovery trusts no metadata. Each pointer is sealed, lies in range, and claims its page, so no
 //! chain can meet another or itself. Each group's checksum covers its place. Each record must be
-//! valid. The first violation ends the recovery with [`Error::Corrupt`]. Recovery writes nothing,
-//! except that it repairs a damaged superblock before it starts, and finishes renames. So the
-//! metadata of a volume that opens is as this crate wrote it, or differs only in meaningless bytes.
-//! `docs/format.md` lists the damage that checksums miss. Recovery does not read data pages.
+//! valid. The first violation ends the recovery with [`Error::Corrupt`]. Except for step 4,
+//! recovery writes nothing. So the metadata of a volume that opens is as this crate wrote it, or
+//! differs only in meaningless bytes. `docs/format.md` lists the damage that checksums miss.
+//! Recovery does not read data pages.
 //!
 //! # Damage
-//! A volume that is opened to be read only, or checked, is recovered although it is damaged: see
-//! `recover/survey.rs`. The methods here then *note* each damage and go on. A damaged group is
+//! A volume that is opened read-only, checked or repaired is recovered although it is damaged: see
+//! `recover/survey.rs`. The methods here then *note* all damage and go on. A damaged group is
 //! skipped, and a chain ends before a damaged page. `recover/mend.rs` repairs what was noted.
 //!
 //! # Cost
 //! Time: every log is read once, and each extent in it takes a step in a tree of the file's
 //! extents. Memory, besides the rebuilt state: the largest log, the extents of its file, and one
-//! bit per page. Counts in the volume do not change that, even forged ones: a file has at most as
-//! many pages as the volume, and [`runs`] does not visit pages that a later group replaces.
+//! bit per page. Even forged counts in the volume do not change that: a file has at most as many
+//! pages as the volume, and [`runs`] does not visit pages that a later group replaces.
 
 mod chain;
 mod claims;
@@ -73,9 +77,9 @@ use crate::record::Record;
 /// With fewer files than this, starting threads takes longer than it saves.
 const PARALLEL_FROM: usize = 64;
 
-/// What the directories' logs say.
+/// The tree of directories and files, according to the directories' logs.
 pub(crate) struct LiveTree {
-    /// All directories, in breadth from the root.
+    /// All directories, breadth-first from the root.
     pub(crate) directories: Vec<Directory>,
     /// All files, in the order of their numbers.
     pub(crate) files: Vec<InodeId>,
@@ -131,13 +135,13 @@ pub(crate) struct Recovery<'a, P> {
     space: &'a Arc<Space>,
     claims: Claims<'a>,
     pub(crate) damages: Damages,
-    /// The inodes whose lines must be written anew, by their numbers.
+    /// The inodes whose lines must be rewritten, by their numbers.
     restored: BTreeMap<u32, RawInode>,
-    /// What cannot be opened, and why.
+    /// The inodes that cannot be opened, and why.
     pub(crate) unopenable: BTreeMap<InodeId, Error>,
-    /// What names stand for although it does not exist.
+    /// The inodes that names stand for although they do not exist.
     missing: BTreeSet<InodeId>,
-    /// The files whose logs must be written anew.
+    /// The files whose logs must be rewritten.
     damaged_files: Vec<DamagedFile>,
     pub(crate) report: RecoveryReport,
 }
@@ -169,7 +173,8 @@ impl<'a, P: Pmem> Recovery<'a, P> {
     /// Replays the logs of all directories.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], for the first damage in breadth from the root, unless damage is noted.
+    /// [`Error::Corrupt`], for the first damage breadth-first from the root, unless damage is
+    /// noted.
     pub(crate) fn tree(&mut self) -> Result<LiveTree, Error> {
         let mut live = LiveTree {
             directories: Vec::new(),
@@ -297,7 +302,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
     }
 
     /// Erases the marks of the groups that renames have superseded, durably. Writes nothing if
-    /// there are none. Recovery has succeeded.
+    /// there are none. The caller has completed all other steps of the recovery.
     pub(crate) fn finish_renames(&self, live: &LiveTree) {
         let is_left_out = injected_bug!(
             "recovery-leaves-renames",
@@ -322,8 +327,8 @@ impl<'a, P: Pmem> Recovery<'a, P> {
     /// calls `sized` with each file's number and size. Uses the threads of rayon's current pool.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], for the file with the lowest number among those that are damaged. Of two
-    /// files that have one page, that is the later one.
+    /// [`Error::Corrupt`], for the damaged file with the lowest number. If two files claim one
+    /// page, the one with the higher number counts as damaged.
     pub(crate) fn files(
         &mut self,
         files: &[InodeId],
@@ -393,7 +398,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         Ok(Counts::of(&scan))
     }
 
-    /// Calls `each` with every run of pages that no log and no file has.
+    /// Calls `each` with every run of pages that belong to no log and no file.
     pub(crate) fn free_extents(&self, each: &mut dyn FnMut(Extent)) {
         self.claims.free_extents(each);
     }

@@ -23,18 +23,17 @@ use crate::record::Record;
 /// Receives the records of a log.
 pub(super) type EachRecord<'a> = dyn FnMut(Record, Place) -> Result<(), Error> + 'a;
 
-/// Receives each page of a chain, and the byte at which the pointer to it lies. An error ends the
-/// walk.
+/// Receives each page of a chain, and the byte offset of the pointer to it. An error ends the walk.
 pub(super) type EachPage<'a> = dyn FnMut(u32, u64) -> Result<(), Error> + 'a;
 
-/// Receives each damage of a log, and how to repair it in place. An error ends the replay.
-/// Otherwise a broken chain ends there, and a broken group is skipped.
+/// Receives each piece of damage in a log, and how to repair it in place. An error ends the replay.
+/// Otherwise, a chain ends before a damaged page, and a damaged group is skipped.
 pub(super) type EachDamage<'a> = dyn FnMut(Error, Fix) -> Result<(), Error> + 'a;
 
 /// The pointer to a page of a chain.
 struct Pointer {
     word: u64,
-    /// The byte at which it lies.
+    /// Its byte offset in the region.
     at: u64,
     /// The initial value of its checksum.
     seed: u32,
@@ -139,7 +138,7 @@ impl Replayed {
 pub(crate) struct LogReader<'a, P> {
     pub(super) pmem: &'a P,
     pub(super) geometry: &'a Geometry,
-    /// Words of log pages that the journal has, and the medium may not have yet.
+    /// The words of the journal's record, which may not be stored in the log pages yet.
     pub(super) journaled: Vec<Word>,
 }
 
@@ -175,9 +174,9 @@ impl<'a, P: Pmem> LogReader<'a, P> {
         Err(Error::corrupt(what, id.number, at))
     }
 
-    /// Returns the inode that a directory names, although its line is unreadable, if the head
-    /// pointer there is that of this inode. The time of its creation is lost. The root is always
-    /// returned, because nothing else can be in its place.
+    /// Returns an inode that a directory names but whose line is unreadable, if the head pointer in
+    /// the line is that of this inode. Its creation time is lost. The root is always returned,
+    /// because nothing else can be in its place.
     pub(super) fn restored_inode(&self, id: InodeId) -> Option<RawInode> {
         let is_root = id == InodeId::ROOT;
         if self.inode(id.number).is_some() && !is_root {

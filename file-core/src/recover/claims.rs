@@ -25,10 +25,10 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// Claims pages for `inode`. The pointer to them lies at byte `at`.
+    /// Claims pages for `inode`. The pointer to them lies at byte `at` of the region.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if they lie outside the data area, or if one of them is claimed already.
+    /// [`Error::Corrupt`] if a page lies outside the data area or is claimed already.
     pub(super) fn claim(&self, extent: Extent, inode: u32, at: u64) -> Result<(), Error> {
         if !in_data_area(self.geometry, extent) {
             return Err(Error::corrupt("a pointer outside the data area", inode, at));
@@ -46,8 +46,9 @@ impl<'a> Claims<'a> {
         Ok(())
     }
 
-    /// Claims these pages besides those that are claimed already: one bit for each page. Returns
-    /// `false`, and claims nothing, if the bits lack a page that is claimed.
+    /// Claims the pages in `used`, which has one bit for each page, in addition to those claimed
+    /// already. Returns `false`, and claims nothing, if `used` lacks a page that is claimed
+    /// already.
     pub(super) fn adopt(&mut self, used: &[u64]) -> bool {
         // Relaxed: no other thread has the claims.
         let claimed = self.words.iter().map(|it| it.load(Ordering::Relaxed));

@@ -1,23 +1,24 @@
-//! What recovery does about damage: it ends, or it notes the damage and goes on.
+//! How recovery reacts to damage: it ends, or it notes the damage and goes on.
 
 use crate::error::{Error, Place};
 use crate::fsck::Repair;
 use crate::layout::RawInode;
 
-/// How to repair a damage.
+/// How to repair damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fix {
-    /// It is none.
+    /// Nothing to repair: what was noted is not damage.
     Nothing,
-    /// Write the superblock there from the other one.
+    /// Rewrite the superblock at this byte from the other one.
     Superblock(u64),
     /// Empty the journal.
     Journal,
-    /// Write the line of the inode.
+    /// Rewrite the line of the inode.
     Inode(RawInode),
-    /// Erase the mark or the pointer there, which ends a group, a name or a chain.
+    /// Erase the mark or the pointer at this byte, which removes a group or a name, or cuts off a
+    /// chain.
     Erase(u64, Repair),
-    /// Write the log of the file anew, from what is readable.
+    /// Rewrite the log of the file from what is readable.
     Rewrite(Repair),
 }
 
@@ -33,16 +34,16 @@ impl Fix {
     }
 }
 
-/// A damage that was noted.
+/// A piece of damage that was noted.
 pub(crate) struct Damage {
     pub(crate) what: &'static str,
     pub(crate) place: Place,
-    /// The bytes of the file that it concerns, from the place's offset on.
+    /// The number of bytes of the file that it affects, from the place's offset on.
     pub(crate) bytes: u64,
     pub(crate) fix: Fix,
 }
 
-/// The damage so far.
+/// The damage found so far.
 pub(crate) enum Damages {
     /// The first damage ends the recovery.
     Refused,
@@ -54,10 +55,10 @@ impl Damages {
         matches!(self, Damages::Noted(_))
     }
 
-    /// Notes a damage.
+    /// Notes damage.
     ///
     /// # Errors
-    /// The error itself, if damage is refused, or if it is something else.
+    /// Returns `error` itself if damage is refused, or if `error` does not report damage.
     pub(crate) fn meet(&mut self, error: Error, fix: Fix) -> Result<(), Error> {
         match (self, error) {
             (Damages::Noted(noted), Error::Corrupt { what, place }) => {

@@ -13,7 +13,7 @@ use crate::log::Place;
 use crate::log_page::LogPages;
 use crate::record::{Record, WriteHeader};
 
-/// What the log of a file says.
+/// The content of a file, according to its log.
 pub(crate) struct FileScan {
     pub(super) runs: Runs,
     pub(super) replayed: Replayed,

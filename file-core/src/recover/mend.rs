@@ -1,16 +1,17 @@
 //! Repairing what a survey has noted.
 //!
 //! # Method
-//! 1. Complete the change that the journal has, or empty a damaged journal. Write damaged
-//!    superblocks and inode lines anew. *Fence.*
-//! 2. Erase what interrupted renames have superseded, then the marks of damaged groups and of names
-//!    of nothing, and the pointers to damaged pages of directories' logs. *Fence.*
+//! 1. Complete the change that the journal has, or empty a damaged journal. Rewrite damaged
+//!    superblocks and inode lines. *Fence.*
+//! 2. Erase the marks that interrupted renames have left. Then erase the marks of damaged groups
+//!    and of names whose inode is missing, and the pointers to damaged pages, all in directories'
+//!    logs. *Fence.*
 //! 3. For each damaged file, store a log of what is readable in unclaimed pages. *Fence.* Then
 //!    store the head pointer to it. *Fence.*
 //!
-//! Each damage ends with one 8-byte store, or with the last byte of a line. Until then it is as it
-//! was, so a crash leaves fewer damages, and the repair can be repeated. Nothing else is stored to:
-//! in no step does a page change that anything readable refers to.
+//! A single 8-byte store, or the last byte of a line, repairs each piece of damage. Until then, the
+//! damage is as it was. So after a crash, less damage is left, and the repair can be repeated. No
+//! step changes a page that anything readable refers to.
 
 use core::iter;
 
@@ -37,13 +38,13 @@ struct Piece {
     checksums: Vec<u32>,
 }
 
-/// A log that is written anew.
+/// A log that is rewritten.
 struct NewLog<'f> {
     id: LogId,
     /// The birth of the next page.
     birth: u64,
     pages: Vec<(PageId, Box<[u8; PAGE]>)>,
-    /// The slots in use of the last page.
+    /// The slots of the last page that are in use.
     used: u32,
     free: &'f mut Vec<u32>,
 }
@@ -79,7 +80,7 @@ impl<P: Pmem> Recovery<'_, P> {
     /// Repairs all damage that was noted, as far as there are free pages.
     ///
     /// # Errors
-    /// None, if damage is noted.
+    /// None if damage is noted.
     pub(crate) fn mend(&self, live: &LiveTree) -> Result<(), Error> {
         let pmem = self.reader.pmem;
         // O1.
@@ -121,7 +122,7 @@ impl<P: Pmem> Recovery<'_, P> {
         Ok(())
     }
 
-    /// Writes the log of a file anew, unless there is no room.
+    /// Rewrites the log of a file, unless there is no room.
     fn rewrite(&self, file: &DamagedFile, free: &mut Vec<u32>) -> Result<(), Error> {
         let pmem = self.reader.pmem;
         let id = file.inode.id.log();

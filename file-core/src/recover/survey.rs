@@ -1,11 +1,11 @@
 //! Reading the files of a volume that may be damaged, and listing all damage.
 //!
-//! # Which of two is right
-//! If a group of a file is damaged, what older groups say of the same pages is in force again, but
-//! those data pages may have become another file's meanwhile. So pages are claimed in this order:
-//! those of all chains, whose tails name their log; the data pages of files without damage; the
-//! data pages of the others. A page that is claimed already is lost to the file that comes later.
-//! Among files without damage, that is the one with the larger number.
+//! # Which of two files owns a page
+//! If a group of a file is damaged, older groups of the same file pages are in force again. But
+//! their data pages may belong to another file by now. So pages are claimed in this order: first
+//! the pages of all chains, whose tails name their log; then the data pages of files without
+//! damage; then the data pages of damaged files. A file that comes later loses a page that is
+//! claimed already. Files without damage claim in the order of their numbers.
 //!
 //! A file's log is read twice, so that the extents of only one file are in memory at a time.
 
@@ -22,7 +22,7 @@ use crate::fsck::{Finding, Repair};
 use crate::journal;
 use crate::layout::{INODE_USED_BYTES, Kind, PAGE, PAGE_BYTES, ROOT, RawInode, page_at};
 
-/// A file whose log must be written anew.
+/// A file whose log must be rewritten.
 pub(super) struct DamagedFile {
     pub(super) inode: RawInode,
     /// The pages of its chain before the first damaged one.
@@ -31,7 +31,7 @@ pub(super) struct DamagedFile {
     pub(super) lost: Vec<u32>,
 }
 
-/// A file while it is surveyed.
+/// A file that is being surveyed.
 struct Surveyed {
     file: DamagedFile,
     /// The first damage that keeps the file from being opened.
@@ -39,7 +39,8 @@ struct Surveyed {
 }
 
 impl<P: Pmem> Recovery<'_, P> {
-    /// Lets logs be read as if the change in the journal were complete. Notes a damaged journal.
+    /// From here on, logs are read as if the change in the journal were complete. Notes a damaged
+    /// journal.
     pub(crate) fn note_journal(&mut self) -> Result<(), Error> {
         match journal::words_left(self.reader.pmem, self.geometry) {
             Ok(words) => {
@@ -167,7 +168,7 @@ impl<P: Pmem> Recovery<'_, P> {
         })
     }
 
-    /// Notes the names of what does not exist.
+    /// Notes the names whose inode is missing.
     fn note_missing(&mut self, directories: &[Directory]) -> Result<(), Error> {
         let mut names = Vec::new();
         for directory in directories {
@@ -187,7 +188,7 @@ impl<P: Pmem> Recovery<'_, P> {
         Ok(())
     }
 
-    /// Notes the inodes that no name refers to. They are no damage.
+    /// Notes the inodes that no name refers to. They are not damage.
     pub(crate) fn note_unnamed(&mut self, live: &LiveTree) -> Result<(), Error> {
         for number in ROOT + 1..self.geometry.inodes {
             if live.links[number as usize] > 0 {
@@ -250,7 +251,7 @@ impl<P: Pmem> Recovery<'_, P> {
 }
 
 impl Damages {
-    /// Adds bytes to those that the last damage concerns.
+    /// Adds bytes to those that the last piece of damage affects.
     fn lengthen_last(&mut self, bytes: u64) {
         if let Damages::Noted(noted) = self
             && let Some(last) = noted.last_mut()
