@@ -25,8 +25,8 @@ pub struct DirEntry {
     pub kind: Kind,
 }
 
-/// An open directory. Its methods take names, not paths, and work on this directory wherever it is
-/// renamed to. Clones are handles to the same directory.
+/// An open directory. Its methods take names, not paths. They work on this directory even after it
+/// was renamed or moved. Clones are handles to the same directory.
 ///
 /// A handle does not keep the directory from being removed. Operations on a removed directory
 /// return [`Error::NotFound`].
@@ -144,8 +144,8 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
         (self.volume).exchange(&self.at(name)?, &other.at(other_name)?)
     }
 
-    /// Gives a file of this directory another name, which may be in another directory `into` of the
-    /// same volume; see [`FileCore::link`](crate::FileCore::link).
+    /// Gives a file of this directory another name in `into`, which is this directory or another
+    /// one of the same volume; see [`FileCore::link`](crate::FileCore::link).
     ///
     /// # Errors
     /// Same as there, and [`Error::OtherVolume`].
@@ -181,11 +181,11 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
         })
     }
 
-    /// Returns all names in this directory, sorted by their bytes: those of one moment. Blocks
-    /// while another thread changes the directory.
+    /// Returns all names in this directory, as of one moment, sorted by their bytes. Blocks while
+    /// another thread changes the directory.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if the directory was removed; the name in it is empty.
+    /// [`Error::NotFound`] if the directory was removed. The error's name is empty.
     pub fn read(&self) -> Result<Vec<DirEntry>, Error> {
         let name = String::new;
         let locked = self.directory.lock();

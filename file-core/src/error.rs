@@ -95,7 +95,7 @@ pub enum Error {
         /// Where the damage is.
         place: Place,
     },
-    /// The volume was opened to be [read only](crate::OpenOptions::read_only).
+    /// The volume was opened [read-only](crate::OpenOptions::read_only).
     #[error("the volume was opened read-only: open it without that option to change it")]
     ReadOnly,
     /// The region or an option cannot be used for a volume.
@@ -126,7 +126,7 @@ pub enum Error {
         /// The number of inodes for files and directories: all except the root's.
         total: u64,
     },
-    /// Nothing has this name, or the directory that it was looked for in was removed.
+    /// Nothing has this name, or the directory in which it was looked up has been removed.
     #[error("nothing is named {name:?}")]
     NotFound {
         /// The name.
@@ -198,8 +198,7 @@ pub enum Error {
         /// The largest file size in bytes.
         max: u64,
     },
-    /// The write is longer than one group of the log can describe, with the free pages as scattered
-    /// as they are.
+    /// The write is too long for one group of the log, given how scattered the free pages are.
     #[error(
         "a write of {len} bytes is too long: split it into parts of at most {max} bytes, each of which is atomic"
     )]
@@ -268,8 +267,8 @@ impl Error {
         }
     }
 
-    /// Returns an error for a page of data that does not match its checksum. It lies at byte `at`,
-    /// and at byte `offset` of the file `inode`.
+    /// Returns an error for a page of data that does not match its checksum. The page lies at byte
+    /// `at` of the region, and at byte `offset` of the file `inode`.
     #[cold]
     pub(crate) fn damaged_data(inode: u32, offset: u64, at: u64) -> Error {
         Error::Corrupt {

@@ -34,8 +34,8 @@ use crate::volume::{Volume, boxed};
 ///
 /// Clones are handles to the same volume and may be used by any number of threads. A volume needs
 /// no shutdown: every operation is durable when it returns, and dropping the last handle writes
-/// nothing, or syncs if the volume [groups](Durability::AtSync) changes. [`close`](Self::close)
-/// makes the next opening faster.
+/// nothing. If the volume [groups](Durability::AtSync) changes, dropping the last handle syncs.
+/// [`close`](Self::close) makes the next opening faster.
 ///
 /// `P` is the region and `L` is the type of each file's range lock. To choose the lock at run time,
 /// use `Box<dyn RawRangeLock>`. At most one volume may be open on a region at a time; the region's
@@ -71,17 +71,17 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// or creates, with the capacity in bytes that the lock must have
     /// ([`max_file_size`](Self::max_file_size)).
     ///
-    /// No lock is held during the call and nothing has been changed yet. So `locks` may block and
-    /// may use the volume. If it panics, the file is not created. If two threads create the same
-    /// file at once, the slower thread's lock is dropped. For locks whose creation can fail, use
-    /// [`try_format`](Self::try_format).
+    /// When `locks` is called, the volume holds no lock and has changed nothing yet. So `locks` may
+    /// block and may use the volume. If it panics, the file is not created or opened. If two
+    /// threads create the same file at once, the slower thread's lock is dropped. For locks whose
+    /// creation can fail, use [`try_format`](Self::try_format).
     ///
     /// After a crash during this call, the region holds its previous volume, no volume, or the
     /// empty volume.
     ///
     /// # Errors
     /// [`Error::BadFormat`] if the region is smaller than 64 KiB or too large, or if an option does
-    /// not fit it. Nothing has been written then.
+    /// not fit it. In these cases, nothing has been written.
     pub fn format(
         pmem: P,
         options: &FormatOptions,
@@ -134,14 +134,14 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         })
     }
 
-    /// Opens a formatted volume. All operations that returned before are present; every other
-    /// operation is present as a whole or not at all.
+    /// Opens a formatted volume. All operations that had returned are present, unless they waited
+    /// for a [sync](Durability::AtSync). Every other operation is present as a whole or not at all.
     ///
     /// `locks` is the same as in [`format`](Self::format); for locks whose creation can fail, use
     /// [`try_open`](Self::try_open). Opening reads all logs, so it takes time proportional to their
-    /// size; after a [`close`](Self::close), only those of directories. It writes nothing, except
-    /// that it repairs a damaged superblock from the other one, erases what `close` has stored, and
-    /// completes a rename or an exchange that a crash has interrupted.
+    /// size. After a [`close`](Self::close), it reads only the logs of directories. Opening writes
+    /// nothing, except that it repairs a damaged superblock from the other one, erases what `close`
+    /// has stored, and completes a rename or an exchange that a crash has interrupted.
     ///
     /// # Errors
     /// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], [`Error::Corrupt`].
@@ -242,15 +242,16 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
 
     /// Creates an empty file, durably. Blocks while another thread changes its directory.
     ///
-    /// A path is the names of directories and of the file, separated by `/`, from the root on.
+    /// A path consists of the names of directories from the root on, and the name of the file,
+    /// separated by `/`. It does not begin with `/`.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::NoInodes`], [`Error::NoSpace`], [`Error::NoLock`],
-    /// [`Error::Poisoned`], and those of every path: [`Error::NotFound`] and
-    /// [`Error::NotADirectory`] for the directories on it, [`Error::NameInvalid`] and
-    /// [`Error::NameTooLong`]. If the volume is [read only](OpenOptions::read_only), every
-    /// operation that changes something returns [`Error::ReadOnly`], and a damaged directory on a
-    /// path is [`Error::Corrupt`].
+    /// [`Error::Poisoned`], and the **path errors**, which every method that takes a path can
+    /// return: [`Error::NotFound`] and [`Error::NotADirectory`] for the directories on it,
+    /// [`Error::NameInvalid`] and [`Error::NameTooLong`]. If the volume is
+    /// [read-only](OpenOptions::read_only), every operation that changes something returns
+    /// [`Error::ReadOnly`], and a path through a damaged directory returns [`Error::Corrupt`].
     pub fn create(&self, path: &str) -> Result<File<P, L>, Error> {
         (self.volume).with(path, |at| Volume::create_at(&self.volume, at))
     }
@@ -264,8 +265,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         (self.volume).with(path, |at| self.volume.create_directory(at).map(drop))
     }
 
-    /// Creates a directory, and those on its path that do not exist. Each is durable as soon as it
-    /// is created. Does nothing if the directory exists.
+    /// Creates a directory, and the directories on its path that do not exist. Each is durable as
+    /// soon as it is created. Does nothing if the directory exists.
     ///
     /// # Errors
     /// Same as [`create_dir`](Self::create_dir), except [`Error::Exists`].
@@ -280,13 +281,15 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         self.volume.directory(path).map(drop)
     }
 
-    /// Opens a file. If the file is not in memory, reads its log; then blocks while another thread
-    /// changes its directory, or reads the log of the same file.
+    /// Opens a file. If the file is not in memory, this reads its log, and blocks while another
+    /// thread changes its directory or reads the log of the same file.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::NoLock`], [`Error::Poisoned`] if a
-    /// removal of the name has panicked, [`Error::Corrupt`] if the file's log was damaged since the
-    /// volume was opened, or before if the volume is read only, and those of every path.
+    /// removal of the name has panicked, [`Error::Corrupt`] if the file's log is damaged and
+    /// opening the volume did not refuse it, and the path errors. The log can be damaged in three
+    /// cases: the damage is newer than the opening, the opening used a checkpoint, or the volume is
+    /// read-only.
     pub fn open_file(&self, path: &str) -> Result<File<P, L>, Error> {
         (self.volume).with(path, |at| Volume::open_at(&self.volume, at))
     }
@@ -314,7 +317,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// Opens a directory; the root if the path is empty.
     ///
     /// # Errors
-    /// Those of every path.
+    /// The path errors.
     pub fn open_dir(&self, path: &str) -> Result<Dir<P, L>, Error> {
         let directory = self.volume.directory(path)?;
         Ok(Dir::new(Arc::clone(&self.volume), directory))
@@ -328,95 +331,99 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// thread changes the directory.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Poisoned`], and those of every path.
+    /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Poisoned`], and the path errors.
     /// Removal works on a full volume because it takes no space.
     pub fn remove(&self, path: &str) -> Result<(), Error> {
         self.volume.with(path, |at| self.volume.remove_file(at))
     }
 
-    /// Removes an empty directory, durably. Blocks while another thread removes or renames a
-    /// directory, or changes this one or the one that it is in.
+    /// Removes an empty directory, durably. Blocks while another thread changes this directory or
+    /// its parent, removes or renames any directory, renames from one directory to another, or
+    /// exchanges two names.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NotEmpty`], [`Error::Poisoned`], and
-    /// those of every path. Removal works on a full volume because it takes no space.
+    /// the path errors. Removal works on a full volume because it takes no space.
     pub fn remove_dir(&self, path: &str) -> Result<(), Error> {
         (self.volume).with(path, |at| self.volume.remove_directory(at))
     }
 
-    /// Renames a file or a directory, durably and atomically, also from one directory to another.
-    /// If the new name exists, it is replaced: a file by a file, an empty directory by a directory.
-    /// At no moment, and after no crash, is the new name missing then.
+    /// Renames a file or a directory, durably and atomically, within a directory or from one
+    /// directory to another. If the new name exists, it is replaced: a file by a file, an empty
+    /// directory by a directory. In that case, the new name is never missing, not even after a
+    /// crash.
     ///
     /// If both names stand for the same file, nothing happens. Blocks while another thread changes
-    /// one of the directories. For a directory, or across directories, it also blocks while another
-    /// thread removes, renames or exchanges in such a way. Within a directory a rename takes three
-    /// fences, and across directories seven.
+    /// one of the directories. A rename of a directory, or from one directory to another, also
+    /// blocks while another thread does one of these two, exchanges two names, or removes a
+    /// directory. A rename takes three fences within a directory, and seven from one directory to
+    /// another.
     ///
-    /// A lookup takes no lock. During a rename across directories it finds the old name, or it
-    /// waits and finds the new one. Two lookups are not one moment: a thread that looks for the new
-    /// name first and for the old name then may find neither, and [`list`](Self::list), which
-    /// visits one directory after the other, may list a file twice or not at all.
+    /// A lookup that finds its name takes no lock. During a rename from one directory to another, a
+    /// lookup finds the old name, or it waits and finds the new one. But two lookups do not happen
+    /// at one moment: a thread that looks up the new name and then the old one may find neither.
+    /// And [`list`](Self::list) visits one directory after the other, so it may list a file twice
+    /// or not at all.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`] and [`Error::NotADirectory`] if one of the
     /// names is a file's, [`Error::NotEmpty`], [`Error::InsideItself`], [`Error::NoSpace`],
     /// [`Error::Poisoned`], [`Error::Corrupt`] if the journal was damaged since the volume was
-    /// opened, and those of every path.
+    /// opened, and the path errors.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
         (self.volume).with_both([from, to], |from, to| self.volume.rename(from, to))
     }
 
     /// Exchanges what two names stand for, durably and atomically. Both must exist; each may be a
     /// file's or a directory's, in one directory or in two. If both stand for the same file,
-    /// nothing happens. Takes seven fences. Blocks, and shows itself to lookups, as
-    /// [`rename`](Self::rename) across directories does.
+    /// nothing happens. Takes seven fences. Blocks like a [`rename`](Self::rename) from one
+    /// directory to another, and looks the same to concurrent lookups.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::InsideItself`], [`Error::NoSpace`], [`Error::Poisoned`],
-    /// [`Error::Corrupt`] as for [`rename`](Self::rename), and those of every path.
+    /// [`Error::Corrupt`] as for [`rename`](Self::rename), and the path errors.
     pub fn exchange(&self, a: &str, b: &str) -> Result<(), Error> {
         (self.volume).with_both([a, b], |a, b| self.volume.exchange(a, b))
     }
 
-    /// Gives a file another name, durably: a hard link. All names of a file are equal. Blocks while
-    /// another thread changes one of the directories.
+    /// Gives a file another name, durably: a hard link. All names of a file have equal rights.
+    /// Blocks while another thread changes one of the directories.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Exists`], [`Error::NoSpace`],
-    /// [`Error::Poisoned`], and those of every path.
+    /// [`Error::Poisoned`], and the path errors.
     pub fn link(&self, existing: &str, new: &str) -> Result<(), Error> {
         (self.volume).with_both([existing, new], |at, new| self.volume.link(at, new))
     }
 
-    /// Returns how many names the file has. While another thread links it, that name may count
-    /// already. A directory has one.
+    /// Returns how many names the file has. A name that another thread is adding may count already.
+    /// A directory has one name.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Poisoned`], and those of every path.
+    /// [`Error::NotFound`], [`Error::Poisoned`], and the path errors.
     pub fn links(&self, path: &str) -> Result<u32, Error> {
         let entry = self.volume.with(path, |at| at.look())?;
         Ok(self.volume.inodes.links(entry.id.number))
     }
 
-    /// Returns whether a file or a directory of this path exists. Takes no lock if it does.
+    /// Returns whether a file or a directory exists at this path. Takes no lock if it does.
     pub fn exists(&self, path: &str) -> bool {
         let found = self.volume.with(path, |at| at.look());
         // A name whose removal has panicked exists until it is removed.
         matches!(found, Ok(_) | Err(Error::Poisoned { .. }))
     }
 
-    /// Returns what the path stands for.
+    /// Returns whether the path stands for a file or a directory.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Poisoned`], and those of every path.
+    /// [`Error::NotFound`], [`Error::Poisoned`], and the path errors.
     pub fn kind(&self, path: &str) -> Result<Kind, Error> {
         Ok(self.volume.with(path, |at| at.look())?.id.kind)
     }
 
-    /// Returns the paths of all files, with their sizes in bytes, sorted by their bytes. A file
-    /// with several names is listed as often. The names in one directory are those of one moment;
-    /// the sizes are not.
+    /// Returns the paths of all files, with their sizes in bytes, sorted by the bytes of the paths.
+    /// A file is listed once for each of its names. The names in one directory are those of one
+    /// moment; the sizes are not.
     pub fn list(&self) -> Vec<(String, u64)> {
         self.volume.list()
     }
@@ -425,16 +432,16 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// empty. Blocks while another thread changes the directory.
     ///
     /// # Errors
-    /// Those of every path.
+    /// The path errors.
     pub fn read_dir(&self, path: &str) -> Result<Vec<DirEntry>, Error> {
         self.open_dir(path)?.read()
     }
 
-    /// Makes all changes durable that returned before. Does nothing if each already is
-    /// ([`Durability::AtReturn`]).
+    /// Makes durable all changes that have returned. Does nothing if each change is durable on
+    /// return ([`Durability::AtReturn`]).
     ///
-    /// Costs one flush of all lines that they have written, and two fences. Blocks while another
-    /// thread syncs. Readers and writers go on meanwhile.
+    /// Costs one flush of each line that these changes have written, and two fences. Blocks while
+    /// another thread syncs. Readers and writers go on meanwhile.
     ///
     /// # Errors
     /// [`Error::Poisoned`] if the region has panicked during this or an earlier sync: changes were
@@ -443,8 +450,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         self.volume.sync()
     }
 
-    /// Returns when changes of files become durable: at return, too, if the volume is read only,
-    /// because nothing ever waits for a sync.
+    /// Returns when changes of files become durable. For a read-only volume, in which no change
+    /// ever waits for a sync, this is [`Durability::AtReturn`].
     pub fn durability(&self) -> Durability {
         match self.volume.pending {
             Some(_) => Durability::AtSync,
@@ -475,15 +482,14 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// for each page of the volume, and 8 bytes for each inode, into pages that are free. First
     /// makes all changes durable, as [`sync`](Self::sync) does.
     ///
-    /// A volume that is dropped instead loses nothing, but opens more slowly. That is also so if
-    /// there are not enough free pages for the checkpoint, if an operation or a sync has panicked
-    /// midway, or if the checkpoint is damaged meanwhile. Closing a volume that is read only writes
+    /// A volume that is dropped instead loses nothing, but opens more slowly. It also opens more
+    /// slowly if there are not enough free pages for the checkpoint, if an operation or a sync has
+    /// panicked midway, or if the checkpoint is damaged later. Closing a read-only volume writes
     /// nothing. After an opening with a checkpoint, damage to the log of a file is found when the
     /// file is opened.
     ///
     /// # Errors
-    /// Returns the handle, if it is not the last one: if there are other handles to the volume, its
-    /// files or its directories.
+    /// Returns the handle if there are other handles to the volume, its files or its directories.
     pub fn close(mut self) -> Result<(), Self> {
         match Arc::get_mut(&mut self.volume) {
             Some(volume) => {
@@ -518,8 +524,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     }
 }
 
-/// Prepares a region for changes: takes its checkpoint, if there is one, repairs a superblock, and
-/// lets the volume grow.
+/// Prepares a region for changes: reads and erases its checkpoint, if there is one, repairs a
+/// superblock, and lets the volume grow.
 fn prepare<P: Pmem>(
     pmem: &P,
     found: &format::Found,

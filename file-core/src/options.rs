@@ -1,4 +1,4 @@
-//! The options a volume is formatted with, and the reports it returns.
+//! The options for formatting and opening a volume, and the reports that it returns.
 
 use core::time::Duration;
 use std::time::SystemTime;
@@ -6,16 +6,16 @@ use std::time::SystemTime;
 use crate::fsck::Finding;
 use crate::time::{Clock, system_clock};
 
-/// When changes of files become durable. Creating, linking, renaming, exchanging and removing
-/// names, and making directories, is durable on return in either case.
+/// When changes of files become durable. Changes of names are durable on return in either case:
+/// creating files and directories, linking, renaming, exchanging and removing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Each change is durable when it returns. It takes two fences.
     #[default]
     AtReturn,
     /// Changes become durable together, at the next [`FileCore::sync`](crate::FileCore::sync),
-    /// which takes two fences for all of them. A crash before loses them, each as a whole: a change
-    /// may be lost although a later one is there.
+    /// which takes two fences for all of them. A crash before that may lose any of them, each as a
+    /// whole: a change may be lost although a later one is there.
     ///
     /// A volume also syncs by itself: when 1,024 changes or a sixteenth of its pages wait for it,
     /// when it would otherwise be full, before it renames, exchanges or links names, when a log is
@@ -54,16 +54,16 @@ impl FormatOptions {
         }
     }
 
-    /// Sets the clock from which the volume takes the times of files until it is closed: a function
-    /// that returns nanoseconds since 1970. It must not block and must not use the volume. By
-    /// default it is the system's.
+    /// Sets the clock from which the volume takes the times of files. The setting is not stored in
+    /// the volume. The clock is a function that returns nanoseconds since 1970. It must not
+    /// block and must not use the volume. The default is the system's clock.
     pub fn clock(mut self, clock: fn() -> u64) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Sets when changes of files become durable, until the volume is closed. By default, each is
-    /// durable when it returns.
+    /// Sets when changes of files become durable. The setting is not stored in the volume. By
+    /// default, each change is durable when it returns.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
@@ -87,8 +87,9 @@ impl FormatOptions {
         self
     }
 
-    /// Sets whether every write logs a CRC32C of each data page, which every read and
-    /// [`check`](crate::FileCore::check) compare. Metadata is always checksummed.
+    /// Sets whether every write logs a CRC32C of each data page. Every read and
+    /// [`check`](crate::FileCore::check) then compare the data with it. Metadata is always
+    /// checksummed.
     ///
     /// Off by default: with checksums, a write of one page is about a third slower. A long write,
     /// which consists almost only of copying, takes about twice as long. A read of some bytes
@@ -105,7 +106,8 @@ impl Default for FormatOptions {
     }
 }
 
-/// Files that are not open and stay in memory, unless the options say otherwise.
+/// The number of files that stay in memory although they are not open, unless the options say
+/// otherwise.
 pub(crate) const CACHED_FILES: usize = 1024;
 
 /// Options for opening a volume.
@@ -132,7 +134,7 @@ impl OpenOptions {
         }
     }
 
-    /// Sets how many files may stay in memory although nobody has them open. Opening a file that is
+    /// Sets how many files may stay in memory although they are not open. Opening a file that is
     /// not in memory reads its log. With 0, a file may leave memory as soon as its last handle is
     /// dropped.
     pub fn cached_files(mut self, files: usize) -> Self {
@@ -151,8 +153,8 @@ impl OpenOptions {
         self
     }
 
-    /// Sets when changes of files become durable, as [`FormatOptions::durability`] does. A volume
-    /// that is [read only](Self::read_only) has none, so this does not concern it.
+    /// Sets when changes of files become durable, as [`FormatOptions::durability`] does. Has no
+    /// effect on a volume that is [read only](Self::read_only).
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
@@ -222,7 +224,7 @@ impl Default for CleanerOptions {
     }
 }
 
-/// What a volume knows of a file besides its content.
+/// What a volume knows about a file besides its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metadata {
@@ -243,7 +245,7 @@ pub struct RecoveryReport {
     pub inodes: u64,
     /// Directories, without the root.
     pub directories: u64,
-    /// Files, however many names each has.
+    /// Files. A file with several names counts once.
     pub files: u64,
     /// Log groups with a valid commit mark.
     pub committed_groups: u64,
@@ -255,7 +257,7 @@ pub struct RecoveryReport {
     /// Pages of 4 KiB used by logs and data.
     pub pages_used: u64,
     /// Whether the volume was [closed](crate::FileCore::close) with a checkpoint, which was used
-    /// instead of the files' logs. The groups and slots are then only those of directories.
+    /// instead of the files' logs. If so, the counts of groups and slots include only directories.
     pub from_checkpoint: bool,
     /// Whether one of the two superblocks was damaged and has been rewritten from the other.
     pub superblock_repaired: bool,
@@ -288,7 +290,7 @@ pub struct Stats {
     pub inodes_free: u64,
     /// Pages in all logs.
     pub log_pages: u64,
-    /// Cleanings since the volume was opened that copied what was live in a log's oldest pages.
+    /// Cleanings since the volume was opened that copied the live content of a log's oldest pages.
     pub compactions: u64,
     /// Log pages that cleanings have unlinked since the volume was opened, because nothing in them
     /// was live.
