@@ -1,7 +1,7 @@
 //! Cleanings beside each operation on the file: what memory has, and what recovery finds.
 //!
-//! For most of these pairs, a search of the images of crashes takes too long. `cleaning.rs` has those
-//! of the other pairs, and of sequences.
+//! For most of these pairs, a search of the images of crashes takes too long. `cleaning.rs` has
+//! those of the other pairs, and of sequences.
 
 use std::sync::{Arc, Mutex, OnceLock};
 

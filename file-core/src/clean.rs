@@ -77,8 +77,8 @@ const LEAST_GAIN: u32 = 8;
 /// A log may have one page for every 256 live pages or names. Walking these would cost more than a
 /// cleaning frees.
 const LIVE_PER_PAGE: u64 = 256;
-/// A cleaning on demand lets operations wait for a walk over about so many live pages or names. Each
-/// has a reference to a log page.
+/// A cleaning on demand lets operations wait for a walk over about so many live pages or names.
+/// Each has a reference to a log page.
 const SHORT_WALK: u64 = 4096;
 
 /// A group that a cleaning copies.
@@ -311,8 +311,8 @@ fn unlink_dead<P: Pmem>(log: &Log, id: LogId, pages: &[u32], medium: &Medium<P>)
     kept
 }
 
-/// Copies what is live in the first `count` pages to fresh ones, which take their place. Returns how
-/// many these are.
+/// Copies what is live in the first `count` pages to fresh ones, which take their place. Returns
+/// how many these are.
 ///
 /// # Errors
 /// [`Error::NoSpace`], [`Error::Poisoned`]; nothing has changed.

@@ -5,15 +5,15 @@
 //! others. A log that no operation extends any more keeps its garbage.
 //!
 //! # Properties
-//! - The thread sleeps, and looks at the number of free pages now and then. Writers do nothing for
-//!   it. A stop wakes it.
+//! - The thread sleeps, and checks the number of free pages at intervals. Writers do no work for
+//!   it. Stopping it wakes it.
 //! - It cleans the logs of all directories, and of the files in memory: garbage comes from writes,
-//!   so the others have hardly any. One log after the other, as on demand, but it copies groups
-//!   only if that frees a quarter of the pages that are copied.
+//!   so the logs of other files have hardly any. It cleans one log after the other, as on demand,
+//!   but copies groups only if that frees a quarter of the pages that are copied.
 //! - It cleans again only once the number of free pages has fallen since. So it does not read the
 //!   same logs over and over on a volume that is full of data.
 //! - A panic of the region ends the thread. It holds no mutex of the volume then, and the log that
-//!   it has cleaned is poisoned, as by a panic in any other operation. So nobody waits for it.
+//!   it has cleaned is poisoned, as by a panic in any other operation. So no thread waits for it.
 
 use core::time::Duration;
 use std::panic::resume_unwind;
@@ -30,13 +30,13 @@ use crate::file_core::FileCore;
 use crate::options::{CleanReport, CleanerOptions};
 use crate::volume::Volume;
 
-/// Groups are copied if that frees one page of so many.
+/// Groups are copied if that frees at least one page in this many.
 const SHARE: u64 = 4;
 
 /// A thread that cleans the logs of a volume when few pages are free. It keeps the volume open.
 ///
-/// Dropping it stops the thread and waits until that has ended, which takes as long as the cleaning
-/// of one log. If the thread has panicked, only [`stop`](Self::stop) says so.
+/// Dropping it stops the thread and waits until the thread has ended, which takes at most as long
+/// as cleaning one log. If the thread has panicked, only [`stop`](Self::stop) says so.
 ///
 /// ```
 /// # use spanlock_range_lock::RwCounter;

@@ -24,16 +24,17 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     ///
     /// Readers and writers of files go on, except that writers of a file with at most 4,096 pages
     /// may wait while these are visited. Changes of a directory wait while its log is cleaned.
-    /// Copies take free pages, up to the reserve; a log for whose copies there are too few stays
-    /// longer than it could be. A log that is poisoned stays as it is, and so do the logs of files
-    /// that have no name any more: see [`File::clean`].
+    /// Copies take free pages, including the reserve. If too few pages are free for the copies of a
+    /// log, the log stays longer than necessary. Poisoned logs stay as they are, and so do the logs
+    /// of files that have no name any more: see [`File::clean`].
     ///
-    /// Reads the logs of files that are not in memory, as [`open_file`](Self::open_file) does. If the
-    /// volume [groups](crate::Durability::AtSync) changes, makes those durable that returned before.
+    /// Reads the logs of files that are not in memory, as [`open_file`](Self::open_file) does. If
+    /// the volume [groups](crate::Durability::AtSync) changes, first makes durable those that have
+    /// returned.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]. [`Error::NoLock`] and [`Error::Corrupt`], as
-    /// [`open_file`](Self::open_file); logs have been cleaned before.
+    /// [`Error::ReadOnly`]. [`Error::NoLock`] and [`Error::Corrupt`], as for
+    /// [`open_file`](Self::open_file); some logs may have been cleaned before the error.
     pub fn clean(&self) -> Result<CleanReport, Error> {
         self.volume().check_writable()?;
         // Pending changes keep pages that they have replaced.

@@ -13,7 +13,7 @@ use crate::log_page::State;
 use crate::medium::{Medium, Space};
 use crate::record::{GroupWriter, slots_for};
 
-/// Counts what [`Copy`] would write.
+/// Counts the slots that [`Copy`] would write.
 pub(super) struct Count {
     /// Slots, including those that are left over in pages.
     pub(super) slots: u64,
@@ -115,7 +115,7 @@ impl<'a, P: Pmem> Copy<'a, P> {
         }
     }
 
-    /// Makes room for `slots` slots in the last page. Returns whether there is.
+    /// Makes room for `slots` slots in the last page. Returns whether it has room.
     pub(super) fn make_room(&mut self, slots: u32) -> bool {
         let has_room = !self.fresh.pages.is_empty() && self.used() + slots <= PAGE_SLOTS;
         if self.error.is_some() || has_room {
@@ -199,8 +199,8 @@ impl<'a, P: Pmem> Copy<'a, P> {
 }
 
 impl Fresh {
-    /// Lets the log begin with `first`, which is the first of these pages if there are any, or have
-    /// no pages.
+    /// Makes the log begin with `first`, which is the first of these pages if there are any, or
+    /// makes the log empty.
     pub(super) fn publish<P: Pmem>(
         self,
         medium: &Medium<P>,
