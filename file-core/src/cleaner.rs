@@ -15,6 +15,7 @@
 //! - A panic of the region ends the thread. It holds no mutex of the volume then, and the log that
 //!   it has cleaned is poisoned, as by a panic in any other operation. So no thread waits for it.
 
+use core::any::Any;
 use core::time::Duration;
 use std::panic::resume_unwind;
 use std::task::Waker;
@@ -95,7 +96,7 @@ impl Cleaner {
         }
     }
 
-    fn join(&mut self) -> Option<std::thread::Result<CleanReport>> {
+    fn join(&mut self) -> Option<Result<CleanReport, Box<dyn Any + Send>>> {
         self.control.stop();
         self.thread.take().map(JoinHandle::join)
     }

@@ -63,12 +63,11 @@
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
+mod reservation;
 #[cfg(test)]
 mod tests;
 
-use core::mem::{replace, take};
-
-use spanlock_pmem::{Durable, Flushed, Pmem, Unflushed};
+use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::atomic::{AtomicU64, Ordering};
 use spanlock_sync::{Condvar, Mutex, MutexGuard, injected_bug};
 
@@ -76,9 +75,11 @@ use crate::alloc::Class;
 use crate::chain::{Cleaning, LogState, Slots, pointer_after, store_log_page};
 use crate::clean::{self, Live};
 use crate::error::Error;
-use crate::layout::{LogId, PAGE_SLOTS, PageId, SLOT_BYTES, WORD_BYTES, mark_of, page_at, seal};
+use crate::layout::{LogId, PAGE_SLOTS, PageId, SLOT_BYTES, page_at, seal};
 use crate::log_page::{Gained, State};
 use crate::medium::{Medium, Space};
+
+pub(crate) use self::reservation::Reservation;
 
 /// A position in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -493,144 +494,5 @@ impl PoisonOnUnwind<'_> {
 impl Drop for PoisonOnUnwind<'_> {
     fn drop(&mut self) {
         self.0.poison();
-    }
-}
-
-/// Reserved slots at the end of a log, to be filled and committed by one operation.
-///
-/// If a panic drops it before it is [ended](Self::end), it poisons the log (L5).
-#[derive(Debug)]
-#[must_use = "the slots of a reservation keep their page from being cleaned until it ends"]
-pub(crate) struct Reservation<'l> {
-    log: &'l Log,
-    space: &'l Space,
-    slots: Slots,
-    ended: bool,
-}
-
-impl Reservation<'_> {
-    /// Returns the position of the group.
-    pub(crate) fn place(&self) -> Place {
-        Place {
-            page: self.slots.page,
-            slot: self.slots.slot,
-        }
-    }
-
-    /// Commits `group`, whose first words are all zero. `flushed` stands for all stores that the
-    /// group refers to. The group and those stores are durable on return.
-    pub(crate) fn commit<P: Pmem>(&mut self, medium: &Medium<P>, group: &[u8], flushed: Flushed) {
-        let (mark, stored) = self.store(medium, group);
-        let flushed = flushed.and(stored);
-        let mark_at = self.place().at();
-        if injected_bug!(
-            "mark-before-data",
-            "a group is committed before its data and slots are durable",
-            killed_by = "file-core/patch-patch, file-core/append-create"
-        ) {
-            medium.publish(mark_at, mark, Durable::at_rest());
-            drop(flushed);
-            return;
-        }
-        // One fence covers data and slots, another the mark.
-        let durable = medium.pmem.fence(flushed);
-        medium.publish(mark_at, mark, durable);
-    }
-
-    /// Stores `group`, whose first words are all zero, without its mark. Durable once fenced. Also
-    /// returns the mark.
-    pub(crate) fn store<P: Pmem>(&self, medium: &Medium<P>, group: &[u8]) -> (u64, Flushed) {
-        let mut flushed = Flushed::nothing();
-        let mark = self.put(group, |page, within, slots| {
-            let so_far = replace(&mut flushed, Flushed::nothing());
-            flushed = so_far.and(medium.store_slots(page, within, slots));
-        });
-        (mark, flushed)
-    }
-
-    /// Writes `group`, whose first words are all zero, and leaves it to a sync to make it durable
-    /// and to store its mark. Returns the mark.
-    pub(crate) fn write<P: Pmem>(
-        &mut self,
-        medium: &Medium<P>,
-        group: &[u8],
-        written: &mut Vec<Unflushed>,
-    ) -> u64 {
-        self.put(group, |page, within, slots| {
-            written.push(medium.write_slots(page, within, slots).detach());
-        })
-    }
-
-    /// Hands the slots of `group` to `put`, page by page: the page, how far within it they begin,
-    /// and the slots. Returns the group's mark.
-    fn put(&self, group: &[u8], mut put: impl FnMut(u32, usize, &[u8])) -> u64 {
-        let Slots {
-            page, slot, count, ..
-        } = self.slots;
-        debug_assert_eq!(group.len(), count as usize * SLOT_BYTES);
-        debug_assert!(
-            group
-                .chunks_exact(SLOT_BYTES)
-                .all(|s| s[..WORD_BYTES] == [0; WORD_BYTES])
-        );
-        let mut within = slot as usize * SLOT_BYTES;
-        let mut rest = group;
-        for page in core::iter::once(page).chain(self.slots.further.iter().copied()) {
-            let here = rest.len().min(PAGE_SLOTS as usize * SLOT_BYTES - within);
-            let (slots, behind) = rest.split_at(here);
-            put(page, within, slots);
-            (rest, within) = (behind, 0);
-        }
-        mark_of(self.space.log_pages.seed(page), slot, group)
-    }
-
-    /// Splits a reservation that lies in one page. The first part has `slots` slots.
-    pub(crate) fn split(mut self, slots: u32) -> (Self, Self) {
-        let Slots {
-            page, slot, count, ..
-        } = self.slots;
-        debug_assert!(slots < count && count <= PAGE_SLOTS);
-        let second = Reservation {
-            log: self.log,
-            space: self.space,
-            slots: Slots {
-                page,
-                slot: slot + slots,
-                count: count - slots,
-                further: Vec::new(),
-            },
-            ended: false,
-        };
-        self.slots.count = slots;
-        (self, second)
-    }
-
-    /// Ends the operation without a group. The operation has stored nothing.
-    pub(crate) fn cancel(self) {
-        self.end(Gained::default());
-    }
-
-    /// Ends the operation, after it has committed and updated the index and size (L4). `gained`
-    /// counts what its group is needed for.
-    pub(crate) fn end(mut self, gained: Gained) {
-        self.ended = true;
-        self.log.end(self.space, &self.slots, gained);
-    }
-
-    /// Returns the slots. The caller must [end](Log::end) them.
-    pub(crate) fn detach(mut self) -> Slots {
-        self.ended = true;
-        take(&mut self.slots)
-    }
-}
-
-impl Drop for Reservation<'_> {
-    fn drop(&mut self) {
-        if !self.ended {
-            // L5: between a reservation and its end, no step but the journal's can fail, so this is
-            // a panic or a damaged journal.
-            self.log.poison();
-            self.log.end(self.space, &self.slots, Gained::default());
-        }
     }
 }
