@@ -143,6 +143,8 @@ impl<P: Pmem, L> Volume<P, L> {
             killed_by = "file-core-histories/names"
         );
         let early = if finds_early { Some(at.look()?) } else { None };
+        // T3: two directories.
+        let _tree = other.map(|_| self.tree.lock()).transpose()?;
         // Both at once: between the look at the old name and the new name, neither changes.
         let (mut state, mut other_state) = lock_both(&at.directory, other, || at.not_found())?;
         let id = early.map_or_else(|| at.find(), Ok)?.id;

@@ -280,3 +280,31 @@ fn many_threads_create_and_remove_files() {
         assert_eq!(stats, volume.stats(), "{lock}: nothing leaks");
     }
 }
+
+#[test]
+fn a_link_and_a_renaming_of_three_directories_do_not_wait_for_each_other() {
+    let (_, volume) = volumes(256).next().unwrap();
+    // A renaming locks them in the order of their numbers, and the one that it replaces last.
+    for name in ["low", "low/middle", "high", "high/other"] {
+        volume.create_dir(name).unwrap();
+    }
+    volume.create("high/file").unwrap();
+    volume.create("low/middle/stays").unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..20_000 {
+                let renamed = volume.rename("high/other", "low/middle");
+                assert!(
+                    matches!(renamed, Err(Error::NotEmpty { .. })),
+                    "{renamed:?}"
+                );
+            }
+        });
+        scope.spawn(|| {
+            for _ in 0..20_000 {
+                let linked = volume.link("high/file", "low/middle/stays");
+                assert!(matches!(linked, Err(Error::Exists { .. })), "{linked:?}");
+            }
+        });
+    });
+}
