@@ -87,25 +87,22 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// reversed), [`Error::Poisoned`], and [`Error::Corrupt`] if a page that the range covers only
     /// in part is damaged. The file is unchanged.
     pub fn punch_hole(&self, range: Range<u64>) -> Result<(), Error> {
-        let max = self.volume.medium.geometry.max_file_size;
-        let (start, end) = (range.start, range.end.min(max));
-        if range.start < range.end && start >= end {
+        if range.start >= range.end {
+            // The lock tells what is wrong with a reversed range.
+            drop(self.inode.lock.write(range)?);
             return Ok(());
         }
-        let first = start / PAGE_BYTES;
-        let last = end.div_ceil(PAGE_BYTES);
-        let _hold = match start <= end {
-            true => self
-                .inode
-                .lock
-                .write(first * PAGE_BYTES..last * PAGE_BYTES)?,
-            // The lock tells what is wrong with the range.
-            false => self.inode.lock.write(range)?,
-        };
-        if start == end {
+        let max = self.volume.medium.geometry.max_file_size;
+        let (start, end) = (range.start, range.end.min(max));
+        if start >= end {
             return Ok(());
         }
         self.volume.check_writable()?;
+        let (first, last) = (start / PAGE_BYTES, end.div_ceil(PAGE_BYTES));
+        let _hold = self
+            .inode
+            .lock
+            .write(first * PAGE_BYTES..last * PAGE_BYTES)?;
         let mut new = NewPages::zeros(0);
         let parts = self.hole_in(start, end, &mut new)?;
         let grows = injected_bug!(

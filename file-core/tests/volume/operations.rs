@@ -111,6 +111,13 @@ fn reversed_ranges_are_errors() {
     let volume = format(64, &FormatOptions::new());
     let file = volume.create("a").unwrap();
     assert!(matches!(file.punch_hole(9..8), Err(Error::Lock(_))));
+    let max = volume.max_file_size();
+    let modified = file.metadata().modified;
+    for past in [max + 1, max + PAGE + 1, u64::MAX] {
+        assert_eq!(file.punch_hole(past..past), Ok(()));
+        assert!(matches!(file.punch_hole(past..max), Err(Error::Lock(_))));
+    }
+    assert_eq!(file.metadata().modified, modified);
     assert!(matches!(file.allocate(9..8), Err(Error::Lock(_))));
 }
 
