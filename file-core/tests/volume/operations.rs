@@ -378,3 +378,29 @@ fn times_come_from_the_clock_and_survive_recovery() {
     again.open_file("a").unwrap().write_at(b"z", 0).unwrap();
     assert!(again.open_file("a").unwrap().metadata().modified > at(1 << 50));
 }
+
+#[test]
+fn a_clock_that_panics_takes_no_pages() {
+    static FAILS: AtomicU64 = AtomicU64::new(0);
+    fn clock() -> u64 {
+        assert_eq!(FAILS.load(Ordering::Relaxed), 0, "the clock fails");
+        1
+    }
+    let volume = format(64, &FormatOptions::new().inodes(32).clock(clock));
+    let file = volume.create("a").unwrap();
+    file.write_at(b"before", 0).unwrap();
+    let before = volume.stats();
+    FAILS.store(1, Ordering::Relaxed);
+    let acts: [&dyn Fn() -> Result<(), Error>; 3] = [
+        &|| file.write_at(&[1; 9000], 0),
+        &|| volume.create("b").map(drop),
+        &|| volume.create_dir("c"),
+    ];
+    for act in acts {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).unwrap_err();
+    }
+    FAILS.store(0, Ordering::Relaxed);
+    assert_eq!(volume.stats(), before);
+    file.append(b", after").unwrap();
+    assert_recovers(&volume, "a", b"before, after");
+}
