@@ -69,7 +69,8 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// # Errors
     /// Same as there.
     pub fn create(&self, name: &str) -> Result<File<P, L>, Error> {
-        Volume::create_at(&self.volume, &self.at(name)?)
+        let at = self.at(name)?;
+        (self.volume).with_space(|| Volume::create_at(&self.volume, &at))
     }
 
     /// Creates a directory, as [`FileCore::create_dir`](crate::FileCore::create_dir) does, and
@@ -78,7 +79,8 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// # Errors
     /// Same as there.
     pub fn create_dir(&self, name: &str) -> Result<Self, Error> {
-        let created = self.volume.create_directory(&self.at(name)?)?;
+        let at = self.at(name)?;
+        let created = (self.volume).with_space(|| self.volume.create_directory(&at))?;
         Ok(Dir::new(Arc::clone(&self.volume), created))
     }
 
@@ -121,7 +123,8 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// # Errors
     /// Same as there.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
-        self.volume.rename(&self.at(from)?, &self.at(to)?)
+        let (from, to) = (self.at(from)?, self.at(to)?);
+        (self.volume).with_space(|| self.volume.rename(&from, &to))
     }
 
     /// Renames into another directory of the same volume, as
@@ -131,7 +134,8 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// Same as there, and [`Error::OtherVolume`].
     pub fn rename_into(&self, from: &str, into: &Self, to: &str) -> Result<(), Error> {
         self.expect_same_volume(into)?;
-        self.volume.rename(&self.at(from)?, &into.at(to)?)
+        let (from, to) = (self.at(from)?, into.at(to)?);
+        (self.volume).with_space(|| self.volume.rename(&from, &to))
     }
 
     /// Exchanges what a name of this directory and one of `other` stand for, as
@@ -141,7 +145,8 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// Same as there, and [`Error::OtherVolume`].
     pub fn exchange(&self, name: &str, other: &Self, other_name: &str) -> Result<(), Error> {
         self.expect_same_volume(other)?;
-        (self.volume).exchange(&self.at(name)?, &other.at(other_name)?)
+        let (one, other) = (self.at(name)?, other.at(other_name)?);
+        (self.volume).with_space(|| self.volume.exchange(&one, &other))
     }
 
     /// Gives a file of this directory another name in `into`, which is this directory or another
@@ -151,7 +156,8 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// Same as there, and [`Error::OtherVolume`].
     pub fn link(&self, name: &str, into: &Self, new: &str) -> Result<(), Error> {
         self.expect_same_volume(into)?;
-        self.volume.link(&self.at(name)?, &into.at(new)?)
+        let (at, new) = (self.at(name)?, into.at(new)?);
+        (self.volume).with_space(|| self.volume.link(&at, &new))
     }
 
     fn expect_same_volume(&self, other: &Self) -> Result<(), Error> {

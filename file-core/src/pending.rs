@@ -292,6 +292,23 @@ impl<P: Pmem, L> Volume<P, L> {
         }
     }
 
+    /// Performs `act`, and repeats it if it lacks space but pending changes have replaced pages: a
+    /// sync frees those. The caller holds no mutex.
+    ///
+    /// # Errors
+    /// Those of `act`.
+    pub(crate) fn with_space<T>(
+        &self,
+        mut act: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        loop {
+            match act() {
+                Err(Error::NoSpace { .. }) if self.settle() => {}
+                result => return result,
+            }
+        }
+    }
+
     /// Like [`settle`](Self::settle), on behalf of a user of the volume.
     ///
     /// # Errors

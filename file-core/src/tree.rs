@@ -278,10 +278,8 @@ impl<P: Pmem, L> Volume<P, L> {
     ) -> Result<T, Error> {
         loop {
             let at = self.resolve(path)?;
-            match act(&at) {
+            match self.with_space(|| act(&at)) {
                 Err(Error::NotFound { .. }) if at.directory.is_removed() => {}
-                // Pages that pending changes have replaced are free now.
-                Err(Error::NoSpace { .. }) if self.settle() => {}
                 result => return result,
             }
         }

@@ -136,24 +136,20 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Poisoned`], [`Error::WriteTooLong`]. Nothing has changed.
     pub(super) fn apply(&self, change: &Change<'_>, new: &mut NewPages<'_>) -> Result<(), Error> {
-        loop {
-            match self.try_apply(change, new) {
-                // Pages that pending changes have replaced are free now.
-                Err(Error::NoSpace { .. }) if self.volume.settle() => {}
-                result => return result,
-            }
-        }
+        self.volume.with_space(|| self.try_apply(change, new))
     }
 
     fn try_apply(&self, change: &Change<'_>, new: &mut NewPages<'_>) -> Result<(), Error> {
         let (medium, inode) = (&self.volume.medium, &*self.inode);
         let alloc = &medium.space.alloc;
+        // Foreign code, which may panic: before anything is taken.
+        let now = (medium.clock)();
         let hint = (inode.number as u64) << 32 | change.first as u64;
         let extents = match new.count {
             0 => ExtentList::default(),
             count => alloc.take(hint, count, change.class)?,
         };
-        let header = change.header(&extents, medium.geometry.data_checksums, (medium.clock)());
+        let header = change.header(&extents, medium.geometry.data_checksums, now);
         let slots = slots_for(header.record_bytes());
         let reserved = if slots > MAX_GROUP_SLOTS {
             Err(Error::WriteTooLong {
