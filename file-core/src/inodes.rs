@@ -168,10 +168,12 @@ impl<L> Inodes<L> {
         }
     }
 
-    /// Adds a new file, whose number no other file has, with one name.
-    pub(crate) fn add(&self, inode: Arc<Inode<L>>) {
+    /// Adds a new file, whose number no other file has, with one name. Returns the files that it
+    /// evicts.
+    #[must_use = "dropping a lock runs foreign code, which must not run under a mutex"]
+    pub(crate) fn add(&self, inode: Arc<Inode<L>>) -> Vec<Arc<Inode<L>>> {
         self.add_link(inode.number);
-        self.insert(inode.number, inode);
+        self.insert(inode.number, inode)
     }
 
     /// Counts one more name. The caller holds the mutex of a directory that names the file, or the
@@ -195,7 +197,8 @@ impl<L> Inodes<L> {
         self.links[number as usize].load(Ordering::Relaxed)
     }
 
-    fn insert(&self, number: u32, inode: Arc<Inode<L>>) {
+    /// Adds a file. Returns those that it evicts.
+    fn insert(&self, number: u32, inode: Arc<Inode<L>>) -> Vec<Arc<Inode<L>>> {
         let mut state = self.state.lock();
         let here = Slot::Here {
             inode,
@@ -209,8 +212,7 @@ impl<L> Inodes<L> {
         let evicted = state.evict(self.bound);
         drop(state);
         self.loaded.notify_all();
-        // Dropping a lock runs foreign code, so not under the mutex.
-        drop(evicted);
+        evicted
     }
 
     /// Takes a file whose last name is gone out of the table. Waits while another thread loads it
@@ -297,8 +299,10 @@ impl<L> State<L> {
 impl<L> Loading<'_, L> {
     /// Adds the file that the caller has loaded.
     pub(crate) fn finish(self, inode: Arc<Inode<L>>) {
-        self.inodes.insert(self.number, inode);
+        let evicted = self.inodes.insert(self.number, inode);
         core::mem::forget(self);
+        // The file is loaded, so foreign code may run (N3).
+        drop(evicted);
     }
 }
 

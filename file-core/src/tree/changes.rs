@@ -85,7 +85,10 @@ impl<P: Pmem, L> Volume<P, L> {
         let id = (at.directory).create(&mut state, medium, at.name, Kind::File, created)?;
         let empty = Content::empty(Log::empty(id.log()), created);
         let inode = Arc::new(self.inode(id, lock, empty));
-        self.inodes.add(Arc::clone(&inode));
+        let evicted = self.inodes.add(Arc::clone(&inode));
+        // Dropping a lock runs foreign code, so not under the mutex.
+        drop(state);
+        drop(evicted);
         Ok(inode)
     }
 

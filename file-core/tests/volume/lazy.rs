@@ -1,11 +1,14 @@
 //! Files enter memory when they are opened, and leave it when others are opened.
 
 use std::sync::Arc;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, OnceLock, mpsc};
+use std::time::Duration;
 
-use spanlock_file_core::{FileCore, FormatOptions};
-use spanlock_range_lock::RwCounter;
+use spanlock_file_core::{FileCore, FormatOptions, OpenOptions};
+use spanlock_range_lock::{
+    Access, LockId, RangeError, RawRangeLock, RwCounter, Span, Token, TryLockError,
+};
 
 use crate::common::*;
 
@@ -121,4 +124,68 @@ fn threads_may_open_and_remove_one_file() {
     assert_eq!(volume.stats().inodes_free, free + 200);
     let (now, again) = (volume.stats(), reopen(&volume).stats());
     assert_eq!(now.pages_free, again.pages_free);
+}
+
+type Shared = Arc<OnceLock<FileCore<Arc<Mem>, Curious>>>;
+
+/// A lock that uses the volume when it is dropped.
+struct Curious {
+    lock: RwCounter,
+    volume: Shared,
+}
+
+impl Drop for Curious {
+    fn drop(&mut self) {
+        if let Some(volume) = self.volume.get() {
+            // A lookup that finds nothing takes the directory's mutex.
+            assert!(!volume.exists("missing"));
+        }
+    }
+}
+
+// SAFETY: every method is that of the lock inside.
+unsafe impl RawRangeLock for Curious {
+    fn capacity(&self) -> u64 {
+        self.lock.capacity()
+    }
+
+    fn id(&self) -> Option<&LockId> {
+        self.lock.id()
+    }
+
+    fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
+        self.lock.lock(span, access)
+    }
+
+    fn try_lock(&self, span: Span, access: Access) -> Result<Token, TryLockError> {
+        self.lock.try_lock(span, access)
+    }
+
+    unsafe fn unlock(&self, span: Span, access: Access, token: Token) {
+        // SAFETY: as the caller says.
+        unsafe { self.lock.unlock(span, access, token) }
+    }
+}
+
+#[test]
+fn a_creation_drops_the_locks_that_it_evicts_without_a_mutex() {
+    let (done, is_done) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mem = Arc::clone(format(256, &FormatOptions::new()).pmem());
+        let shared = Shared::default();
+        let volume = Arc::clone(&shared);
+        let make = move |_| {
+            let (lock, volume) = (RwCounter::new(), Arc::clone(&volume));
+            Ok::<_, String>(Curious { lock, volume })
+        };
+        let options = OpenOptions::new().cached_files(0);
+        let (volume, _) = FileCore::open_with(mem, &options, make).unwrap();
+        assert!(shared.set(volume.clone()).is_ok());
+        for number in 0..20 {
+            volume.create(&name(number)).unwrap();
+        }
+        done.send(()).unwrap();
+    });
+    let minute = Duration::from_secs(60);
+    is_done.recv_timeout(minute).expect("no creation hangs");
 }
