@@ -127,7 +127,7 @@ fn mark_of(geometry: &Geometry, record: &[u8; RECORD_BYTES]) -> u64 {
 }
 
 /// Stores a checkpoint of the volume, and its record, durably. Stores nothing if an operation
-/// panicked midway, or if there is no room. No other thread has the volume.
+/// panicked midway, if pages may be lost, or if there is no room. No other thread has the volume.
 pub(crate) fn write<P: Pmem, L>(volume: &Volume<P, L>) {
     let Medium {
         pmem,
@@ -136,6 +136,10 @@ pub(crate) fn write<P: Pmem, L>(volume: &Volume<P, L>) {
         ..
     } = &volume.medium;
     if volume.is_read_only || volume.tree.is_poisoned() || volume.inodes.are_poisoned() {
+        return;
+    }
+    // Every opening with a checkpoint would take them for pages in use.
+    if space.has_lost_pages() {
         return;
     }
     let len = Checkpoint::bytes(geometry);

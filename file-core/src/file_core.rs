@@ -484,7 +484,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     ///
     /// A volume that is dropped instead loses nothing, but opens more slowly. It also opens more
     /// slowly if there are not enough free pages for the checkpoint, if an operation or a sync has
-    /// panicked midway, or if the checkpoint is damaged later. Closing a read-only volume writes
+    /// panicked midway, if a file was removed whose log was damaged, or if the checkpoint is
+    /// damaged later. Closing a read-only volume writes
     /// nothing. After an opening with a checkpoint, damage to the log of a file is found when the
     /// file is opened.
     ///

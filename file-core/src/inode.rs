@@ -376,6 +376,10 @@ impl<L> Drop for Inode<L> {
         if !self.removed.load(Ordering::Relaxed) {
             return;
         }
+        if self.log.is_poisoned() {
+            // The operation that has panicked had taken pages.
+            self.space.lose_pages();
+        }
         // M7: the removal is durable, and no other reference to this file exists.
         let mut run = Extent { start: 0, len: 0 };
         self.index.for_each(&mut |_, mapping, _| {

@@ -126,7 +126,8 @@ impl Tree {
     pub(crate) fn is_poisoned(&self) -> bool {
         let directories = self.directories.lock();
         let others = directories.values().map(|it| &it.directory);
-        others.chain([&self.root]).any(|it| it.log.is_poisoned())
+        // A removal takes no slots, so it poisons no log: it leaves a doubtful name (D1).
+        (others.chain([&self.root])).any(|it| it.log.is_poisoned() || it.names.are_doubtful())
     }
 
     fn add(&self, directory: Directory, parent: u32) -> Arc<Directory> {

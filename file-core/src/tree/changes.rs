@@ -324,6 +324,10 @@ impl<P: Pmem, L> Volume<P, L> {
     pub(super) fn retire(&self, child: &Directory, state: &mut State) {
         let (number, space) = (child.id.number, &self.medium.space);
         state.mark_removed();
+        if child.log.is_poisoned() {
+            // The operation that has panicked had taken pages.
+            space.lose_pages();
+        }
         self.tree.forget(number);
         let was_last = self.inodes.take_link(number);
         debug_assert!(was_last, "T1: a directory has one name");
@@ -342,9 +346,12 @@ impl<P: Pmem, L> Volume<P, L> {
             return;
         }
         // No other thread can open the file, whose number is still in use. If its log was damaged
-        // since the volume was opened, the next recovery frees its pages.
+        // since the volume was opened, the next recovery that reads all logs frees its pages.
+        let space = &self.medium.space;
+        space.lose_pages();
         if let Ok(content) = self.load(id) {
             self.inode(id, (), content).mark_removed();
+            space.free_pages_again();
         }
     }
 

@@ -176,6 +176,59 @@ fn a_panic_midway_keeps_the_checkpoint_from_being_written() {
     assert!(!open(&mem).unwrap().1.from_checkpoint);
 }
 
+/// Closes the volume, and checks that the next opening reads all logs and finds `free` pages free.
+#[track_caller]
+fn assert_closes_without_a_checkpoint(volume: Volume, free: u64) {
+    let mem = Arc::clone(volume.pmem());
+    volume.close().unwrap();
+    let (volume, report) = open(&mem).unwrap();
+    assert!(!report.from_checkpoint);
+    assert_eq!(volume.stats().pages_free, free);
+}
+
+#[test]
+fn a_removal_that_panics_keeps_the_checkpoint_from_being_written() {
+    let (bytes, _) = closed();
+    let (volume, _) = open(&Mem::from_bytes(&bytes)).unwrap();
+    volume.remove("one").unwrap();
+    let free = volume.stats().pages_free;
+    for operation in 1..=3 {
+        // The file is not in memory, so no log of its own is poisoned.
+        let (volume, _) = open(&Mem::from_bytes(&bytes)).unwrap();
+        volume.pmem().panic_at(operation);
+        let remove = || volume.remove("one");
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(remove)).unwrap_err();
+        volume.pmem().panic_at(0);
+        assert_closes_without_a_checkpoint(volume, free);
+    }
+}
+
+#[test]
+fn pages_of_a_removed_file_are_not_lost_to_a_checkpoint() {
+    let (bytes, _) = closed();
+    let (volume, _) = open(&Mem::from_bytes(&bytes)).unwrap();
+    volume.remove("one").unwrap();
+    let free = volume.stats().pages_free;
+
+    // A write of it has panicked, and nobody knows the pages that the write had taken.
+    let (volume, _) = open(&Mem::from_bytes(&bytes)).unwrap();
+    let file = volume.open_file("one").unwrap();
+    volume.pmem().panic_at(2);
+    let write = || file.write_at(&[9; 5000], 0);
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(write)).unwrap_err();
+    volume.pmem().panic_at(0);
+    drop(file);
+    volume.remove("one").unwrap();
+    assert_closes_without_a_checkpoint(volume, free);
+
+    // Its log cannot be read when it is removed. The head pointer is the first word of inode 2.
+    let (volume, _) = open(&Mem::from_bytes(&bytes)).unwrap();
+    volume.pmem().flip((PAGE as usize + 2 * 128) * 8);
+    volume.remove("one").unwrap();
+    assert!(volume.stats().pages_free < free);
+    assert_closes_without_a_checkpoint(volume, free);
+}
+
 #[test]
 fn a_closed_volume_grows_and_is_formatted_and_checked() {
     let (mut bytes, expected) = closed();
