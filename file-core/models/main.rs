@@ -52,7 +52,7 @@ fn main() -> ExitCode {
             .programs(at_page_end.sequences(2)),
         full.pairs(&[Mode::Cut], &[]).programs(full.sequences(2)),
         cleaned.pairs(&[], &[]).programs(cleaned.sequences(2)),
-        holes([&roomy, &at_page_end, &full]),
+        holes([&roomy, &at_page_end], &full),
         format::suite(),
         close::suite(),
         memory::suite(),
@@ -126,8 +126,8 @@ const THREES: [[Kind; 3]; 6] = [
 ];
 
 /// Returns the suite of holes. Two of them append to one log, and take no pages for data, so their
-/// searches end soon, except where they clean it.
-fn holes(volumes: [&On; 3]) -> Suite {
+/// searches end soon, except on a full volume, where they clean it.
+fn holes(volumes: [&On; 2], full: &On) -> Suite {
     let names = [Kind::First, Kind::Other, Kind::Second].map(Kind::name);
     let why = "the pair that has a page of each is searched";
     let same = "the two lock the same page; the suite `file-core` has such pairs";
@@ -140,18 +140,13 @@ fn holes(volumes: [&On; 3]) -> Suite {
         });
     let both = volumes.map(|on| {
         let name = on.name.strip_prefix("file-core-").unwrap_or("roomy");
-        let program = on.threads(name, &[Kind::First, Kind::Other], &[Mode::Cut]);
-        match name {
-            // Its search takes several minutes: the one that cleans the log waits for the other.
-            "full" => program.whole_in_full_run(),
-            _ => program,
-        }
+        on.threads(name, &[Kind::First, Kind::Other], &[Mode::Cut])
     });
     // The thread that writes takes the page that the other one frees: there is no other.
     let reused = On {
         medium: Arc::new(|| full_but_for(2)),
-        files: volumes[2].files.clone(),
-        ..*volumes[2]
+        files: full.files.clone(),
+        ..*full
     };
     let reused = reused.threads("reused", &[Kind::First, Kind::Second], &[Mode::Cut]);
     suite.programs(both).program(reused)
