@@ -53,7 +53,7 @@ pub(crate) fn suites() -> [Suite; 4] {
         ["sync", "sync"],
     ];
     [
-        suite("file-core-grouped", &searched)
+        suite("file-core-grouped", &KINDS, &searched)
             .programs((1..=2).map(|length| roomy.sequences(&KINDS, length)))
             // Three changes that wait for a sync have so many images that few kinds are searched.
             .program(roomy.sequences(&[Kind::Punch, Kind::Create], 3))
@@ -61,21 +61,20 @@ pub(crate) fn suites() -> [Suite; 4] {
             .program(roomy.threads("append-sync", [&[append], &[SYNC]]))
             .program(roomy.threads("patch-second", [&[patch], &[second]]))
             .program(roomy.threads("two-syncs", [&[SYNC], &[second, SYNC]])),
-        suite("file-core-grouped-full", &[])
+        suite("file-core-grouped-full", &KINDS, &[])
             .programs((1..=2).map(|length| full.sequences(&KINDS, length))),
-        suite("file-core-grouped-cleaning", &[])
+        suite("file-core-grouped-cleaning", &KINDS, &[])
             .programs((1..=2).map(|length| thorough.sequences(&KINDS, length))),
-        suite("file-core-grouped-clean", &[])
+        suite("file-core-grouped-clean", &CLEANED, &[])
             .programs((1..=3).map(|length| on_demand.sequences(&CLEANED, length))),
     ]
 }
 
-/// Creates a suite that has programs for the pairs `searched`.
-fn suite(name: &str, searched: &[[&str; 2]]) -> Suite {
+/// Creates a suite of these kinds and syncs, which has programs for the pairs `searched`.
+fn suite(name: &str, kinds: &[Kind], searched: &[[&str; 2]]) -> Suite {
     let why = "two changes meet as in the suites of volumes that do not group them; sequences have \
                each with a sync";
-    let names = KINDS.iter().chain(&[Kind::First, Kind::Clean]);
-    let mut names: Vec<_> = names.map(|it| it.name()).collect();
+    let mut names: Vec<_> = kinds.iter().map(|it| it.name()).collect();
     names.push("sync");
     let mut suite = Suite::new(name).step_bound(2_000);
     for (at, one) in names.iter().enumerate() {
