@@ -67,18 +67,31 @@ impl Runs {
         let (mut file_page, mut at) = (u64::from(first), 0);
         for &pages in extents {
             let end = file_page + u64::from(pages.len);
-            self.remove(file_page, end);
-            if !pages.is_hole() {
+            if pages.is_hole() {
+                self.remove(file_page, end);
+            } else {
                 let run = Run {
                     pages,
                     checksums: Rc::clone(&checksums),
                     at,
                     log_page,
                 };
-                self.insert(file_page, run);
+                self.put(file_page, end, run);
                 at += pages.len as usize;
             }
             file_page = end;
+        }
+    }
+
+    /// Replaces the pages of the file from `first` to `end` by a run of as many.
+    fn put(&mut self, first: u64, end: u64, run: Run) {
+        match self.runs.get_mut(&first) {
+            // Overwrites of the same pages leave the tree as it is: one search instead of four.
+            Some(same) if same.len() == run.len() => *same = run,
+            _ => {
+                self.remove(first, end);
+                self.insert(first, run);
+            }
         }
     }
 
