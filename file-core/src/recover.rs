@@ -7,8 +7,9 @@
 //!    of the directories that it names, and so on, breadth-first. This yields the live files. No
 //!    directory may have two names, so each is reached once and none contains itself.
 //! 2. For each live file, walk its chain and replay its committed groups, on all threads of rayon's
-//!    pool. The volume keeps only the file's size: a file's index and log enter memory when the
-//!    file is opened, see `inodes.rs`.
+//!    pool. Long logs come last, one at a time; all threads decode their pages, see `replay.rs`.
+//!    The volume keeps only the file's size: a file's index and log enter memory when the file is
+//!    opened, see `inodes.rs`.
 //! 3. Let every log and every file *claim* its pages. Unclaimed pages are free. So a file that was
 //!    removed while it was open needs no further care.
 //! 4. Once all of this has succeeded, erase the marks that interrupted renames have left. If a
@@ -35,9 +36,11 @@
 //!
 //! # Cost
 //! Time: every log is read once, and each extent in it takes a step in a tree of the file's
-//! extents. Memory, besides the rebuilt state: the largest log, the extents of its file, and one
-//! bit per page. Even forged counts in the volume do not change that: a file has at most as many
-//! pages as the volume, and [`runs`] does not visit pages that a later group replaces.
+//! extents. All threads take part, but the extents of one file are applied by one thread. Memory,
+//! besides the rebuilt state: two batches of a long log, or one page of a log for each thread; the
+//! list of pages of each long log; the extents of one file for each thread; and one bit per page.
+//! Even forged counts in the volume do not change that: a file has at most as many pages as the
+//! volume, and [`runs`] does not visit pages that a later group replaces.
 
 mod chain;
 mod claims;
@@ -46,6 +49,7 @@ mod file;
 #[cfg(test)]
 mod forged;
 mod mend;
+mod replay;
 mod runs;
 mod survey;
 #[cfg(test)]
@@ -57,6 +61,7 @@ use rayon::prelude::*;
 use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::{Arc, injected_bug};
 
+use self::chain::Chain;
 pub(crate) use self::chain::LogReader;
 use self::claims::Claims;
 pub(crate) use self::damage::{Damages, Fix};
@@ -74,8 +79,15 @@ use crate::names::{Entry, Names};
 use crate::options::RecoveryReport;
 use crate::record::Record;
 
+/// Receives the number and the size of each file.
+type SetSize<'a> = dyn Fn(u32, u64) + Sync + 'a;
+
 /// With fewer files than this, starting threads takes longer than it saves.
 const PARALLEL_FROM: usize = 64;
+
+/// A log of fewer pages is decoded by one thread: two batches of `replay.rs` would take more memory
+/// than the log has bytes.
+const LONG_FROM: usize = 2048;
 
 /// The tree of directories and files, according to the directories' logs.
 pub(crate) struct LiveTree {
@@ -104,8 +116,8 @@ impl Counts {
     fn of(scan: &FileScan) -> Counts {
         let replayed = &scan.replayed;
         Counts {
-            committed_groups: replayed.committed_groups,
-            uncommitted_slots: replayed.uncommitted_slots,
+            committed_groups: replayed.committed_groups(),
+            uncommitted_slots: replayed.uncommitted_slots(),
             log_pages: replayed.pages(),
             pages_used: replayed.pages() + scan.runs.pages(),
         }
@@ -154,7 +166,10 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         damages: Damages,
     ) -> Self {
         Recovery {
-            reader: LogReader::new(pmem, geometry),
+            reader: LogReader {
+                long_from: LONG_FROM,
+                ..LogReader::new(pmem, geometry)
+            },
             geometry,
             space,
             claims: Claims::new(geometry),
@@ -287,10 +302,11 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         };
         let damages = &mut self.damages;
         let mut damaged = |error, fix| damages.meet(error, fix);
-        let replayed = (self.reader).replay(inode, &mut visit, &mut each, &mut damaged)?;
+        let chain = self.reader.walk(inode, &mut visit, &mut damaged)?;
+        let replayed = self.reader.replay(chain, &mut each, &mut damaged)?;
         let counts = Counts {
-            committed_groups: replayed.committed_groups,
-            uncommitted_slots: replayed.uncommitted_slots,
+            committed_groups: replayed.committed_groups(),
+            uncommitted_slots: replayed.uncommitted_slots(),
             log_pages: replayed.pages(),
             pages_used: replayed.pages(),
         };
@@ -329,20 +345,11 @@ impl<'a, P: Pmem> Recovery<'a, P> {
     /// # Errors
     /// [`Error::Corrupt`], for the damaged file with the lowest number. If two files claim one
     /// page, the one with the higher number counts as damaged.
-    pub(crate) fn files(
-        &mut self,
-        files: &[InodeId],
-        sized: &(dyn Fn(u32, u64) + Sync),
-    ) -> Result<(), Error> {
-        let scan = |id: &InodeId| {
-            let inode = self.reader.live_inode(*id)?;
-            self.file(&inode, sized)
-        };
+    pub(crate) fn files(&mut self, files: &[InodeId], sized: &SetSize<'_>) -> Result<(), Error> {
         let counts = if files.len() < PARALLEL_FROM {
-            serially(files, scan)?
+            self.serially(files, sized)?
         } else {
-            let each = files.par_iter().map(scan);
-            match each.try_reduce(Counts::default, |one, other| Ok(one.and(other))) {
+            match self.concurrently(files, sized) {
                 Ok(counts) => counts,
                 Err(_) => {
                     // Which damage the threads meet first depends on their schedule.
@@ -353,16 +360,41 @@ impl<'a, P: Pmem> Recovery<'a, P> {
                         Damages::Refused,
                     );
                     again.tree()?;
-                    let scan = |id: &InodeId| {
-                        let inode = again.reader.live_inode(*id)?;
-                        again.file(&inode, sized)
-                    };
-                    serially(files, scan)?
+                    again.serially(files, sized)?
                 }
             }
         };
         counts.add_to(&mut self.report);
         Ok(())
+    }
+
+    fn serially(&self, files: &[InodeId], sized: &SetSize<'_>) -> Result<Counts, Error> {
+        files.iter().try_fold(Counts::default(), |counts, id| {
+            Ok(counts.and(self.file(self.walk(*id)?, sized)?))
+        })
+    }
+
+    /// Scans several files at a time, except those with long logs. They follow one after the other,
+    /// because each of them uses all threads, and takes more memory.
+    fn concurrently(&self, files: &[InodeId], sized: &SetSize<'_>) -> Result<Counts, Error> {
+        let scan = |id: &InodeId| -> Result<_, Error> {
+            let chain = self.walk(*id)?;
+            if self.reader.is_long(&chain) {
+                return Ok((Counts::default(), vec![chain]));
+            }
+            Ok((self.file(chain, sized)?, Vec::new()))
+        };
+        let scanned = files.par_iter().map(scan).try_reduce(
+            Default::default,
+            |(counts, mut long), (more, others)| {
+                long.extend(others);
+                Ok((counts.and(more), long))
+            },
+        );
+        let (counts, long) = scanned?;
+        long.into_iter().try_fold(counts, |counts, chain| {
+            Ok(counts.and(self.file(chain, sized)?))
+        })
     }
 
     /// Takes from a checkpoint what [`files`](Self::files) computes. Returns `false` if the
@@ -386,11 +418,17 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         true
     }
 
-    /// Replays the log of a file, and claims its pages.
-    fn file(&self, inode: &RawInode, sized: &(dyn Fn(u32, u64) + Sync)) -> Result<Counts, Error> {
-        let number = inode.id.number;
-        let mut visit = |page, at| self.claims.claim(page_of(page), number, at);
-        let scan = (self.reader).scan_file(inode, &mut visit, &mut |error, _| Err(error))?;
+    /// Walks the chain of a file, and claims its pages.
+    fn walk(&self, id: InodeId) -> Result<Chain, Error> {
+        let inode = self.reader.live_inode(id)?;
+        let mut visit = |page, at| self.claims.claim(page_of(page), id.number, at);
+        (self.reader).walk(&inode, &mut visit, &mut |error, _| Err(error))
+    }
+
+    /// Replays the log of the file with this chain, and claims its data pages.
+    fn file(&self, chain: Chain, sized: &SetSize<'_>) -> Result<Counts, Error> {
+        let number = chain.inode.id.number;
+        let scan = (self.reader).scan_chain(chain, &mut |error, _| Err(error))?;
         let at = self.geometry.inode_at(number);
         scan.runs
             .each_extent(|extent| self.claims.claim(extent, number, at))?;
@@ -402,16 +440,6 @@ impl<'a, P: Pmem> Recovery<'a, P> {
     pub(crate) fn free_extents(&self, each: &mut dyn FnMut(Extent)) {
         self.claims.free_extents(each);
     }
-}
-
-fn serially(
-    files: &[InodeId],
-    scan: impl Fn(&InodeId) -> Result<Counts, Error>,
-) -> Result<Counts, Error> {
-    files.iter().try_fold(
-        Counts::default(),
-        |counts, file| Ok(counts.and(scan(file)?)),
-    )
 }
 
 fn page_of(page: u32) -> Extent {

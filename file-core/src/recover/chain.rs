@@ -1,27 +1,19 @@
-//! Reading the log of an inode: walking its chain, and replaying its committed groups.
+//! Reading inodes, and walking the chains of their logs. `replay.rs` reads the slots.
 //!
 //! Nothing here changes the volume or its state in memory, so several threads may read logs at
 //! once, and a file's log can be read again while the volume is in use.
 
 use spanlock_pmem::Pmem;
-use spanlock_sync::injected_bug;
 
 use super::damage::Fix;
 use crate::alloc::Extent;
-use crate::chain::LogState;
 use crate::error::Error;
 use crate::fsck::Repair;
 use crate::journal::Word;
 use crate::layout::{
-    Geometry, INODE_USED_BYTES, InodeId, LogId, PAGE, PAGE_SLOTS, PageId, RawInode, SLOT_BYTES,
-    T_NEXT_AT, TAIL_AT, WORD_BYTES, get_u64, mark_of, page_at, slots_of_mark, unseal,
+    Geometry, INODE_USED_BYTES, InodeId, LogId, PAGE, PageId, RawInode, T_NEXT_AT, TAIL_AT,
+    WORD_BYTES, page_at, unseal,
 };
-use crate::log::{Log, Place};
-use crate::log_page::{LogPages, State};
-use crate::record::Record;
-
-/// Receives the records of a log.
-pub(super) type EachRecord<'a> = dyn FnMut(Record, Place) -> Result<(), Error> + 'a;
 
 /// Receives each page of a chain, and the byte offset of the pointer to it. An error ends the walk.
 pub(super) type EachPage<'a> = dyn FnMut(u32, u64) -> Result<(), Error> + 'a;
@@ -39,99 +31,10 @@ struct Pointer {
     seed: u32,
 }
 
-/// A page of a chain, read into memory.
-struct ReadPage {
-    id: PageId,
-    /// Groups that take something away.
-    tombs: u32,
-    /// Whether a group continues in the next page.
-    is_continued: bool,
-}
-
-/// A chain of log pages, read into memory.
-struct ReadChain {
-    log: LogId,
-    pages: Vec<ReadPage>,
-    /// All slots, in order.
-    slots: Vec<u8>,
-}
-
-impl ReadChain {
-    /// Returns the record of the committed group that begins at slot `index` of the chain, and the
-    /// number of its slots.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`].
-    fn group(&self, index: u32) -> Result<(Record, u32), Error> {
-        let total = (self.slots.len() / SLOT_BYTES) as u32;
-        let at = index as usize * SLOT_BYTES;
-        let mark = get_u64(&self.slots, at);
-        let place = self.place(index);
-        let corrupt = |what| Error::corrupt(what, self.log.inode, place.at());
-        let count = slots_of_mark(mark).ok_or_else(|| corrupt("an invalid commit mark"))?;
-        if count > total - index {
-            return Err(corrupt("a committed group longer than its log"));
-        }
-        let crosses = place.slot + count > PAGE_SLOTS;
-        if crosses && (place.slot > 0 || count <= PAGE_SLOTS) {
-            return Err(corrupt("a committed group that crosses a page"));
-        }
-        let first = &self.pages[(index / PAGE_SLOTS) as usize];
-        let mut group = self.slots[at..at + count as usize * SLOT_BYTES].to_vec();
-        group[..WORD_BYTES].fill(0);
-        if mark_of(first.id.seed(), place.slot, &group) != mark {
-            return Err(corrupt("a committed group whose checksum is wrong"));
-        }
-        Ok((Record::decode(&group).map_err(corrupt)?, count))
-    }
-
-    /// Returns the position of slot `index` of the chain.
-    fn place(&self, index: u32) -> Place {
-        Place {
-            page: self.pages[(index / PAGE_SLOTS) as usize].id.page,
-            slot: index % PAGE_SLOTS,
-        }
-    }
-}
-
-/// A log that has been replayed.
-pub(super) struct Replayed {
-    chain: ReadChain,
-    /// The first slot of the last page that is not in use.
-    next: u32,
-    pub(super) committed_groups: u64,
-    pub(super) uncommitted_slots: u64,
-}
-
-impl Replayed {
-    /// Returns the number of pages in the chain.
-    pub(super) fn pages(&self) -> u64 {
-        self.chain.pages.len() as u64
-    }
-
-    /// Returns a birth that no page of the chain has reached.
-    pub(super) fn births(&self) -> u64 {
-        let births = self
-            .chain
-            .pages
-            .iter()
-            .map(|it| it.id.birth.wrapping_add(1));
-        births.fold(0, u64::max)
-    }
-
-    /// Returns the log, ready to append after the last committed group, and sets the states of its
-    /// pages. They have no live references yet.
-    pub(super) fn into_log(self, log_pages: &LogPages) -> Log {
-        let (pages, births) = (&self.chain.pages, self.births());
-        for (nth, page) in pages.iter().enumerate() {
-            let is_last = nth + 1 == pages.len();
-            let open = if is_last { PAGE_SLOTS - self.next } else { 0 };
-            let state = State::recovered(open, page.tombs, page.is_continued);
-            log_pages.start(page.id.page, page.id.seed(), state);
-        }
-        let pages = pages.iter().map(|it| it.id.page).collect();
-        Log::new(LogState::new(self.chain.log, pages, births), self.next)
-    }
+/// The chain of a log: its pages, in order. Their tails have been read, but not their slots.
+pub(super) struct Chain {
+    pub(super) inode: RawInode,
+    pub(super) pages: Vec<PageId>,
 }
 
 /// Reads inodes and their logs.
@@ -140,6 +43,10 @@ pub(crate) struct LogReader<'a, P> {
     pub(super) geometry: &'a Geometry,
     /// The words of the journal's record, which may not be stored in the log pages yet.
     pub(super) journaled: Vec<Word>,
+    /// From how many pages on a log is decoded on the threads of rayon's current pool. Unlimited
+    /// while the volume is in use: a thread that waits for the pool runs other tasks of it, which
+    /// are foreign code (N3 of `inodes.rs`).
+    pub(super) long_from: usize,
 }
 
 impl<'a, P: Pmem> LogReader<'a, P> {
@@ -148,7 +55,13 @@ impl<'a, P: Pmem> LogReader<'a, P> {
             pmem,
             geometry,
             journaled: Vec::new(),
+            long_from: usize::MAX,
         }
+    }
+
+    /// Returns whether several threads decode the log with this chain.
+    pub(super) fn is_long(&self, chain: &Chain) -> bool {
+        chain.pages.len() >= self.long_from
     }
 
     /// Returns the inode in slot `number`, if a complete one was written there.
@@ -190,40 +103,21 @@ impl<'a, P: Pmem> LogReader<'a, P> {
         (is_sealed || is_root).then_some(RawInode { id, head, created })
     }
 
-    /// Replays the log of `inode`. Calls `visit` with each page, and `each` with the records of its
-    /// committed groups and their positions, in order. Calls `damaged` with all damage.
+    /// Walks the chain of `inode`, to its end or to the first page that is damaged. Calls `visit`
+    /// with each page, and `damaged` with the damage.
     ///
     /// # Errors
-    /// Those of `damaged`, which also receives those of `visit` and `each`.
-    pub(super) fn replay(
-        &self,
-        inode: &RawInode,
-        visit: &mut EachPage<'_>,
-        each: &mut EachRecord<'_>,
-        damaged: &mut EachDamage<'_>,
-    ) -> Result<Replayed, Error> {
-        let mut replayed = Replayed {
-            chain: self.read_chain(inode, visit, damaged)?,
-            next: 0,
-            committed_groups: 0,
-            uncommitted_slots: 0,
-        };
-        replayed.replay_slots(each, damaged)?;
-        Ok(replayed)
-    }
-
-    /// Reads the chain of `inode`, to its end or to the first page that is damaged.
-    fn read_chain(
+    /// Those of `damaged`, which also receives those of `visit`.
+    pub(super) fn walk(
         &self,
         inode: &RawInode,
         visit: &mut EachPage<'_>,
         damaged: &mut EachDamage<'_>,
-    ) -> Result<ReadChain, Error> {
+    ) -> Result<Chain, Error> {
         let log = inode.id.log();
-        let mut read = ReadChain {
-            log,
+        let mut chain = Chain {
+            inode: *inode,
             pages: Vec::new(),
-            slots: Vec::new(),
         };
         let mut pointer = Pointer {
             word: inode.head,
@@ -231,35 +125,31 @@ impl<'a, P: Pmem> LogReader<'a, P> {
             seed: log.head_seed(),
         };
         loop {
-            let (id, image) = match self.follow(log, &pointer, visit) {
+            let (id, next) = match self.follow(log, &pointer, visit) {
                 Ok(Some(page)) => page,
-                Ok(None) => return Ok(read),
+                Ok(None) => return Ok(chain),
                 Err(error) => {
                     damaged(error, Fix::Erase(pointer.at, Repair::CutLog))?;
-                    return Ok(read);
+                    return Ok(chain);
                 }
             };
-            read.pages.push(ReadPage {
-                id,
-                tombs: 0,
-                is_continued: false,
-            });
-            read.slots.extend_from_slice(&image[..TAIL_AT]);
+            chain.pages.push(id);
             pointer = Pointer {
-                word: get_u64(&image, T_NEXT_AT),
+                word: next,
                 at: page_at(id.page) + T_NEXT_AT as u64,
                 seed: id.seed(),
             };
         }
     }
 
-    /// Returns the page that the pointer leads to; `None` if it is the end of the chain.
+    /// Returns the page that the pointer leads to, and the word of the next pointer; `None` if it
+    /// is the end of the chain.
     fn follow(
         &self,
         log: LogId,
         pointer: &Pointer,
         visit: &mut EachPage<'_>,
-    ) -> Result<Option<(PageId, [u8; PAGE])>, Error> {
+    ) -> Result<Option<(PageId, u64)>, Error> {
         let corrupt = |what, at| Error::corrupt(what, log.inode, at);
         let page = unseal(pointer.seed, pointer.word)
             .map_err(|()| corrupt("a log pointer with a wrong checksum", pointer.at))?;
@@ -274,85 +164,25 @@ impl<'a, P: Pmem> LogReader<'a, P> {
             return Err(corrupt("a pointer outside the data area", pointer.at));
         }
         let mut image = [0; PAGE];
-        // SAFETY: M8.
-        unsafe { self.pmem.read(page_at(page), &mut image) };
-        let bytes = page_at(page)..page_at(page) + PAGE as u64;
-        for word in self.journaled.iter().filter(|it| bytes.contains(&it.at)) {
-            let at = (word.at - bytes.start) as usize;
-            image[at..at + WORD_BYTES].copy_from_slice(&word.value.to_le_bytes());
-        }
-        let (id, _) = PageId::from_tail(&image, log, page).ok_or_else(|| {
-            let tail_at = page_at(page) + TAIL_AT as u64;
-            corrupt("a log page with a wrong tail", tail_at)
-        })?;
+        let tail_at = page_at(page) + TAIL_AT as u64;
+        self.load(tail_at, &mut image[TAIL_AT..]);
+        let found = PageId::from_tail(&image, log, page)
+            .ok_or_else(|| corrupt("a log page with a wrong tail", tail_at))?;
         // Only now: a page of another log is not this one's to claim.
         visit(page, pointer.at)?;
-        Ok(Some((id, image)))
+        Ok(Some(found))
     }
-}
 
-impl Replayed {
-    /// Visits every slot of the chain.
-    fn replay_slots(
-        &mut self,
-        each: &mut EachRecord<'_>,
-        damaged: &mut EachDamage<'_>,
-    ) -> Result<(), Error> {
-        let read = &mut self.chain;
-        let total = (read.slots.len() / SLOT_BYTES) as u32;
-        let (mut index, mut next) = (0, 0);
-        while index < total {
-            let at = index as usize * SLOT_BYTES;
-            let slot = &read.slots[at..at + SLOT_BYTES];
-            if get_u64(slot, 0) == 0 {
-                if injected_bug!(
-                    "ends-at-gap",
-                    "recovery takes the first slot without a mark for the end of the log",
-                    killed_by = "file-core/patch-second, file-core/patch-append"
-                ) {
-                    break;
-                }
-                self.uncommitted_slots += slot.iter().any(|&b| b != 0) as u64;
-                index += 1;
-                continue;
-            }
-            let place = read.place(index);
-            let applied = read.group(index).and_then(|(record, count)| {
-                let takes_away = record.takes_away();
-                each(record, place)?;
-                Ok((takes_away, count))
-            });
-            let (takes_away, count) = match applied {
-                Ok(applied) => applied,
-                Err(error) => {
-                    damaged(error, Fix::Erase(place.at(), Repair::EraseGroup))?;
-                    // The other slots of a group begin with zero, so they are skipped one by one.
-                    index += 1;
-                    continue;
-                }
-            };
-            let first = (index / PAGE_SLOTS) as usize;
-            let last = ((index + count - 1) / PAGE_SLOTS) as usize;
-            read.pages[first].tombs += takes_away as u32;
-            for page in &mut read.pages[first..last] {
-                page.is_continued = true;
-            }
-            self.committed_groups += 1;
-            index += count;
-            next = index;
-            if injected_bug!(
-                "reuses-last-slot",
-                "recovery continues the log at the last committed group",
-                killed_by = "file-core/patch-patch, file-core/sequences-of-1"
-            ) {
-                next = index - count;
-            }
+    /// Reads bytes of a log page, from a word on, as if the change in the journal were complete.
+    pub(super) fn load(&self, at: u64, into: &mut [u8]) {
+        // SAFETY: M8. Or the log belongs to a file that no other thread uses, so nobody stores to
+        // its pages (M4, M5).
+        unsafe { self.pmem.read(at, into) };
+        let bytes = at..at + into.len() as u64;
+        for word in self.journaled.iter().filter(|it| bytes.contains(&it.at)) {
+            let at = (word.at - bytes.start) as usize;
+            into[at..at + WORD_BYTES].copy_from_slice(&word.value.to_le_bytes());
         }
-        self.next = match total {
-            0 => PAGE_SLOTS,
-            _ => next.saturating_sub(total - PAGE_SLOTS),
-        };
-        Ok(())
     }
 }
 

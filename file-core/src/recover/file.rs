@@ -2,7 +2,8 @@
 
 use spanlock_pmem::Pmem;
 
-use super::chain::{EachDamage, EachPage, LogReader, Replayed, in_data_area};
+use super::chain::{Chain, EachDamage, EachPage, LogReader, in_data_area};
+use super::replay::Replayed;
 use super::runs::Runs;
 use crate::alloc::Extent;
 use crate::error::Error;
@@ -82,6 +83,20 @@ impl<P: Pmem> LogReader<'_, P> {
         visit: &mut EachPage<'_>,
         damaged: &mut EachDamage<'_>,
     ) -> Result<FileScan, Error> {
+        let chain = self.walk(inode, visit, damaged)?;
+        self.scan_chain(chain, damaged)
+    }
+
+    /// Replays the log of the file with this chain. Calls `damaged` with all damage.
+    ///
+    /// # Errors
+    /// Those of `damaged`.
+    pub(super) fn scan_chain(
+        &self,
+        chain: Chain,
+        damaged: &mut EachDamage<'_>,
+    ) -> Result<FileScan, Error> {
+        let inode = chain.inode;
         let mut runs = Runs::default();
         let (mut size, mut modified) = (0, inode.created);
         let mut sources = Sources::default();
@@ -119,7 +134,7 @@ impl<P: Pmem> LogReader<'_, P> {
             }
             Ok(())
         };
-        let replayed = self.replay(inode, visit, &mut each, damaged)?;
+        let replayed = self.replay(chain, &mut each, damaged)?;
         Ok(FileScan {
             runs,
             replayed,

@@ -1,13 +1,16 @@
 //! Logs whose checksums are all correct but whose content is invalid. They are forged, because no
 //! bit flip produces one.
 
+use core::time::Duration;
+
 use spanlock_pmem::{Durable, MappedFile, Options};
 use spanlock_range_lock::RwCounter;
 
+use super::forged::{geometry, region, store, with_log};
 use super::*;
 use crate::layout::*;
 use crate::record::{GroupWriter, WriteHeader, put_add, put_rename, slots_for};
-use crate::{FileCore, FormatOptions};
+use crate::{FileCore, FormatOptions, fsck};
 
 /// The page of the forged log; free in the volume.
 const LOG_PAGE: u32 = 100;
@@ -388,4 +391,59 @@ fn a_rename_of_something_else_is_damage() {
     assert_eq!(opened(0, renames(file(1, 2)), None), Ok(()));
     let other = Err("a rename of something else");
     assert_eq!(opened(0, renames(file(2, 2)), None), other);
+}
+
+/// Two files of many have long logs, which are read after those of the others.
+#[test]
+fn long_logs_among_many_files_are_read_by_any_number_of_threads() {
+    let (_folder, region) = region(8192);
+    let options = FormatOptions::new().inodes(96).max_file_size(1 << 30);
+    let volume = FileCore::format(&region, &options, |_| RwCounter::new()).unwrap();
+    (0..80).for_each(|i| drop(volume.create(&format!("{i}")).unwrap()));
+    drop(volume);
+    let geometry = geometry(&region);
+    let free: Vec<u32> = (geometry.data_end() - 6000..geometry.data_end()).collect();
+    for (number, free) in [30, 60].into_iter().zip(free.chunks(3000)) {
+        let log = file(number, ROOT_GENERATION + u64::from(number)).log();
+        // All groups map the same page.
+        with_log(&region, log, free, &vec![(3, one(free[2999])); 140_000]);
+    }
+    let opened = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        let open = || {
+            let opened = FileCore::open(&region, |_| RwCounter::new());
+            let report = opened.map(|(_, report)| RecoveryReport {
+                duration: Duration::ZERO,
+                ..report
+            });
+            (report, fsck::check(&&region).unwrap())
+        };
+        pool.build().unwrap().install(open)
+    };
+    let (report, checked) = opened(1);
+    let report = report.unwrap();
+    assert_eq!((report.files, report.committed_groups), (80, 280_080));
+    assert!(checked.is_sound());
+    assert_eq!(opened(3), (Ok(report), checked));
+
+    let inode = |number| geometry.inode_at(number) + 16;
+    let [one, other] = [free[100], free[3100]].map(page_at);
+    for damaged in [
+        &[(60, other)][..],
+        &[(70, inode(70)), (60, other)],
+        &[(60, other), (30, one)],
+        &[(30, one), (20, inode(20))],
+    ] {
+        let flip = |at| store(&region, at, &(region.load(at) ^ 1).to_le_bytes());
+        damaged.iter().for_each(|&(_, at)| flip(at));
+        let (report, checked) = opened(1);
+        assert_eq!(checked.damage().count(), damaged.len());
+        let first = damaged.last().map(|(number, _)| *number);
+        match &report {
+            Err(Error::Corrupt { place, .. }) => assert_eq!(place.inode, first),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(opened(3), (report, checked));
+        damaged.iter().for_each(|&(_, at)| flip(at));
+    }
 }

@@ -1,0 +1,385 @@
+//! Replaying a log: its slots are decoded, and the records of its committed groups applied.
+//!
+//! What a slot holds depends only on the medium and the chain. So the pages of a long log are
+//! decoded on all threads of rayon's pool, a *batch* at a time, while one thread applies the batch
+//! before. Two batches are in memory, however long the log is.
+//!
+//! Which slots the replay visits depends on the groups before them: it goes past the slots of each
+//! group that it applies. One thread applies all groups in the order of the log, so what it visits,
+//! and each damage that it meets, does not depend on the schedule. What the other threads decode
+//! is only looked up. Some slots are left to that thread: see [`Page::decode`].
+
+#[cfg(test)]
+mod tests;
+
+use core::ops::Range;
+
+use rayon::prelude::*;
+use spanlock_pmem::Pmem;
+use spanlock_sync::injected_bug;
+
+use super::chain::{Chain, EachDamage, LogReader};
+use super::damage::Fix;
+use crate::chain::LogState;
+use crate::error::Error;
+use crate::fsck::Repair;
+use crate::layout::{
+    PAGE, PAGE_SLOTS, PageId, SLOT_BYTES, TAIL_AT, WORD_BYTES, get_u64, mark_of, page_at,
+    slots_of_mark,
+};
+use crate::log::{Log, Place};
+use crate::log_page::{LogPages, State};
+use crate::record::Record;
+
+/// Receives the records of a log.
+pub(super) type EachRecord<'a> = dyn FnMut(Record, Place) -> Result<(), Error> + 'a;
+
+/// How many pages are decoded at a time: two or three megabytes of records. Each batch may have to
+/// wake a thread, so it must take much longer than that.
+const BATCH: usize = 256;
+
+/// A committed group: its record, and the number of its slots. Or its damage.
+type Group = Result<(Record, u32), Error>;
+
+/// What is at a slot.
+enum Slot {
+    /// Nothing.
+    Empty,
+    /// Bytes of a group without a mark.
+    Uncommitted,
+    /// The first slot of a committed group.
+    Group(Group),
+}
+
+/// A page of a chain, read into memory.
+struct Page<'c> {
+    chain: &'c Chain,
+    /// Its position in the chain.
+    nth: usize,
+    image: [u8; PAGE],
+}
+
+impl Page<'_> {
+    fn id(&self) -> PageId {
+        self.chain.pages[self.nth]
+    }
+
+    fn group_bytes(&mut self, slot: u32, count: u32) -> &mut [u8] {
+        let at = slot as usize * SLOT_BYTES;
+        &mut self.image[at..at + count as usize * SLOT_BYTES]
+    }
+
+    /// Returns what is at a slot, or `None` if it is the first one of a group that goes on in the
+    /// next page: reading such a group may take the whole log.
+    ///
+    /// Erases the group's mark from the image, so no slot before this one may be read after it.
+    fn read(&mut self, slot: u32) -> Option<Slot> {
+        let bytes = self.group_bytes(slot, 1);
+        let mark = get_u64(bytes, 0);
+        if mark == 0 {
+            let is_empty = bytes.iter().all(|&b| b == 0);
+            return Some(if is_empty {
+                Slot::Empty
+            } else {
+                Slot::Uncommitted
+            });
+        }
+        let group = match self.group_len(slot, mark) {
+            Ok(count) if slot + count > PAGE_SLOTS => return None,
+            Ok(count) => {
+                let id = self.id();
+                decode_group(id, slot, self.group_bytes(slot, count))
+            }
+            Err(error) => Err(error),
+        };
+        Some(Slot::Group(group))
+    }
+
+    /// Returns the number of slots of the group with this mark.
+    fn group_len(&self, slot: u32, mark: u64) -> Result<u32, Error> {
+        let corrupt = |what| corrupt(self.id(), slot, what);
+        let count = slots_of_mark(mark).ok_or_else(|| corrupt("an invalid commit mark"))?;
+        let left = (self.chain.pages.len() - self.nth) as u64 * u64::from(PAGE_SLOTS);
+        if u64::from(slot) + u64::from(count) > left {
+            return Err(corrupt("a committed group longer than its log"));
+        }
+        let crosses = slot + count > PAGE_SLOTS;
+        if crosses && (slot > 0 || count <= PAGE_SLOTS) {
+            return Err(corrupt("a committed group that crosses a page"));
+        }
+        Ok(count)
+    }
+
+    /// Decodes the slots, except those that [`read`](Self::read) does not decode, and those that
+    /// lie in a sound group: the replay visits them only if it refuses the group.
+    fn decode(mut self) -> Vec<Option<Slot>> {
+        let mut slots = Vec::with_capacity(PAGE_SLOTS as usize);
+        while slots.len() < PAGE_SLOTS as usize {
+            let slot = self.read(slots.len() as u32);
+            let count = match &slot {
+                Some(Slot::Group(Ok((_, count)))) => *count as usize,
+                _ => 1,
+            };
+            let end = slots.len() + count;
+            slots.push(slot);
+            slots.resize_with(end, || None);
+        }
+        slots
+    }
+}
+
+fn corrupt(id: PageId, slot: u32, what: &'static str) -> Error {
+    let page = id.page;
+    Error::corrupt(what, id.log.inode, Place { page, slot }.at())
+}
+
+/// Decodes the group in these slots, which begin at slot `slot` of a page. Erases its mark.
+fn decode_group(id: PageId, slot: u32, slots: &mut [u8]) -> Group {
+    let mark = get_u64(slots, 0);
+    slots[..WORD_BYTES].fill(0);
+    if mark_of(id.seed(), slot, slots) != mark {
+        let what = "a committed group whose checksum is wrong";
+        return Err(corrupt(id, slot, what));
+    }
+    let record = Record::decode(slots).map_err(|what| corrupt(id, slot, what))?;
+    Ok((record, (slots.len() / SLOT_BYTES) as u32))
+}
+
+impl<P: Pmem> LogReader<'_, P> {
+    /// Replays the log with this chain. Calls `each` with the records of its committed groups and
+    /// their positions, in order. Calls `damaged` with all damage.
+    ///
+    /// # Errors
+    /// Those of `damaged`, which also receives those of `each`.
+    pub(super) fn replay(
+        &self,
+        chain: Chain,
+        each: &mut EachRecord<'_>,
+        damaged: &mut EachDamage<'_>,
+    ) -> Result<Replayed, Error> {
+        let mut groups = Groups {
+            pages: vec![PageGroups::default(); chain.pages.len()],
+            ..Groups::default()
+        };
+        let mut apply = |nth, slots: Vec<_>| groups.apply(self, &chain, nth, slots, each, damaged);
+        if self.is_long(&chain) {
+            self.decode_in_parallel(&chain, &mut apply)?;
+        } else {
+            for nth in 0..chain.pages.len() {
+                apply(nth, self.page(&chain, nth).decode())?;
+            }
+        }
+        Ok(Replayed { chain, groups })
+    }
+
+    /// Decodes the pages of a chain on the threads of rayon's current pool. Calls `apply` in this
+    /// thread, with the slots of each page, in order.
+    ///
+    /// # Errors
+    /// The first error of `apply`, which ends this.
+    fn decode_in_parallel(
+        &self,
+        chain: &Chain,
+        apply: &mut dyn FnMut(usize, Vec<Option<Slot>>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let decode = |pages: Range<usize>| -> Vec<_> {
+            let pages = pages.into_par_iter();
+            pages.map(|nth| self.page(chain, nth).decode()).collect()
+        };
+        let count = chain.pages.len();
+        let batch = |first: usize| first..count.min(first + BATCH);
+        let mut decoded = decode(batch(0));
+        for first in (0..count).step_by(BATCH) {
+            let mut following = Vec::new();
+            rayon::in_place_scope(|scope| {
+                scope.spawn(|_| following = decode(batch(count.min(first + BATCH))));
+                (first..)
+                    .zip(decoded)
+                    .try_for_each(|(nth, slots)| apply(nth, slots))
+            })?;
+            decoded = following;
+        }
+        Ok(())
+    }
+
+    fn page<'c>(&self, chain: &'c Chain, nth: usize) -> Page<'c> {
+        let mut image = [0; PAGE];
+        self.load(page_at(chain.pages[nth].page), &mut image);
+        Page { chain, nth, image }
+    }
+
+    /// Returns what is at a slot of a chain.
+    fn slot(&self, chain: &Chain, nth: usize, slot: u32) -> Slot {
+        let mut page = self.page(chain, nth);
+        page.read(slot)
+            .unwrap_or_else(|| Slot::Group(self.long_group(page, slot)))
+    }
+
+    /// Returns the group that begins at this slot, and may go on in the next pages.
+    fn long_group(&self, page: Page<'_>, slot: u32) -> Group {
+        let at = slot as usize * SLOT_BYTES;
+        let count = page.group_len(slot, get_u64(&page.image, at))?;
+        let len = count as usize * SLOT_BYTES;
+        let mut slots = page.image[at..TAIL_AT].to_vec();
+        for next in page.nth + 1.. {
+            if slots.len() >= len {
+                break;
+            }
+            slots.extend_from_slice(&self.page(page.chain, next).image[..TAIL_AT]);
+        }
+        slots.truncate(len);
+        decode_group(page.id(), slot, &mut slots)
+    }
+}
+
+/// What the committed groups of a page say about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct PageGroups {
+    /// Groups that take something away.
+    tombs: u32,
+    /// Whether a group continues in the next page.
+    is_continued: bool,
+}
+
+/// The groups of a log, as far as they have been applied.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Groups {
+    pages: Vec<PageGroups>,
+    /// The first slot of the chain that the replay has not gone past.
+    index: u64,
+    /// The slot after the last committed group.
+    next: u64,
+    committed: u64,
+    uncommitted_slots: u64,
+}
+
+impl Groups {
+    /// Visits the slots of the next page.
+    fn apply<P: Pmem>(
+        &mut self,
+        reader: &LogReader<'_, P>,
+        chain: &Chain,
+        nth: usize,
+        slots: Vec<Option<Slot>>,
+        each: &mut EachRecord<'_>,
+        damaged: &mut EachDamage<'_>,
+    ) -> Result<(), Error> {
+        let start = nth as u64 * u64::from(PAGE_SLOTS);
+        for (slot, found) in (0..).zip(slots) {
+            if start + u64::from(slot) < self.index {
+                // It lies in a group that has been applied.
+                continue;
+            }
+            let found = found.unwrap_or_else(|| reader.slot(chain, nth, slot));
+            let Slot::Group(group) = found else {
+                if injected_bug!(
+                    "ends-at-gap",
+                    "recovery takes the first slot without a mark for the end of the log",
+                    killed_by = "file-core/patch-second, file-core/patch-append"
+                ) {
+                    self.index = u64::MAX;
+                    break;
+                }
+                self.uncommitted_slots += u64::from(matches!(found, Slot::Uncommitted));
+                self.index += 1;
+                continue;
+            };
+            let page = chain.pages[nth].page;
+            let place = Place { page, slot };
+            let applied = group.and_then(|(record, count)| {
+                let takes_away = record.takes_away();
+                each(record, place)?;
+                Ok((takes_away, count))
+            });
+            match applied {
+                Ok((takes_away, count)) => self.add(nth, takes_away, count),
+                Err(error) => {
+                    damaged(error, Fix::Erase(place.at(), Repair::EraseGroup))?;
+                    // The other slots of a group begin with zero, so they are skipped one by one.
+                    self.index += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes past a group that has been applied. It begins in page `nth`, at the slot that is
+    /// visited.
+    fn add(&mut self, nth: usize, takes_away: bool, count: u32) {
+        let last_slot = self.index + u64::from(count) - 1;
+        let last = (last_slot / u64::from(PAGE_SLOTS)) as usize;
+        self.pages[nth].tombs += u32::from(takes_away);
+        for page in &mut self.pages[nth..last] {
+            page.is_continued = true;
+        }
+        self.committed += 1;
+        self.index = last_slot + 1;
+        self.next = self.index;
+        if injected_bug!(
+            "reuses-last-slot",
+            "recovery continues the log at the last committed group",
+            killed_by = "file-core/patch-patch, file-core/sequences-of-1"
+        ) {
+            self.next -= u64::from(count);
+        }
+    }
+}
+
+/// A log that has been replayed.
+pub(super) struct Replayed {
+    chain: Chain,
+    groups: Groups,
+}
+
+impl Replayed {
+    /// Returns the number of pages in the chain.
+    pub(super) fn pages(&self) -> u64 {
+        self.chain.pages.len() as u64
+    }
+
+    /// Returns the number of committed groups, without damaged ones.
+    pub(super) fn committed_groups(&self) -> u64 {
+        self.groups.committed
+    }
+
+    /// Returns the number of slots with bytes of groups without a mark.
+    pub(super) fn uncommitted_slots(&self) -> u64 {
+        self.groups.uncommitted_slots
+    }
+
+    /// Returns a birth that no page of the chain has reached.
+    pub(super) fn births(&self) -> u64 {
+        let births = self.chain.pages.iter().map(|it| it.birth.wrapping_add(1));
+        births.fold(0, u64::max)
+    }
+
+    /// Returns the first slot of the last page that is not in use.
+    fn next(&self) -> u32 {
+        match self.pages().checked_sub(1) {
+            None => PAGE_SLOTS,
+            Some(before) => {
+                let used = self
+                    .groups
+                    .next
+                    .saturating_sub(before * u64::from(PAGE_SLOTS));
+                used as u32
+            }
+        }
+    }
+
+    /// Returns the log, ready to append after the last committed group, and sets the states of its
+    /// pages. They have no live references yet.
+    pub(super) fn into_log(self, log_pages: &LogPages) -> Log {
+        let (next, births) = (self.next(), self.births());
+        let Replayed { chain, groups } = self;
+        let pages = &chain.pages;
+        for (nth, (id, page)) in pages.iter().zip(&groups.pages).enumerate() {
+            let is_last = nth + 1 == pages.len();
+            let open = if is_last { PAGE_SLOTS - next } else { 0 };
+            let state = State::recovered(open, page.tombs, page.is_continued);
+            log_pages.start(id.page, id.seed(), state);
+        }
+        let pages = pages.iter().map(|it| it.page).collect();
+        Log::new(LogState::new(chain.inode.id.log(), pages, births), next)
+    }
+}
