@@ -66,7 +66,8 @@ pub(crate) fn suites() -> [Suite; 4] {
         suite("file-core-grouped-cleaning", &KINDS, &[])
             .programs((1..=2).map(|length| thorough.sequences(&KINDS, length))),
         suite("file-core-grouped-clean", &CLEANED, &[])
-            .programs((1..=3).map(|length| on_demand.sequences(&CLEANED, length))),
+            .programs((1..=2).map(|length| on_demand.sequences(&CLEANED, length)))
+            .program(on_demand.sequences(&[Kind::Clean, Kind::Truncate], 3)),
     ]
 }
 

@@ -287,7 +287,10 @@ impl Subject for Names {
         let expected = effect(&mut state, OPS[operation as usize].0);
         // If a directory is moved after a thread has found it, another name of it is missing.
         let is_inside = |it: &str| it == "inside itself" && expected == "missing";
-        let is_expected = result.is_none_or(|it| it == expected || is_inside(it));
+        // If it is replaced after a thread has found it, the thread's handle is of no directory.
+        let is_replaced = |it: &str| it == "missing" && OPS[operation as usize].0 == Op::Clean;
+        let is_expected =
+            result.is_none_or(|it| it == expected || is_inside(it) || is_replaced(it));
         is_expected.then_some(state)
     }
 
