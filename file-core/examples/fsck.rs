@@ -97,7 +97,8 @@ pub(crate) fn command(
         None => demonstrate(out).map(|()| 0),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("fsck: {error}");
+        // If this fails, there is nobody to tell.
+        let _ = writeln!(io::stderr(), "fsck: {error}");
         FAILED
     })
 }

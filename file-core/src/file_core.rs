@@ -14,7 +14,7 @@ use spanlock_sync::{Arc, injected_bug};
 use crate::alloc::Extent;
 use crate::close;
 use crate::dir::{Dir, DirEntry};
-use crate::directory::Directory;
+use crate::directory::{Directory, check_name};
 use crate::error::Error;
 use crate::file::File;
 use crate::format;
@@ -271,6 +271,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// # Errors
     /// Same as [`create_dir`](Self::create_dir), except [`Error::Exists`].
     pub fn create_dir_all(&self, path: &str) -> Result<(), Error> {
+        // Before anything is created.
+        path.split('/').try_for_each(check_name)?;
         let ends = path.match_indices('/').map(|(at, _)| at);
         for end in ends.chain([path.len()]) {
             match self.create_dir(&path[..end]) {

@@ -11,7 +11,7 @@
 use spanlock_pmem::{Flushed, Pmem};
 use spanlock_sync::injected_bug;
 
-use super::changes::{lock_both, not_empty};
+use super::changes::{gone, lock_both, not_empty};
 use super::{At, Tree, sound};
 use crate::alloc::Class;
 use crate::directory::{group_of, slots_of};
@@ -47,7 +47,7 @@ impl<P: Pmem, L> Volume<P, L> {
     pub(super) fn rename_across(&self, from: &At<'_>, to: &At<'_>) -> Result<(), Error> {
         let mut tree = self.tree.lock()?;
         let (source, target) = (&from.directory, &to.directory);
-        let (mut state, to_state) = lock_both(source, Some(target), || from.not_found())?;
+        let (mut state, to_state) = lock_both(source, Some(target), gone(from, to))?;
         let mut to_state = to_state.expect("two were locked");
         let moved = from.find()?;
         let replaced = (target.names.get(to.name)).map(sound).transpose()?;
@@ -126,7 +126,7 @@ impl<P: Pmem, L> Volume<P, L> {
         self.settle_named();
         let mut tree = self.tree.lock()?;
         let second = (one.directory.id != other.directory.id).then_some(&*other.directory);
-        let _states = lock_both(&one.directory, second, || one.not_found())?;
+        let _states = lock_both(&one.directory, second, gone(one, other))?;
         let [first, last] = [one.find()?, other.find()?].map(|it| it.id);
         if first == last {
             return Ok(());

@@ -18,13 +18,13 @@ use crate::volume::Volume;
 /// Locks two directories, in the order of their numbers. The second may be missing.
 ///
 /// # Errors
-/// The error of `gone`, if either was removed.
+/// The error of `gone` for the one that was removed.
 pub(super) fn lock_both<'d>(
     one: &'d Directory,
     other: Option<&'d Directory>,
-    gone: impl Fn() -> Error,
+    gone: impl Fn(&Directory) -> Error,
 ) -> Result<(MutexGuard<'d, State>, Option<MutexGuard<'d, State>>), Error> {
-    let lock = |it: &'d Directory| it.lock().ok_or_else(&gone);
+    let lock = |it: &'d Directory| it.lock().ok_or_else(|| gone(it));
     match other {
         Some(other) if other.id.number < one.id.number => {
             let second = lock(other)?;
@@ -34,6 +34,14 @@ pub(super) fn lock_both<'d>(
             let first = lock(one)?;
             Ok((first, other.map(lock).transpose()?))
         }
+    }
+}
+
+/// Says which name has no directory any more.
+pub(super) fn gone(one: &At<'_>, other: &At<'_>) -> impl Fn(&Directory) -> Error {
+    move |it| match it.id == one.directory.id {
+        true => one.not_found(),
+        false => other.not_found(),
     }
 }
 
@@ -149,7 +157,7 @@ impl<P: Pmem, L> Volume<P, L> {
         // T3: two directories.
         let _tree = other.map(|_| self.tree.lock()).transpose()?;
         // Both at once: between the look at the old name and the new name, neither changes.
-        let (mut state, mut other_state) = lock_both(&at.directory, other, || at.not_found())?;
+        let (mut state, mut other_state) = lock_both(&at.directory, other, gone(at, new))?;
         let id = early.map_or_else(|| at.find(), Ok)?.id;
         at.expect(id.kind, Kind::File)?;
         if new.directory.names.get(new.name).is_some() {
@@ -203,7 +211,7 @@ impl<P: Pmem, L> Volume<P, L> {
         let entry = (at.directory.look(at.name)).ok_or_else(|| at.not_found())?;
         at.expect(entry.id.kind, Kind::Directory)?;
         let child = self.child_of(at, entry)?;
-        let (mut state, child_state) = lock_both(&at.directory, Some(&child), || at.not_found())?;
+        let (mut state, child_state) = lock_both(&at.directory, Some(&child), |_| at.not_found())?;
         let mut child_state = child_state.expect("two were locked");
         if !child.names.is_empty() {
             return Err(not_empty(at));
@@ -239,7 +247,7 @@ impl<P: Pmem, L> Volume<P, L> {
                 Some(entry) if entry.id.kind == Kind::Directory => Some(self.child_of(to, entry)?),
                 _ => None,
             };
-            let both = lock_both(&from.directory, child.as_deref(), || from.not_found())?;
+            let both = lock_both(&from.directory, child.as_deref(), gone(from, to))?;
             if let Some(done) = self.rename_locked(from, to, kind, child.as_deref(), both)? {
                 // Freeing a large file takes a while, so the mutexes are released first.
                 done.into_iter().for_each(|id| self.free(id));

@@ -94,6 +94,13 @@ fn an_error_says_what_is_wrong_with_a_path() {
     assert_eq!(volume.create_dir("d/f/x"), Err(not_a_directory("d/f")));
     assert_eq!(volume.create_dir_all("d/f/x"), Err(not_a_directory("d/f")));
     assert_eq!(volume.create_dir_all("d/f"), Err(not_a_directory("d/f")));
+    let long = format!("new/{}", "n".repeat(1025));
+    for path in [
+        "", "/new", "new//x", "new/x/", "new/.", "new/..", "new/\0", &long,
+    ] {
+        assert!(volume.create_dir_all(path).is_err(), "{path:?}");
+        assert!(!volume.exists("new"), "{path:?}");
+    }
     assert_eq!(volume.open_file("d/x/y").unwrap_err(), not_found("d/x"));
     assert_eq!(volume.open_file("d").unwrap_err(), is_a_directory("d"));
     assert_eq!(volume.open_or_create("d").unwrap_err(), is_a_directory("d"));
