@@ -56,7 +56,8 @@ struct Page<'c> {
     chain: &'c Chain,
     /// Its position in the chain.
     nth: usize,
-    image: [u8; PAGE],
+    /// On the heap: recovery may run on a small stack.
+    image: Vec<u8>,
 }
 
 impl Page<'_> {
@@ -203,7 +204,7 @@ impl<P: Pmem> LogReader<'_, P> {
     }
 
     fn page<'c>(&self, chain: &'c Chain, nth: usize) -> Page<'c> {
-        let mut image = [0; PAGE];
+        let mut image = vec![0; PAGE];
         self.load(page_at(chain.pages[nth].page), &mut image);
         Page { chain, nth, image }
     }
