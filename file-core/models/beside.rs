@@ -9,7 +9,7 @@ use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_testkit::crashes::Crashable;
 use spanlock_verify::{self as verify, Injection, Program, Suite};
 
-use crate::cleaning::{Cleaned, emptied, give_all_back, sparse, unlinked};
+use crate::cleaning::{Cleaned, emptied, give_all_back, scattered, sparse, unlinked};
 use crate::store::{Content, FILE, Kind, Open, content, number};
 
 /// The operations beside a cleaning of the file's log.
@@ -27,31 +27,34 @@ type MakeBytes = fn() -> Vec<u8>;
 pub(crate) fn suite() -> Suite {
     let mut suite = Suite::new("file-core-beside-cleaning").step_bound(4_000);
     let names = OTHERS.map(Kind::name);
-    let names = [&names[..], &["rename"]].concat();
+    let names = [&names[..], &["rename", "remove"]].concat();
     for (at, one) in names.iter().enumerate() {
         for other in &names[at..] {
             suite = suite.no_pair(one, other, "a pair of another suite");
         }
     }
     suite = suite.no_pair("clean", "clean", "two threads that clean a log take turns");
+    let program = |name: &str, medium| {
+        let why = "the search without a bound takes longer than ten minutes";
+        let program = Program::new(name, CLAIM).injection(Injection::None);
+        program.bounded(2, why).scene(scene(medium))
+    };
     for (cleaning, medium) in CLEANINGS {
-        let program = |operation: &str| {
-            let name = format!("{cleaning}-{operation}");
-            let why = "the search without a bound takes longer than ten minutes";
-            let program = Program::new(name, CLAIM).injection(Injection::None);
-            program.bounded(2, why).scene(scene(medium))
-        };
         suite = suite.programs(OTHERS.map(|kind| {
-            let scene = program(kind.name()).thread(["clean"], |it| it.clean_file());
+            let program = program(&format!("{cleaning}-{}", kind.name()), medium);
+            let scene = program.thread(["clean"], |it| it.clean_file());
             let scene = scene.thread([kind.name()], move |it| it.perform(kind));
             scene.at_end(move |it| it.assert_sound(Some(kind)))
         }));
-        // A rename changes the directory's log, so that is cleaned, too.
-        let rename = program("rename").thread(["clean"], |it| it.clean_all());
-        let rename = rename.thread(["rename"], |it| it.rename());
-        suite = suite.program(rename.at_end(|it| it.assert_sound(None)));
     }
+    // These change the log of a directory.
+    let rename = program("names-rename", scattered).thread(["clean"], |it| it.clean_all());
+    let rename = rename.thread(["rename"], |it| it.rename());
+    let remove = program("names-remove", scattered).thread(["clean"], |it| it.clean_all());
+    let remove = remove.thread(["remove"], |it| it.perform(Kind::Remove));
     suite
+        .program(rename.at_end(|it| it.assert_sound(None)))
+        .program(remove.at_end(|it| it.assert_sound(Some(Kind::Remove))))
 }
 
 /// Returns a function that recovers a volume from the medium that `make` makes once.
@@ -137,7 +140,10 @@ impl Beside {
         }
         assert_eq!(volume.stats().pages_free, again.stats().pages_free);
         give_all_back(&volume).expect("nobody uses the volume");
-        let stats = volume.stats();
-        assert_eq!(stats.pages_free, stats.pages_total);
+        let again = recover(&volume.pmem().bytes()).volume;
+        assert_eq!(again.list(), []);
+        for stats in [volume.stats(), again.stats()] {
+            assert_eq!(stats.pages_free, stats.pages_total);
+        }
     }
 }

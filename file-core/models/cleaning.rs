@@ -9,8 +9,8 @@ use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
 use spanlock_verify::{Mode, Suite};
 
 use crate::store::{
-    Content, FILE, Files, Handle, Kind, LARGEST, Open, PAGE, SHORT, Volume, format, needs_a_page,
-    number,
+    Content, FILE, Files, Handle, Kind, LARGEST, Open, PAGE, SHORT, Volume, content, format,
+    needs_a_page, number,
 };
 
 /// The operations beside a cleaning, in sequences at least.
@@ -144,6 +144,22 @@ pub(crate) fn sparse() -> Vec<u8> {
     volume.pmem().bytes()
 }
 
+/// A volume whose root has a log of three pages with a name each.
+pub(crate) fn scattered() -> Vec<u8> {
+    let volume = format(32);
+    let long = "n".repeat(1_000);
+    for name in ["b", "d"] {
+        // More than a page of names that are gone.
+        for _ in 0..4 {
+            volume.create(&long).expect("there is room");
+            volume.remove(&long).expect("it is there");
+        }
+        volume.create(name).expect("there is room");
+    }
+    assert_eq!(volume.stats().log_pages, 4);
+    volume.pmem().bytes()
+}
+
 /// A volume whose file is empty and has a log of one page.
 pub(crate) fn emptied() -> Vec<u8> {
     let volume = format(32);
@@ -163,9 +179,14 @@ impl Subject for Cleaned {
         self.0.state(open)
     }
 
-    /// Goes on, empties a file, removes everything, and cleans. Then no page is in use, nor does
-    /// another recovery find one.
+    /// Cleans what another recovery finds, goes on, and empties a file. When everything has been
+    /// removed and cleaned, no page is in use, nor does another recovery find one.
     fn go_on(&self, open: &Open) -> Result<(), String> {
+        let cleaned = self.again(&open.volume)?;
+        cleaned.clean().map_err(told)?;
+        if content(&cleaned)? != content(&open.volume)? {
+            return Err("a cleaning has changed a file".to_owned());
+        }
         self.0.go_on(open)?;
         let volume = self.again(&open.volume)?;
         let emptied = volume.open_file("new").and_then(|file| {
@@ -173,10 +194,12 @@ impl Subject for Cleaned {
             file.clean()
         });
         emptied.map_err(told)?;
-        give_all_back(&volume).map_err(told)?;
-        for stats in [volume.stats(), self.again(&volume)?.stats()] {
-            if stats.pages_free != stats.pages_total {
-                return Err(format!("pages are in use: {stats:?}"));
+        for volume in [cleaned, volume] {
+            give_all_back(&volume).map_err(told)?;
+            for stats in [volume.stats(), self.again(&volume)?.stats()] {
+                if stats.pages_free != stats.pages_total {
+                    return Err(format!("pages are in use: {stats:?}"));
+                }
             }
         }
         Ok(())

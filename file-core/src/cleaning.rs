@@ -100,14 +100,12 @@ impl<P: Pmem, L> Volume<P, L> {
         share: u64,
     ) -> Option<Result<CleanReport, Error>> {
         let state = directory.lock()?;
-        let _state = match injected_bug!(
+        let is_unlocked = injected_bug!(
             "cleans-unlocked-directory",
-            "a directory's log is cleaned while names are added",
-            killed_by = "file-core-names/create-clean"
-        ) {
-            true => None,
-            false => Some(state),
-        };
+            "a directory's log is cleaned while names change",
+            killed_by = "file-core-beside-cleaning/names-remove"
+        );
+        let _state = (!is_unlocked).then_some(state);
         let names = &directory.names;
         Some(clean::on_demand(&directory.log, &self.medium, names, share))
     }
