@@ -144,6 +144,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         let alloc = &medium.space.alloc;
         // Foreign code, which may panic: before anything is taken.
         let now = (medium.clock)();
+        // The group of an earlier change, which this one may replace, can have a later time.
+        let now = now.max(inode.modified());
         let hint = (inode.number as u64) << 32 | change.first as u64;
         let extents = match new.count {
             0 => ExtentList::default(),

@@ -380,6 +380,25 @@ fn times_come_from_the_clock_and_survive_recovery() {
 }
 
 #[test]
+fn the_time_of_the_last_change_survives_a_clock_that_goes_back() {
+    static TIME: AtomicU64 = AtomicU64::new(1000);
+    let options = FormatOptions::new().clock(|| TIME.load(Ordering::Relaxed));
+    let volume = format(64, &options);
+    let file = volume.create("a").unwrap();
+    // The group that made the file longer stays, so the next ones must be in another page.
+    (0..70).for_each(|_| file.write_at(b"x", 0).unwrap());
+    TIME.store(2000, Ordering::Relaxed);
+    file.write_at(b"y", 0).unwrap();
+    TIME.store(1500, Ordering::Relaxed);
+    while volume.stats().unlinked_pages + volume.stats().compactions == 0 {
+        file.write_at(b"z", 0).unwrap();
+    }
+    assert_eq!(file.metadata().modified, at(2000));
+    let again = crate::common::reopen(&volume).open_file("a").unwrap();
+    assert_eq!(again.metadata(), file.metadata());
+}
+
+#[test]
 fn a_clock_that_panics_takes_no_pages() {
     static FAILS: AtomicU64 = AtomicU64::new(0);
     fn clock() -> u64 {
