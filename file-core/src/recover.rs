@@ -47,7 +47,7 @@ mod claims;
 mod damage;
 mod file;
 #[cfg(test)]
-mod forged;
+pub(crate) mod forged;
 mod mend;
 mod replay;
 mod runs;

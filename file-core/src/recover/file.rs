@@ -154,7 +154,9 @@ fn check_write(
 ) -> Result<(), &'static str> {
     let covered: u64 = extents.iter().map(|e| u64::from(e.len)).sum();
     let end_page = header.file_page as u64 + covered;
-    if end_page * PAGE_BYTES > geometry.max_file_size || header.end > geometry.max_file_size {
+    let largest = geometry.max_file_size;
+    // Forged lengths of many extents may add up to more bytes than 64 bits can count.
+    if end_page > largest / PAGE_BYTES || header.end > largest {
         return Err("a write record past the largest file size");
     }
     let last_page = (
@@ -175,4 +177,30 @@ fn check_write(
         return Err("a pointer outside the data area");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_that_add_up_to_more_than_64_bits_are_refused() {
+        let geometry = Geometry {
+            pages: 1000,
+            inodes: 32,
+            max_file_size: 1 << 44,
+            data_checksums: false,
+        };
+        let hole = Extent {
+            start: 0,
+            len: u32::MAX,
+        };
+        let header = WriteHeader::default();
+        let past = Err("a write record past the largest file size");
+        assert_eq!(check_write(&geometry, &header, &[hole; 2]), past);
+        assert_eq!(
+            check_write(&geometry, &header, &vec![hole; (1 << 20) + 1]),
+            past
+        );
+    }
 }

@@ -60,7 +60,7 @@ fn most_in_use<R>(run: impl FnOnce() -> R) -> (R, usize) {
     (result, (most - before).cast_unsigned())
 }
 
-pub(super) fn region(pages: u32) -> (tempfile::TempDir, MappedFile) {
+pub(crate) fn region(pages: u32) -> (tempfile::TempDir, MappedFile) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("volume");
     let region = MappedFile::create(path, page_at(pages), Options::default()).unwrap();
@@ -490,4 +490,44 @@ fn random_forged_numbers_are_harmless() {
         }
     }
     assert!(refused > FORGED / 10, "{refused}");
+}
+
+/// One group of more than a million holes fills the log. Its length in pages does not fit 52 bits.
+#[test]
+fn a_group_of_a_whole_log_is_harmless() {
+    const HOLES: u32 = 1 << 20;
+    let (_folder, region) = region(PAGES);
+    let free = formatted(&region);
+    let header = WriteHeader {
+        extents: HOLES,
+        ..WriteHeader::default()
+    };
+    let slots = slots_for(header.record_bytes());
+    let mut group = vec![0; slots * SLOT_BYTES];
+    let hole = Extent {
+        start: 0,
+        len: u32::MAX,
+    };
+    let holes = core::iter::repeat_n(hole, HOLES as usize);
+    header.put(&mut GroupWriter::new(&mut group), holes);
+    let ids = (0..).zip(&free).map(|(birth, &page)| PageId {
+        log: A,
+        birth,
+        page,
+    });
+    let ids: Vec<PageId> = ids.take(slots.div_ceil(PAGE_SLOTS as usize)).collect();
+    let mark = mark_of(ids[0].seed(), 0, &group);
+    group[..WORD_BYTES].copy_from_slice(&mark.to_le_bytes());
+    for (nth, slots) in group.chunks(TAIL_AT).enumerate() {
+        let mut image = [0; PAGE];
+        image[..slots.len()].copy_from_slice(slots);
+        let id = ids[nth];
+        let next = ids.get(nth + 1).map(|next| seal(id.seed(), next.page));
+        id.put_tail(&mut image, next.unwrap_or(0));
+        store(&region, page_at(id.page), &image);
+    }
+    let head = seal(A.head_seed(), free[0]);
+    let at = geometry(&region).inode_at(A.inode);
+    store(&region, at, &head.to_le_bytes());
+    assert!(open_alone(&region, "one group").is_err());
 }

@@ -24,8 +24,8 @@ use crate::chain::LogState;
 use crate::error::Error;
 use crate::fsck::Repair;
 use crate::layout::{
-    PAGE, PAGE_SLOTS, PageId, SLOT_BYTES, TAIL_AT, WORD_BYTES, get_u64, mark_of, page_at,
-    slots_of_mark,
+    EXTENT_BYTES, Geometry, PAGE, PAGE_SLOTS, PAYLOAD_BYTES, PageId, SLOT_BYTES, TAIL_AT,
+    WORD_BYTES, WRITE_HEADER_BYTES, get_u64, mark_of, page_at, slots_of_mark,
 };
 use crate::log::{Log, Place};
 use crate::log_page::{LogPages, State};
@@ -54,6 +54,8 @@ enum Slot {
 /// A page of a chain, read into memory.
 struct Page<'c> {
     chain: &'c Chain,
+    /// See [`most_slots`].
+    most_slots: u64,
     /// Its position in the chain.
     nth: usize,
     /// On the heap: recovery may run on a small stack.
@@ -108,6 +110,9 @@ impl Page<'_> {
         if crosses && (slot > 0 || count <= PAGE_SLOTS) {
             return Err(corrupt("a committed group that crosses a page"));
         }
+        if crosses && u64::from(count) > self.most_slots {
+            return Err(corrupt("a committed group longer than any write"));
+        }
         Ok(count)
     }
 
@@ -127,6 +132,15 @@ impl Page<'_> {
         }
         slots
     }
+}
+
+/// Returns how many slots a group of several pages has at most: that of a write that maps each page
+/// of the volume, in an extent of its own and between holes. A longer one is forged, and could take
+/// more memory than the volume.
+fn most_slots(geometry: &Geometry) -> u64 {
+    let pages = u64::from(geometry.data_pages());
+    let bytes = WRITE_HEADER_BYTES as u64 + (2 * pages + 1) * EXTENT_BYTES as u64 + pages * 4;
+    bytes.div_ceil(PAYLOAD_BYTES as u64)
 }
 
 fn corrupt(id: PageId, slot: u32, what: &'static str) -> Error {
@@ -206,7 +220,12 @@ impl<P: Pmem> LogReader<'_, P> {
     fn page<'c>(&self, chain: &'c Chain, nth: usize) -> Page<'c> {
         let mut image = vec![0; PAGE];
         self.load(page_at(chain.pages[nth].page), &mut image);
-        Page { chain, nth, image }
+        Page {
+            chain,
+            most_slots: most_slots(self.geometry),
+            nth,
+            image,
+        }
     }
 
     /// Returns what is at a slot of a chain.

@@ -10,7 +10,7 @@ use spanlock_pmem::MappedFile;
 use super::*;
 use crate::alloc::Extent;
 use crate::journal::Word;
-use crate::layout::{Geometry, InodeId, Kind, ROOT_GENERATION, RawInode, seal};
+use crate::layout::{InodeId, Kind, ROOT_GENERATION, RawInode, seal};
 use crate::record::{GroupWriter, WriteHeader, slots_for};
 use crate::recover::forged::{region, store};
 
@@ -82,7 +82,7 @@ impl Slots {
         while index < self.count() {
             let (in_page, in_log) = (PER_PAGE - index % PER_PAGE, self.count() - index);
             let count = match random.u8(..20) {
-                0 if in_page == PER_PAGE => random.usize(1..=in_log.min(300)),
+                0 if in_page == PER_PAGE => random.usize(1..=in_log.min(200)),
                 0..4 => random.usize(1..=in_page),
                 _ => 1,
             };
@@ -236,7 +236,7 @@ fn replayed(
 }
 
 /// Replays the log in one loop over all of its slots, which are in memory.
-fn plainly(slots: &Slots, judge: Judge) -> (Vec<Event>, End) {
+fn plainly(slots: &Slots, most_slots: u64, judge: Judge) -> (Vec<Event>, End) {
     let mut seen = Seen::new(judge);
     let mut groups = Groups {
         pages: vec![PageGroups::default(); slots.pages.len()],
@@ -256,7 +256,7 @@ fn plainly(slots: &Slots, judge: Judge) -> (Vec<Event>, End) {
             page: id.page,
             slot: (index % PER_PAGE) as u32,
         };
-        let group = group_at_start(rest, id, place.slot);
+        let group = group_at_start(rest, id, place.slot, most_slots);
         let group = group.map_err(|what| Error::corrupt(what, FILE.number, place.at()));
         let applied = group.and_then(|(record, count)| {
             let takes_away = record.takes_away();
@@ -289,7 +289,12 @@ fn plainly(slots: &Slots, judge: Judge) -> (Vec<Event>, End) {
 }
 
 /// Decodes the group at the start of the rest of a log, which is slot `slot` of the page `id`.
-fn group_at_start(rest: &[u8], id: PageId, slot: u32) -> Result<(Record, usize), &'static str> {
+fn group_at_start(
+    rest: &[u8],
+    id: PageId,
+    slot: u32,
+    most_slots: u64,
+) -> Result<(Record, usize), &'static str> {
     let mark = get_u64(rest, 0);
     let count = slots_of_mark(mark).ok_or("an invalid commit mark")?;
     let len = count as usize * SLOT_BYTES;
@@ -298,6 +303,9 @@ fn group_at_start(rest: &[u8], id: PageId, slot: u32) -> Result<(Record, usize),
     }
     if slot + count > PAGE_SLOTS && (slot > 0 || count <= PAGE_SLOTS) {
         return Err("a committed group that crosses a page");
+    }
+    if count > PAGE_SLOTS && u64::from(count) > most_slots {
+        return Err("a committed group longer than any write");
     }
     let mut group = rest[..len].to_vec();
     group[..WORD_BYTES].fill(0);
@@ -309,7 +317,7 @@ fn group_at_start(rest: &[u8], id: PageId, slot: u32) -> Result<(Record, usize),
 
 /// Replays the log on one thread and on others, and compares what they do with a plain loop.
 fn check(reader: &mut LogReader<'_, MappedFile>, inode: &RawInode, slots: &Slots, judge: Judge) {
-    let (events, end) = plainly(slots, judge);
+    let (events, end) = plainly(slots, most_slots(reader.geometry), judge);
     for threads in [0, 1, 3] {
         let pool = ThreadPoolBuilder::new().num_threads(threads.max(1));
         reader.long_from = if threads > 0 { 256 } else { usize::MAX };
