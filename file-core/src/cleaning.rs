@@ -48,9 +48,12 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             }
             match self.open_file(&path).and_then(|file| file.clean()) {
                 Ok(cleaned) => report.add(cleaned),
-                // It was removed or renamed meanwhile, or is poisoned.
+                // It, or a directory on its path, was removed or renamed meanwhile, or is poisoned.
                 Err(
-                    Error::NotFound { .. } | Error::IsADirectory { .. } | Error::Poisoned { .. },
+                    Error::NotFound { .. }
+                    | Error::IsADirectory { .. }
+                    | Error::NotADirectory { .. }
+                    | Error::Poisoned { .. },
                 ) => {}
                 Err(error) => return Err(error),
             }

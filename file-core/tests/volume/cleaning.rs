@@ -1,11 +1,16 @@
 //! Cleaning on demand and in the background: how many pages logs take, and that nothing is lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::common::{PAGE, Rng, Volume, content, format, reopen, write_some_that_stay};
-use spanlock_file_core::{CleanReport, CleanerOptions, Durability, Error, FormatOptions, Metadata};
+use crate::common::{
+    Mem, PAGE, Rng, Volume, content, format, reopen, segments, write_some_that_stay,
+};
+use spanlock_file_core::{
+    CleanReport, CleanerOptions, Durability, Error, FileCore, FormatOptions, Kind, Metadata,
+};
 
 /// Creates directories in each other, with files in them, until the volume is full. Returns the
 /// paths of the directories, and then of the files, in the order in which they were created.
@@ -399,4 +404,28 @@ fn a_panic_in_the_thread_that_cleans_is_reported_and_nobody_waits() {
         assert_eq!(content(&reopened.open_file("a").unwrap()), before);
         assert_eq!(content(&reopened.open_file("b").unwrap()), b"after");
     }
+}
+
+#[test]
+fn a_cleaning_passes_over_a_path_that_leads_through_a_file_meanwhile() {
+    static VOLUME: OnceLock<Volume> = OnceLock::new();
+    let volume = format(64, &FormatOptions::new());
+    volume.create_dir("d").unwrap();
+    volume.create("d/f").unwrap();
+    let mem = Mem::from_words(volume.pmem().words());
+    let (volume, _) = FileCore::open(mem, |capacity| {
+        // The volume holds no mutex while it creates a lock.
+        if let Some(volume) = VOLUME.get()
+            && volume.kind("d") == Ok(Kind::Directory)
+        {
+            volume.remove("d/f").unwrap();
+            volume.remove_dir("d").unwrap();
+            volume.create("d").unwrap();
+        }
+        segments(capacity)
+    })
+    .unwrap();
+    let volume = VOLUME.get_or_init(|| volume);
+    assert!(volume.clean().is_ok());
+    assert_eq!(volume.kind("d"), Ok(Kind::File));
 }
