@@ -178,7 +178,14 @@ impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
     /// Cleans the logs of all directories and of the files in memory, until it is stopped. Poisoned
     /// logs stay as they are.
     fn clean_in_memory(this: &Arc<Self>, control: &Control, report: &mut CleanReport) {
-        report.add(this.clean_directories(SHARE));
+        for directory in this.tree.all() {
+            if control.is_stopped() {
+                return;
+            }
+            if let Some(Ok(cleaned)) = this.clean_directory(&directory, SHARE) {
+                report.add(cleaned);
+            }
+        }
         for (number, generation) in this.inodes.here() {
             if control.is_stopped() {
                 return;
@@ -191,5 +198,28 @@ impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
                 report.add(cleaned);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spanlock_range_lock::RwCounter;
+
+    use super::*;
+    use crate::FormatOptions;
+    use crate::recover::forged::region;
+
+    #[test]
+    fn a_thread_that_is_stopped_cleans_no_further_directory() {
+        let (_folder, region) = region(128);
+        let volume = FileCore::format(region, &FormatOptions::new(), |_| RwCounter::new()).unwrap();
+        volume.create("a").unwrap();
+        volume.remove("a").unwrap();
+        let (control, mut report) = (Control::default(), CleanReport::default());
+        control.stop();
+        Volume::clean_in_memory(volume.volume(), &control, &mut report);
+        assert_eq!(report, CleanReport::default());
+        // There is something to clean.
+        assert!(volume.clean().unwrap().pages_freed > 0);
     }
 }

@@ -39,7 +39,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         self.volume().check_writable()?;
         // Pending changes keep pages that they have replaced.
         self.volume().settle();
-        let mut report = self.volume().clean_directories(ANY);
+        let mut report = self.volume().clean_directories();
         let mut cleaned = BTreeSet::new();
         for (path, id) in self.volume().files() {
             if !cleaned.insert(id) {
@@ -84,19 +84,19 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
 }
 
 impl<P: Pmem, L> Volume<P, L> {
-    /// Cleans the logs of all directories, except poisoned ones. For `share`, see
-    /// [`clean::on_demand`].
-    pub(crate) fn clean_directories(&self, share: u64) -> CleanReport {
+    /// Cleans the logs of all directories, except poisoned ones.
+    fn clean_directories(&self) -> CleanReport {
         let mut report = CleanReport::default();
         for directory in self.tree.all() {
-            if let Some(Ok(cleaned)) = self.clean_directory(&directory, share) {
+            if let Some(Ok(cleaned)) = self.clean_directory(&directory, ANY) {
                 report.add(cleaned);
             }
         }
         report
     }
 
-    /// Cleans the log of a directory. Returns `None` if it was removed.
+    /// Cleans the log of a directory. Returns `None` if it was removed. For `share`, see
+    /// [`clean::on_demand`].
     pub(crate) fn clean_directory(
         &self,
         directory: &Directory,
