@@ -209,8 +209,11 @@ pub(crate) fn on_demand<P: Pmem>(
         1 => references <= 1,
         _ => references <= SHORT_WALK,
     };
-    // A source that is page 0 does not exist.
-    if may_pay && Count::of(live, &|page| page != 0).pays(len, share) {
+    if !may_pay {
+        return Ok(report);
+    }
+    let count = Count::of(live, &is_any);
+    if count.pays(len, share) && Count::fits(count.slots, &medium.space) {
         let state = log.wait_for_turn(log.lock());
         log.check_poison(&state)?;
         drop(replace_all(log, state, medium, 0, live, &mut report));
@@ -358,6 +361,11 @@ fn copy_live<P: Pmem>(
     Ok(added)
 }
 
+/// Says that all pages of a log are old. A source that is page 0 does not exist.
+fn is_any(page: u32) -> bool {
+    page != 0
+}
+
 /// Writes what is live to fresh pages if that makes room for `slots` more slots without adding
 /// pages. New operations wait for this, and it waits for those in flight.
 pub(crate) fn if_it_helps<'l, P: Pmem>(
@@ -368,12 +376,15 @@ pub(crate) fn if_it_helps<'l, P: Pmem>(
     live: &dyn Live,
 ) -> MutexGuard<'l, LogState> {
     let state = log.wait_for_turn(state);
-    let is_old = |page| state.pages.contains(&page);
+    // Another thread may have made room while this one waited.
+    if log.is_poisoned() || log.has_room(slots) {
+        return state;
+    }
     let room = state.pages.len() as u64 * u64::from(PAGE_SLOTS);
     let wanted = u64::from(slots.max(LEAST_GAIN));
-    // Another thread may have made room while this one waited.
-    let has_room = log.is_poisoned() || log.has_room(slots);
-    if has_room || Count::of(live, &is_old).slots + wanted > room {
+    let count = Count::of(live, &is_any);
+    let with_room = count.slots + u64::from(slots.min(PAGE_SLOTS));
+    if count.slots + wanted > room || !Count::fits(with_room, &medium.space) {
         return state;
     }
     let mut report = CleanReport::default();

@@ -43,6 +43,12 @@ impl Count {
         gain > 0 && gain.saturating_mul(share) >= pages as u64
     }
 
+    /// Returns whether there are free pages for copies of `slots` slots. If not, a cleaning of all
+    /// pages would only lose the room in the last one, which it closes.
+    pub(super) fn fits(slots: u64, space: &Space) -> bool {
+        slots.div_ceil(u64::from(PAGE_SLOTS)) <= space.alloc.free_pages().0
+    }
+
     /// Returns the most pages that the log may have before it is cleaned thoroughly.
     pub(super) fn bound(&self, space: &Space) -> u64 {
         bound(space, self.slots).max(self.looked_at / LIVE_PER_PAGE)

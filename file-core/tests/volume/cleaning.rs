@@ -429,3 +429,30 @@ fn a_cleaning_passes_over_a_path_that_leads_through_a_file_meanwhile() {
     assert!(volume.clean().is_ok());
     assert_eq!(volume.kind("d"), Ok(Kind::File));
 }
+
+#[test]
+fn a_cleaning_that_lacks_pages_leaves_the_room_in_the_last_page() {
+    let volume = format(512, &FormatOptions::new());
+    volume.create_dir("d").unwrap();
+    let file = volume.create("f").unwrap();
+    // Of each three names in a page of the log, one stays.
+    let long = |i: u32| format!("d/{i:01000}");
+    (0..120).for_each(|i| volume.link("f", &long(i)).unwrap());
+    (0..120)
+        .filter(|i| i % 3 > 0)
+        .for_each(|i| volume.remove(&long(i)).unwrap());
+    // What is free then is the reserve, which a new name may not take.
+    for _ in 0..3 {
+        while file.append(&[1; PAGE as usize]).is_ok() {}
+        file.clean().unwrap();
+    }
+    let before = volume.stats();
+    assert_eq!(before.pages_free, before.pages_reserved, "{before:?}");
+    volume.clean().unwrap();
+    assert!(
+        volume.stats().log_pages > 120 / 9,
+        "{before:?}, {:?}",
+        volume.stats()
+    );
+    volume.link("f", "d/short").unwrap();
+}
