@@ -41,7 +41,7 @@
 //!
 //! | letter | where | pairs with | carries |
 //! |---|---|---|---|
-//! | H | [`Inodes::take_link`]: the subtraction, Release | J | that the file is loading or loaded |
+//! | H | [`Inodes::take_link`]: the subtraction, Release | J | that another name is gone, durably, and that the file is loading or loaded |
 //! | J | [`Inodes::take_link`]: the subtraction, Acquire | H | |
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -187,7 +187,11 @@ impl<L> Inodes<L> {
     /// (N4).
     #[must_use = "nobody else frees the file"]
     pub(crate) fn take_link(&self, number: u32) -> bool {
-        // Release [H→J]: that the file is loading or loaded. Acquire [J←H].
+        // Release [H→J]: that this name is gone, durably, and that the file is loading or loaded.
+        // Acquire [J←H].
+        // equivalent(Acquire): the simulated region puts all stores in one order, and the order of
+        // the subtractions excludes that the file's mutex is taken here before a loading takes it.
+        // equivalent(Release): as above.
         self.links[number as usize].fetch_sub(1, Ordering::AcqRel) == 1
     }
 

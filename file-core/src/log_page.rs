@@ -157,6 +157,7 @@ impl LogPages {
     /// Returns a page's state. If it is settled, the caller sees what its operations have changed.
     pub(crate) fn state(&self, page: u32) -> State {
         // Acquire [G←F]: the index and size.
+        // equivalent(Relaxed): as in `wait_for`.
         State(self.of(page).word.load(Ordering::Acquire))
     }
 

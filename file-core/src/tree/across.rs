@@ -223,7 +223,10 @@ impl<P: Pmem, L> Volume<P, L> {
             });
         }
         words.extend(erased);
-        journal.commit(&words, medium.pmem.fence(stored))
+        // equivalent(drop): the journal was opened for this change, so it makes its superblock
+        // durable, with a fence, before it stores the record.
+        let durable = medium.pmem.fence(stored);
+        journal.commit(&words, durable)
     }
 }
 
