@@ -15,7 +15,6 @@ pub(crate) fn suite() -> Suite {
     Suite::new("epoch")
         .operations(["walk", "free"])
         .no_pair("free", "free", "a thread frees only what it has unlinked")
-        .no_pair("walk", "walk", "neither unlinks anything")
         .program(
             Program::new("grace", GRACE)
                 .scene(Shared::new)
