@@ -1,10 +1,10 @@
-//! Checks a volume that is not open, lists all damage, and repairs it if asked to.
+//! Checks a volume that is not open, lists all damage, and repairs it on request.
 //!
 //! ```text
 //! cargo run -p spanlock-file-core --example fsck -- [--repair] [--json] VOLUME
 //! ```
 //!
-//! Without VOLUME, it demonstrates itself: it makes a volume in a temporary folder, damages it,
+//! Without VOLUME, it gives a demonstration: it makes a volume in a temporary folder, damages it,
 //! checks it, repairs it, and asserts the result of each step.
 
 use std::error::Error;
@@ -26,41 +26,45 @@ const REPAIRED: u8 = 1;
 const DAMAGED: u8 = 4;
 const FAILED: u8 = 8;
 
-/// Checks a volume that is not open, and lists all damage. Writes nothing, unless it is asked to
-/// repair the volume.
+/// Checks a volume that is not open, and lists all damage. Writes to the volume only with --repair.
 ///
-/// Without VOLUME, makes a small volume in a temporary folder, damages it, and shows how it is
-/// checked and repaired.
+/// Without VOLUME, gives a demonstration: makes a small volume in a temporary folder, damages it,
+/// checks it, and repairs it.
 #[derive(Parser)]
 #[command(
     name = "fsck",
     after_long_help = "\
-What is listed:
-  damaged superblocks; inodes that cannot be read; logs with damaged pointers, pages, entries or
-  checksums; pages in use twice; data that does not match its checksum, in a volume that has data
-  checksums; names whose inode is not there; and, with --verbose, inodes that no name refers to.
-  Those are no damage: they belonged to what was removed, or to what has lost its name.
+Damage:
+  - a damaged superblock or journal
+  - an inode that cannot be read
+  - a damaged pointer, page or entry of a log
+  - a page that is in use twice
+  - data that does not match its checksum, if the volume has data checksums
+  - a name whose inode is missing
+  With --verbose, inodes without a name are listed, too. They are not damage: a removal leaves such
+  an inode. But a file that has lost its name through damage leaves one, too.
 
-What a repair does:
-  It keeps all that is readable. A damaged entry of a log is dropped: of a file, one change, so what
-  it had replaced reappears; of a directory, one name. A log ends before its first damaged page.
-  Damaged data becomes a hole, which reads as zeros. A repair can be interrupted and repeated.
-  Back the volume up first, if there is anything in it to lose.
+Repair:
+  A repair keeps everything that is readable. It drops each damaged entry of a log: in the log of a
+  directory, that loses one name; in the log of a file, it loses one change, and what the change had
+  replaced reappears. It cuts off a log before the first damaged page. Damaged data becomes a hole,
+  which reads as zeros. If a repair is interrupted, run it again.
+  Back up the volume before you repair it.
 
 Exit status:
   0  the volume is sound
-  1  all damage has been repaired (--repair)
+  1  the volume was damaged, and --repair has repaired all damage
   4  the volume is damaged; with --repair: some damage is left, for example for lack of space
   8  the volume cannot be read, the check failed, or the arguments are wrong"
 )]
 struct Arguments {
-    /// Repair the damage.
+    /// Repair the damage, and list what was found.
     #[arg(long)]
     repair: bool,
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
-    /// Also list what is not damage: inodes that no name refers to. JSON always lists them.
+    /// Also list inodes without a name, which are not damage. JSON always lists them.
     #[arg(long, short)]
     verbose: bool,
     /// The file that contains the volume. No process may have the volume open.
@@ -81,7 +85,7 @@ pub(crate) fn command(
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // If this fails, there is nobody to tell.
+            // If printing fails, there is no other place to report it.
             let _ = match error.use_stderr() {
                 true => error.print(),
                 false => write!(out, "{}", error.render()),
@@ -92,7 +96,7 @@ pub(crate) fn command(
     let done = match &arguments.volume {
         Some(path) => run(path, &arguments, out),
         None if arguments.repair || arguments.json || arguments.verbose => {
-            Err("name a volume: options alone check nothing".into())
+            Err("these options need a volume: add its path".into())
         }
         None => demonstrate(out).map(|()| 0),
     };
@@ -125,7 +129,7 @@ fn report_of(path: &Path, repairs: bool) -> Result<Report, Box<dyn Error>> {
         false => fsck::check(&region),
     };
     let report = report.map_err(|error| format!("{}: {error}", path.display()))?;
-    // A medium that fails tells so here.
+    // Reports whether the medium has failed since the region was opened.
     region.check()?;
     Ok(report)
 }
@@ -142,15 +146,19 @@ fn print(report: &Report, verbose: bool, out: &mut dyn Write) -> io::Result<()> 
     );
     let state = match (damage, left) {
         (0, _) => "sound".to_owned(),
-        (_, 0) => format!("{damage} damages, all repaired"),
-        (_, _) if damage == left => format!("{damage} damages"),
-        _ => format!("{damage} damages, {left} left"),
+        (1, 0) => "1 damaged place, repaired".to_owned(),
+        (_, 0) => format!("{damage} damaged places, all repaired"),
+        (_, _) if damage == left => counted(damage as u64, "damaged place", "damaged places"),
+        _ => format!("{damage} damaged places, {left} not repaired"),
     };
-    writeln!(
-        out,
-        "{} files, {} directories besides the root: {state}",
-        report.files, report.directories
-    )
+    let files = counted(report.files, "file", "files");
+    let directories = counted(report.directories, "directory", "directories");
+    writeln!(out, "{files}, {directories} besides the root: {state}")
+}
+
+/// Returns the number with the form of the noun that it takes.
+fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 fn as_json(report: &Report) -> serde_json::Value {
@@ -197,7 +205,7 @@ fn demonstrate(out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
 
     let bytes = fs::read(&path)?;
     let file = OpenOptions::new().write(true).open(&path)?;
-    // Inode 3 is that of "letters/torn", and its head pointer is the first word there.
+    // Inode 3 is that of "letters/torn". It begins with the head pointer of the file's log.
     file.write_all_at(&[0x5A; 8], 4096 + 3 * 128)?;
     let stained = b"letters/stained\0";
     let at = bytes.windows(stained.len()).position(|it| it == stained);

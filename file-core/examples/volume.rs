@@ -15,10 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = folder.path().join("volume");
 
     let region = MappedFile::create(&path, 16 << 20, Options::default())?;
-    println!(
-        "durable bytes in this region survive: {:?}",
-        region.durability()
-    );
+    println!("durability of this region: {}", region.durability());
     // The range lock of each file has one word per page.
     let volume = FileCore::try_format(region, &FormatOptions::new(), SrlArray::new)?;
 
@@ -46,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let region = MappedFile::open(&path, Options::default())?;
     let (volume, report) = FileCore::try_open(region, SrlArray::new)?;
     println!(
-        "recovered {} file(s) from {} committed groups on {} log pages",
+        "files recovered: {}; committed groups: {}; log pages: {}",
         report.files, report.committed_groups, report.log_pages
     );
     for (name, size) in volume.list() {
@@ -56,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .chunks(4096)
             .map(|page| char::from(page[0]))
             .collect();
-        println!("{name:?}: {size} bytes, page by page {pages}");
+        println!("{name:?}: {size} bytes; the first byte of each page: {pages}");
     }
     println!("{:?}", volume.stats());
     assert!(volume.check()?.damaged.is_empty());

@@ -6,22 +6,22 @@
 //! # What a repair keeps
 //! A repair keeps everything that is readable, except pages that another file also claims. In
 //! particular:
-//! - A damaged group is dropped alone. In the log of a directory, that loses one name. In the log
-//!   of a file, it loses one change: where the change had replaced data, the older data reappears,
-//!   or a hole if another file has the older page by now. In a volume without data checksums, what
-//!   reappears may be data of a file that was removed since.
-//! - A log ends before its first damaged page. Later changes and names are lost.
+//! - Only the damaged group of a log is dropped. In the log of a directory, that loses one name. In
+//!   the log of a file, it loses one change: where the change had replaced data, the older data
+//!   reappears. If another file uses the older page by now, there is a hole instead. In a volume
+//!   without data checksums, the page may also contain data of a file that was removed since.
+//! - A log is cut off before its first damaged page. Later changes and names are lost.
 //! - A page of data that does not match its checksum becomes a hole, which reads as zeros.
 //! - A damaged journal is emptied. If a crash had interrupted a rename from one directory to
-//!   another or an exchange, each of the names may be there or not.
+//!   another or an exchange, each of its names may be missing afterwards.
 //! - A name is erased if its inode is missing. If an inode's line in the table is damaged, but its
 //!   head pointer is readable, the inode is restored from its name; its creation time is lost.
 //!
 //! A file or directory that has lost its name is gone: nothing on the medium distinguishes it from
 //! a removed one. [`check`] lists inodes without names, but they are not damage.
 //!
-//! A repair can be repeated, even after a crash has interrupted it. A volume without damage is not
-//! written to.
+//! If a crash interrupts a repair, the repair can be repeated. A repair writes nothing to a volume
+//! without damage.
 //!
 //! ```
 //! use spanlock_file_core::{FileCore, FormatOptions, fsck};
@@ -54,19 +54,19 @@ pub enum Repair {
     None,
     /// The superblock is rewritten from the other one.
     RewriteSuperblock,
-    /// The journal is emptied. If it had a rename or an exchange, that may be there in part.
+    /// The journal is emptied. A rename or an exchange that was in it may be done in part.
     EmptyJournal,
     /// The inode is restored from its name.
     RewriteInode,
     /// The name is erased.
     EraseName,
-    /// The damaged part of a directory's log is erased.
+    /// The damaged group of a directory's log is erased.
     EraseGroup,
     /// The directory's log is cut off before the damage.
     CutLog,
     /// The file's log is rewritten from what is readable.
     RewriteLog,
-    /// The bytes of the file become a hole. Its log is rewritten.
+    /// The bytes of the file become a hole, and its log is rewritten.
     MakeHole,
 }
 
@@ -74,41 +74,41 @@ impl fmt::Display for Repair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Repair::None => "needs no repair",
-            Repair::RewriteSuperblock => "a repair writes it from the other superblock",
+            Repair::RewriteSuperblock => "a repair rewrites it from the other superblock",
             Repair::EmptyJournal => {
                 "a repair empties the journal; if a crash has interrupted a rename between \
-                 directories or an exchange, one of its names may be lost"
+                 directories or an exchange, its names may be lost"
             }
             Repair::RewriteInode => {
-                "a repair writes the inode from its name; its time of creation is lost"
+                "a repair restores the inode from its name; its creation time is lost"
             }
             Repair::EraseName => "a repair erases the name",
             Repair::EraseGroup => "a repair erases this entry; the name in it is lost",
-            Repair::CutLog => "a repair cuts the directory's log off here; later names are lost",
+            Repair::CutLog => "a repair cuts off the directory's log here; later names are lost",
             Repair::RewriteLog => {
-                "a repair writes the file's log anew without this; what it had replaced reappears"
+                "a repair rewrites the file's log without it; what it had replaced reappears"
             }
             Repair::MakeHole => "a repair makes these bytes a hole, which reads as zeros",
         })
     }
 }
 
-/// Damage that a check has found, or something else that it has noted.
+/// An entry of a report: damage, or something else worth knowing, such as an inode without a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What it is.
+    /// What was found.
     pub what: &'static str,
     /// Where it is.
     pub place: Place,
-    /// A path of the inode, if it has one.
+    /// A path of the inode, if a name leads to it.
     pub path: Option<String>,
     /// The number of bytes of the file that are affected, from the place's offset on; 0 if the
     /// place has no offset.
     pub bytes: u64,
-    /// How it is repaired.
+    /// How a repair treats it.
     pub repair: Repair,
-    /// Whether it has been repaired.
+    /// Whether this repair has repaired it. Always `false` in the report of a check.
     pub is_repaired: bool,
 }
 
@@ -139,26 +139,26 @@ impl fmt::Display for Finding {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// All damage, and what else was noted.
+    /// All damage, and whatever else was found.
     pub findings: Vec<Finding>,
-    /// Files that names refer to.
+    /// The number of files that have a name.
     pub files: u64,
-    /// Directories that names refer to, without the root.
+    /// The number of directories that have a name, without the root.
     pub directories: u64,
 }
 
 impl Report {
-    /// Returns the damage, without what else was noted.
+    /// Returns only the findings that are damage.
     pub fn damage(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(|it| it.is_damage())
     }
 
-    /// Returns whether there was no damage.
+    /// Returns whether no damage was found.
     pub fn is_sound(&self) -> bool {
         self.damage().next().is_none()
     }
 
-    /// Returns whether no damage is left.
+    /// Returns whether no damage is left: none was found, or all of it has been repaired.
     pub fn is_repaired(&self) -> bool {
         self.damage().all(|it| it.is_repaired)
     }
@@ -173,9 +173,9 @@ pub fn check<P: Pmem>(pmem: &P) -> Result<Report, Error> {
     survey(pmem, false)
 }
 
-/// Repairs all damage of the volume, durably, and lists it. No volume may be open on the region.
-/// Afterwards, the volume opens if [`Report::is_repaired`] returns `true`. Damage to a file remains
-/// if there is no room for the file's new log.
+/// Repairs the damage of the volume, durably, and lists it. No volume may be open on the region. If
+/// there is no room for a file's new log, the damage to that file remains. If
+/// [`Report::is_repaired`] returns `true`, the volume opens afterwards.
 ///
 /// # Errors
 /// Same as [`check`].

@@ -71,7 +71,7 @@ fn json(text: &str) -> Value {
 fn a_sound_volume_exits_with_0() {
     let scene = Scene::new();
     let before = fs::read(&scene.path).unwrap();
-    let sound = "1 files, 1 directories besides the root: sound\n";
+    let sound = "1 file, 1 directory besides the root: sound\n";
     assert_eq!(scene.run(&[]), (0, sound.to_owned()));
     assert_eq!(scene.run(&["--repair"]), (0, sound.to_owned()));
     let (status, text) = scene.run(&["--json"]);
@@ -93,10 +93,10 @@ fn damage_exits_with_4_and_a_repair_of_all_with_1() {
     let (status, text) = scene.run(&[]);
     assert_eq!(status, 4);
     assert!(text.contains("path \"kept/file\""), "{text}");
-    assert!(text.ends_with("the root: 1 damages\n"), "{text}");
+    assert!(text.ends_with("the root: 1 damaged place\n"), "{text}");
     let (status, text) = scene.run(&["--repair"]);
     assert_eq!(status, 1);
-    assert!(text.ends_with("1 damages, all repaired\n"), "{text}");
+    assert!(text.ends_with("1 damaged place, repaired\n"), "{text}");
     assert_eq!(scene.run(&["--repair"]).0, 0);
 }
 
@@ -141,5 +141,9 @@ fn what_cannot_be_read_exits_with_8() {
 fn without_a_volume_it_shows_itself() {
     let (status, text) = run(&[], None);
     assert_eq!(status, 0);
-    assert!(text.contains("2 damages, all repaired"), "{text}");
+    assert!(text.contains("2 damaged places, all repaired"), "{text}");
+    assert!(
+        text.contains("3 files, 1 directory besides the root: sound"),
+        "{text}"
+    );
 }
