@@ -44,7 +44,7 @@
 //!    the same content. Fast cleaning consists of this step.
 //! 4. The index learns where the groups are now. A writer may replace one of them at the same
 //!    moment; it then takes away the reference to whichever page the index names.
-//! 5. The old pages become free (M7), each as soon as no reference to it is left (P2).
+//! 5. The old pages become free (M7), each as soon as no reference to it is left (F-P2).
 //!
 //! # The last page
 //! A log whose live groups are all gone needs no page. Its head then becomes zero, which is durable

@@ -23,9 +23,9 @@
 //! ```
 //!
 //! # Invariants
-//! - **O1** While the record is on the medium, nothing but the pages of the checkpoint has been
+//! - **F-O1** While the record is on the medium, nothing but the pages of the checkpoint has been
 //!   stored to since the checkpoint was made. So it agrees with the logs.
-//! - **O2** The pages of the checkpoint are free: the checkpoint says so itself, and so does the
+//! - **F-O2** The pages of the checkpoint are free: the checkpoint says so itself, and so does the
 //!   allocator once the checkpoint has been read.
 
 use crc32c::{crc32c, crc32c_append};
@@ -150,7 +150,7 @@ pub(crate) fn write<P: Pmem, L>(volume: &Volume<P, L>) {
         return;
     };
     let pages: Vec<u32> = extents.pages().collect();
-    // O2. No other thread takes them.
+    // F-O2. No other thread takes them.
     extents.iter().for_each(|it| space.alloc.release(it));
 
     let bytes = Checkpoint::of(volume).encode();
@@ -203,7 +203,7 @@ pub(crate) fn read<P: Pmem>(pmem: &P, geometry: &Geometry) -> Option<Checkpoint>
     is_sound.then(|| Checkpoint::decode(geometry, &bytes))?
 }
 
-/// Erases the record, durably, if there is one. What is stored next may contradict it (O1).
+/// Erases the record, durably, if there is one. What is stored next may contradict it (F-O1).
 pub(crate) fn erase<P: Pmem>(pmem: &P) {
     let is_kept = injected_bug!(
         "close-record-kept",

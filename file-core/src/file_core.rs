@@ -501,7 +501,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
                     "closing a volume makes its checkpoint before the pending changes are durable",
                     killed_by = "file-core-close/grouped"
                 );
-                // O1: dropping the volume must have nothing left to sync.
+                // F-O1: dropping the volume must have nothing left to sync.
                 if !syncs || volume.sync().is_ok() {
                     close::write(volume);
                 }
@@ -535,7 +535,7 @@ fn prepare<P: Pmem>(
     grows: bool,
 ) -> (Geometry, Option<close::Checkpoint>) {
     let checkpoint = close::read(pmem, &found.geometry);
-    // O1: before anything else is stored.
+    // F-O1: before anything else is stored.
     close::erase(pmem);
     format::repair(pmem, found);
     let geometry = match grows {

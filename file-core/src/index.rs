@@ -14,7 +14,7 @@
 //!   *walker*, a thread that holds nothing, pins itself (about 7 ns).
 //! - A value is one word with a data page and the checksum of its content, and the number of the
 //!   log page that has the mapping's group. From these numbers, the log knows which of its pages
-//!   are still needed (P1 of [`crate::log_page`]).
+//!   are still needed (F-P1 of [`crate::log_page`]).
 //!
 //! ```text
 //!   root ──► Inner (level 1) ──► Leaf: 64 × │ checksum │ page │ log page │

@@ -92,7 +92,7 @@ impl<L> Inode<L> {
 
     /// Raises the size to at least `end`, by a group in `log_page`. The caller holds the range that
     /// ends there, and its reservation has not ended. Returns the log page to which this takes away
-    /// a reference, as the caller must (P1).
+    /// a reference, as the caller must (F-P1).
     #[inline]
     pub(crate) fn grow(&self, end: u64, log_page: u32) -> Option<u32> {
         // Relaxed: a check that saves taking the mutex. A size that shrinks meanwhile is not lower
@@ -335,8 +335,8 @@ impl<L> Inode<L> {
     pub(crate) fn move_to(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) -> Vec<u32> {
         let mut gone = Vec::new();
         for &(tag, place) in groups {
-            // P1, here and below: a reference to the old page, or a writer has replaced the copied
-            // one.
+            // F-P1, here and below: the reference that goes is the one to the old page or, if a
+            // writer has replaced the group meanwhile, the one to the new page.
             if tag == SIZE || tag == TIME {
                 let mut sources = self.sources.lock();
                 let source = match tag {
@@ -363,7 +363,7 @@ impl<L> Inode<L> {
             killed_by = "file-core-sparse/sequences-of-2"
         );
         if is_old(sources.size) && !is_kept {
-            // The size was not copied: it is that of a new file. P1, as above.
+            // The size was not copied: it is that of a new file. F-P1, as above.
             gone.push(replace(&mut sources.size, 0));
         }
         gone

@@ -29,7 +29,7 @@
 //! ```
 //!
 //! # Invariants
-//! M1…M7 of [`crate::medium`], P1 and P2 of [`crate::log_page`], and:
+//! M1…M7 of [`crate::medium`], F-P1 and F-P2 of [`crate::log_page`], and:
 //! - **L1** `tail` is the last page of the chain and the first slot there that is not reserved.
 //!   Slots from there on have a zero first word on the medium. A slot past the page's end means
 //!   that no slot is left.

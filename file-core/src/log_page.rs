@@ -23,9 +23,9 @@
 //!   has groups, so only a cleaning that copies what is live in all older pages drops them.
 //!
 //! # Invariants
-//! - **P1** Each live reference is taken away once, by the thread that replaces what refers to the
-//!   page, and only after the group that replaces it is durable.
-//! - **P2** A page is *unlinked* once no group in it is needed and no pointer to it remains. It
+//! - **F-P1** Each live reference is taken away once, by the thread that replaces what refers to
+//!   the page, and only after the replacing group is durable.
+//! - **F-P2** A page is *unlinked* once no group in it is needed and no pointer to it remains. It
 //!   becomes free then, but not while live references remain: threads that have replaced a
 //!   reference may still have to take it away. The thread that finds both conditions true frees
 //!   the page.
@@ -205,7 +205,7 @@ impl LogPages {
         self.of(page).word.fetch_add(live, Ordering::Relaxed);
     }
 
-    /// Takes live references away (P1). Returns whether the caller must free the page.
+    /// Takes live references away (F-P1). Returns whether the caller must free the page.
     #[must_use = "nobody else frees the page"]
     pub(crate) fn take_live(&self, page: u32, count: u32) -> bool {
         let live = u64::from(count) * LIVE;
@@ -217,7 +217,7 @@ impl LogPages {
         State(before.wrapping_sub(live)).is_free()
     }
 
-    /// Marks the page as unlinked (P2): the pointer that skips it is durable. Returns whether the
+    /// Marks the page as unlinked (F-P2): the pointer that skips it is durable. Returns whether the
     /// caller must free the page.
     #[must_use = "nobody else frees the page"]
     pub(crate) fn unlink(&self, page: u32) -> bool {

@@ -147,7 +147,7 @@ impl Space {
     }
 
     /// Takes away live references to a log page. If the page was unlinked and these were the last,
-    /// it becomes free (P2).
+    /// it becomes free (F-P2).
     pub(crate) fn take_live(&self, page: u32, count: u32) {
         if self.log_pages.take_live(page, count) {
             self.release_log_page(page);

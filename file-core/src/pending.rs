@@ -25,8 +25,8 @@
 //! - **Y1** A change is [added](Pending::add) before the index refers to what it has written. So a
 //!   thread that sees the change in the index, and then syncs, makes it durable.
 //! - **Y2** The reservation of a change ends, and what it has replaced becomes free, once its mark
-//!   is durable *and* its owner has updated index and size (L4, M7, P1). The later of the two does
-//!   this: the sync, or the owner.
+//!   is durable *and* its owner has updated index and size (L4, M7, F-P1). Whichever comes later
+//!   does this: the sync or the owner.
 //! - **Y3** A cleaning copies no change that is not durable, because the page of its slots is not
 //!   settled. But such a change may have replaced what the cleaning would have copied. So a
 //!   cleaning [settles](crate::clean::Live::settle) after it has read the index and before it
@@ -105,7 +105,7 @@ pub(crate) struct Old {
 }
 
 impl Old {
-    /// Frees the pages and takes the references away (M7, P1).
+    /// Frees the pages and takes the references away (M7, F-P1).
     fn free(self, space: &Space) {
         for (log_page, count) in self.references {
             space.take_live(log_page, count);

@@ -60,7 +60,7 @@ impl Replaced {
         match &mut self.kept {
             _ if count == 0 => {}
             Some(kept) => kept.references.push((log_page, count)),
-            // P1: the mark of the change that replaced them is durable.
+            // F-P1: the mark of the change that replaced them is durable.
             None => medium.space.take_live(log_page, count),
         }
     }

@@ -83,7 +83,7 @@ impl<P: Pmem> Recovery<'_, P> {
     /// None if damage is noted.
     pub(crate) fn mend(&self, live: &LiveTree) -> Result<(), Error> {
         let pmem = self.reader.pmem;
-        // O1.
+        // F-O1.
         close::erase(pmem);
         match self.damages.noted().iter().any(|it| it.fix == Fix::Journal) {
             true => journal::clear(pmem, self.geometry),
