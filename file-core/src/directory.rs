@@ -31,11 +31,14 @@
 //!
 //! # Invariants
 //! - **D1** Whenever the mutex is free, `names` agrees with the committed groups of the directory's
-//!   log, unless the region has panicked during a change. `names` then has what it had before,
-//!   although the change may be committed. If the change had reserved slots, the log is poisoned,
-//!   so no later change builds on `names` (L5; T7 for several directories). A name that was to be
-//!   removed or replaced is *doubtful*: no thread can open it. If its file or directory was in
-//!   memory, the log of that file or directory is poisoned, so no change to it succeeds.
+//!   log, unless a change was interrupted, by a panic of the region or an error of the journal.
+//!   `names` then has what it had before, although the change may be committed. If the change had
+//!   reserved slots, the log is poisoned, so no later change builds on `names` (L5; T7 for several
+//!   directories). The name that a removal was to erase, or a rename to replace, is *doubtful*
+//!   then: no thread can open it. If its file or directory is in memory, the log of that file or
+//!   directory is poisoned, so no change to it succeeds. The old name of a rename is not doubtful,
+//!   and neither are the two names of an exchange: what they stand for exists whether or not the
+//!   change is committed.
 //! - **D2** Each entry's `place` is the place of the only marked group of the name. A cleaning of
 //!   the log copies groups in the order of `names`, which cannot change meanwhile. A copied group
 //!   always adds its name, even if the name came by a rename.
@@ -308,7 +311,7 @@ impl Directory {
     /// Removes a name from memory. Its mark is erased, durably. The caller holds the mutex.
     pub(crate) fn take<P: Pmem>(&self, medium: &Medium<P>, name: &str, entry: Entry) {
         self.names.remove(name);
-        // P1: the name is gone, durably.
+        // F-P1: the name is gone, durably.
         medium.space.take_live(entry.place.page, 1);
     }
 
@@ -384,7 +387,7 @@ impl Directory {
         }
         reservation.end(Gained { live: 1, tombs: 0 });
         for entry in superseded {
-            // P1: its mark is erased, durably.
+            // F-P1: its mark is erased, durably.
             medium.space.take_live(entry.place.page, 1);
         }
         Ok(())

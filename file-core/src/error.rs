@@ -52,7 +52,16 @@ impl fmt::Display for Place {
 
 /// The reason an operation failed.
 ///
-/// A failed operation leaves the volume unchanged, except as [`Poisoned`](Error::Poisoned) says.
+/// A failed operation leaves the volume unchanged, with these exceptions:
+/// - [`Poisoned`](Error::Poisoned) tells that an *earlier* operation failed midway. From a sync, it
+///   tells that changes were lost.
+/// - [`FileCore::rename`](crate::FileCore::rename) and
+///   [`FileCore::exchange`](crate::FileCore::exchange) say what holds after
+///   [`Corrupt`](Error::Corrupt).
+/// - An operation that consists of several steps, such as
+///   [`FileCore::create_dir_all`](crate::FileCore::create_dir_all) or
+///   [`FileCore::clean`](crate::FileCore::clean), may have completed some of them.
+/// - A log may have been cleaned, which has no effect on what the volume contains.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -76,7 +85,7 @@ pub enum Error {
     /// The region is smaller than the volume that was formatted in it.
     #[error(
         "the volume has {expected} bytes, but the region has only {found}: it was truncated; \
-         restore the missing part before opening it"
+         restore the missing part before opening the volume"
     )]
     Truncated {
         /// The volume's size in bytes, according to its superblock.
@@ -84,9 +93,9 @@ pub enum Error {
         /// The region's size in bytes.
         found: u64,
     },
-    /// Part of the medium does not hold what was written there.
+    /// A part of the medium does not hold what was written there.
     #[error(
-        "the volume is damaged: {what}, at {place}; fsck lists all damage and repairs what it can, \
+        "the volume is damaged: {what}, at {place}; list and repair the damage with fsck, \
          or restore the volume from a backup"
     )]
     Corrupt {
@@ -108,8 +117,8 @@ pub enum Error {
         /// The values allowed.
         wanted: &'static str,
     },
-    /// There are not enough free pages. Removing a file, or overwriting existing pages of a file,
-    /// may still succeed.
+    /// There are too few free pages. Files can still be removed, and existing pages of a file may
+    /// still be overwritten.
     #[error(
         "no space: this operation needs {needed} more pages of 4 KiB, but only {free} are available to it; \
          remove files to free space"
@@ -121,7 +130,7 @@ pub enum Error {
         free: u64,
     },
     /// Every inode is in use.
-    #[error("all {total} inodes are in use: remove files, or format with more inodes")]
+    #[error("all {total} inodes are in use: remove files, or format a volume with more inodes")]
     NoInodes {
         /// The number of inodes for files and directories: all except the root's.
         total: u64,
@@ -147,20 +156,18 @@ pub enum Error {
         max: usize,
     },
     /// The name stands for a file, but a directory is needed.
-    #[error(
-        "{name:?} is a file, but must be a directory here: name a directory, or rename the file"
-    )]
+    #[error("{name:?} is a file, but this operation needs a directory")]
     NotADirectory {
         /// The name.
         name: String,
     },
     /// The name stands for a directory, but a file is needed.
-    #[error("{name:?} is a directory, but must be a file here: use the operations on directories")]
+    #[error("{name:?} is a directory, but this operation needs a file")]
     IsADirectory {
         /// The name.
         name: String,
     },
-    /// The directory has names in it.
+    /// The directory contains names.
     #[error("the directory {name:?} is not empty: remove what is in it first")]
     NotEmpty {
         /// The directory's name.
@@ -175,7 +182,7 @@ pub enum Error {
         into: String,
     },
     /// The two directories are in different volumes.
-    #[error("the directories are in different volumes: copy the file")]
+    #[error("the directories are in different volumes: copy the file instead")]
     OtherVolume,
     /// The name is empty, `.` or `..`, or contains a slash or NUL.
     #[error("{name:?} is not a valid name: {why}")]
@@ -208,19 +215,19 @@ pub enum Error {
         /// [`MAX_WRITE_BYTES`](crate::MAX_WRITE_BYTES).
         max: u64,
     },
-    /// An earlier operation on the same log, or the removal of this file, panicked midway because
-    /// the region failed. Its effect may or may not be on the medium. Reads still work.
-    #[error(
-        "an earlier operation on inode {inode} panicked midway: reopen the volume to recover it"
-    )]
+    /// An earlier operation on the same log, or the removal of this file, failed midway: the region
+    /// panicked, or the journal was damaged. The effect of that operation may or may not be on the
+    /// medium. Open files can still be read.
+    #[error("an earlier operation on inode {inode} failed midway: reopen the volume to recover it")]
     Poisoned {
         /// The inode of the log; 0 is the root directory's.
         inode: u32,
     },
-    /// The file's range lock refused the range, because the factory created a lock whose capacity
-    /// is too small.
+    /// The file's range lock refused the range: the range is reversed, there is no memory for the
+    /// request, or the factory created a lock whose capacity is too small.
     #[error(
-        "the file's range lock does not cover the file: {0}; the factory must create locks with the capacity it is given"
+        "the file's range lock refused a range: {0}; if the lock's capacity is too small, \
+         correct the factory to create locks of the capacity that it is given"
     )]
     Lock(#[from] RangeError),
     /// The factory created no range lock for a file.

@@ -10,8 +10,8 @@ use crate::layout::{
 };
 use crate::options::FormatOptions;
 
-const BOTH_UNREADABLE: &str = "both superblocks are unreadable (or the region was grown, and only the \
-    first is: then cut it back to its old size)";
+const BOTH_UNREADABLE: &str = "both superblocks are unreadable (if the region was enlarged, only the \
+    first may be: truncate the region to its old size)";
 const BYTES_PER_INODE: u64 = 16 << 10;
 const LEAST_INODES: u64 = 64;
 /// Zeroes for clearing the inode table and the journal, this many bytes at a time.

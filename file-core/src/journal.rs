@@ -83,7 +83,8 @@ impl<'m, P: Pmem> Journal<'m, P> {
     /// the words commit are durable. The words are durable on return, and the journal is empty.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]. The words may be stored or not, and so may the record.
+    /// [`Error::Corrupt`]. The words are then stored durably or not at all, and the journal may
+    /// keep the record.
     pub(crate) fn commit(self, words: &[Word], _groups: Durable) -> Result<(), Error> {
         let record: Vec<u8> = (words.iter())
             .flat_map(|it| [it.at, it.value])
@@ -143,7 +144,7 @@ impl<'m, P: Pmem> Journal<'m, P> {
         let data = page_at(geometry.data_start())..page_at(geometry.data_end());
         let is_slot = |it: &Word| data.contains(&it.at) && it.at.is_multiple_of(SLOT_BYTES as u64);
         if !words.iter().all(is_slot) {
-            let what = "a record of the journal that names something else than a log";
+            let what = "a journal record with a position outside the logs";
             return Err(Error::corrupt_at(what, self.start));
         }
         Ok(end.map(|end| (words, end)))
@@ -197,8 +198,8 @@ pub(crate) fn words_left<P: Pmem>(pmem: &P, geometry: &Geometry) -> Result<Vec<W
     Ok(left.map_or_else(Vec::new, |(words, _)| words))
 }
 
-/// Empties a damaged journal, durably. A crash leaves a damaged one or an empty one: the
-/// superblocks, without which no record is found, go first.
+/// Empties a damaged journal, durably. A crash leaves it damaged or empty: the superblocks, without
+/// which no record is found, are erased first.
 pub(crate) fn clear<P: Pmem>(pmem: &P, geometry: &Geometry) {
     let range = geometry.journal();
     for page in range.step_by(PAGE) {

@@ -28,10 +28,11 @@
 //! - **T6** A directory gets another parent only under the tree's mutex. A new one enters the
 //!   table, with its parent, before a walk enters it (T4). So while a thread holds the tree's
 //!   mutex, it can tell whether one directory that was not removed is below another.
-//! - **T7** If the region panics during a change that goes through the journal, the journal may
-//!   keep its record, which names pages of the directories' logs. Those logs are poisoned, so they
-//!   keep their pages. From then on, the state under the tree's mutex says that a change was
-//!   interrupted: no directory is removed or moved until the volume is reopened.
+//! - **T7** If a panic of the region or an error of the journal interrupts a change that goes
+//!   through the journal, the journal may keep its record, which names pages of the directories'
+//!   logs. Those logs are poisoned, so they keep their pages. From then on, the state under the
+//!   tree's mutex says that a change was interrupted: no directory is removed or moved until the
+//!   volume is reopened.
 
 mod across;
 mod changes;

@@ -2,9 +2,10 @@
 //!
 //! Each goes through the [journal](crate::journal):
 //! 1. Take the tree's mutex, then those of the directories. Check the names.
-//! 2. Reserve a group for each name that gets a new meaning. This may fail. Nothing is stored
-//!    before.
-//! 3. Store the groups, and commit their marks with the erasures of the old ones.
+//! 2. Open the journal, and reserve a group for each name that gets a new meaning. Both may fail;
+//!    nothing is stored before.
+//! 3. Store the groups, and commit their marks together with the erasures of the old ones. This
+//!    fails only if the journal was damaged meanwhile.
 //! 4. Change the names in memory. The old names are removed before the new ones are added. A lookup
 //!    that misses a name waits for the mutex, so it finds the old state or the new one.
 
@@ -42,8 +43,8 @@ impl<P: Pmem, L> Volume<P, L> {
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::NotADirectory`], [`Error::NotEmpty`],
-    /// [`Error::InsideItself`], [`Error::NoSpace`], [`Error::Poisoned`], [`Error::Corrupt`];
-    /// nothing has changed.
+    /// [`Error::InsideItself`], [`Error::NoSpace`], [`Error::Poisoned`]; nothing has changed.
+    /// [`Error::Corrupt`], as [`commit_journaled`](Self::commit_journaled) says.
     pub(super) fn rename_across(&self, from: &At<'_>, to: &At<'_>) -> Result<(), Error> {
         let mut tree = self.tree.lock()?;
         let (source, target) = (&from.directory, &to.directory);
@@ -120,7 +121,8 @@ impl<P: Pmem, L> Volume<P, L> {
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::NotFound`], [`Error::InsideItself`], [`Error::NoSpace`],
-    /// [`Error::Poisoned`], [`Error::Corrupt`]; nothing has changed.
+    /// [`Error::Poisoned`]; nothing has changed. [`Error::Corrupt`], as
+    /// [`commit_journaled`](Self::commit_journaled) says.
     pub(crate) fn exchange(&self, one: &At<'_>, other: &At<'_>) -> Result<(), Error> {
         self.check_writable()?;
         self.settle_named();
@@ -202,8 +204,13 @@ impl<P: Pmem, L> Volume<P, L> {
         ])
     }
 
-    /// Commits the groups of names together with erasures of marks. An error, like a panic, poisons
-    /// the logs of which the caller has guards or reservations.
+    /// Commits the groups of names together with erasures of marks.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the journal was damaged after it was opened. The change is then on the
+    /// medium as a whole or not at all, and memory still has the old names. So an error must have
+    /// the consequences of a panic: the caller returns with its guards and reservations, which
+    /// poison their logs, and leaves the tree interrupted (T7).
     fn commit_journaled(
         &self,
         journal: Journal<'_, P>,

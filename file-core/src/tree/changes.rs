@@ -229,8 +229,8 @@ impl<P: Pmem, L> Volume<P, L> {
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::NotADirectory`], [`Error::NotEmpty`],
-    /// and the errors of [`Directory::rename`] and [`rename_across`](Self::rename_across); nothing
-    /// has changed.
+    /// and the errors of [`Directory::rename`] and [`rename_across`](Self::rename_across). Nothing
+    /// has changed, except as `rename_across` says.
     pub(crate) fn rename(&self, from: &At<'_>, to: &At<'_>) -> Result<(), Error> {
         self.check_writable()?;
         self.settle_named();

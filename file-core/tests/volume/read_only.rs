@@ -106,7 +106,7 @@ fn a_damaged_file_is_refused_and_the_others_are_read() {
     bytes[PAGE as usize + 4 * 128 + 20] ^= 1;
     let mem = Mem::from_bytes(&bytes);
     let message = crate::common::open(&mem).unwrap_err().to_string();
-    assert!(message.contains("fsck lists all damage"), "{message}");
+    assert!(message.contains("repair the damage with fsck"), "{message}");
     let (volume, report) = open_read_only(&mem).unwrap();
     assert_eq!(report.findings.len(), 1);
     assert_eq!(report.findings[0].path.as_deref(), Some("a/two"));
