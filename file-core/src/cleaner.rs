@@ -34,10 +34,11 @@ use crate::volume::Volume;
 /// Groups are copied if that frees at least one page in this many.
 const SHARE: u64 = 4;
 
-/// A thread that cleans the logs of a volume when few pages are free. It keeps the volume open.
+/// A handle to a thread that cleans the logs of a volume while few pages are free. The thread keeps
+/// the volume open.
 ///
-/// Dropping it stops the thread and waits until the thread has ended, which takes at most as long
-/// as cleaning one log. If the thread has panicked, only [`stop`](Self::stop) says so.
+/// Dropping the handle stops the thread and waits until the thread has ended, which takes at most
+/// as long as cleaning one log. If the thread has panicked, only [`stop`](Self::stop) reports it.
 ///
 /// ```
 /// # use spanlock_range_lock::RwCounter;
@@ -61,12 +62,12 @@ pub struct Cleaner {
 }
 
 impl<P: Pmem + 'static, L: RawRangeLock + 'static> FileCore<P, L> {
-    /// Starts a thread that cleans logs as long as few pages are free, beside readers and writers:
-    /// those of the directories and of the files in memory. They wait for it as for
-    /// [`clean`](Self::clean). On a volume that is read only, the thread does nothing.
+    /// Starts a thread that cleans logs while few pages are free: the logs of all directories, and
+    /// of the files in memory. It runs concurrently with readers and writers, and blocks them only
+    /// where [`clean`](Self::clean) does. On a read-only volume, the thread does nothing.
     ///
-    /// A panic of the region ends the thread and poisons the log that it was cleaning. Other
-    /// operations do not wait for the thread then.
+    /// If the region panics in this thread, the thread ends, and the log that it was cleaning is
+    /// poisoned. No other operation blocks then.
     ///
     /// # Panics
     /// If the system cannot start a thread.
@@ -84,10 +85,10 @@ impl<P: Pmem + 'static, L: RawRangeLock + 'static> FileCore<P, L> {
 }
 
 impl Cleaner {
-    /// Stops the thread, and waits until it has ended. Returns what it has done.
+    /// Stops the thread, and waits until it has ended. Returns the sum of its cleanings.
     ///
     /// # Panics
-    /// If the thread has panicked, with the same payload.
+    /// With the payload of the thread's panic, if the thread has panicked.
     pub fn stop(mut self) -> CleanReport {
         match self.join() {
             Some(Ok(report)) => report,

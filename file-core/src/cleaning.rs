@@ -18,23 +18,26 @@ use crate::volume::Volume;
 pub(crate) const ANY: u64 = u64::MAX;
 
 impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
-    /// Cleans the logs of all directories and files, so that each takes as few pages as possible: a
-    /// directory without names, and a file as it was created, take none. So a volume of which
-    /// everything was removed has as many free pages as when it was formatted.
+    /// Cleans the logs of all directories and files, so that each takes as few pages as possible.
+    /// An empty directory, and a file that was never changed, need none. So if everything in a
+    /// volume was removed, it has as many free pages afterwards as when it was formatted.
     ///
-    /// Readers and writers of files go on, except that writers of a file with at most 4,096 pages
-    /// may wait while these are visited. Changes of a directory wait while its log is cleaned.
-    /// Copies take free pages, including the reserve. If too few pages are free for the copies of a
-    /// log, the log stays longer than necessary. Poisoned logs stay as they are, and so do the logs
-    /// of files that have no name any more: see [`File::clean`].
+    /// Readers are not blocked. Writers of a file with at most 4,096 pages may be blocked while the
+    /// cleaning visits these pages; other writers are not blocked. Changes of a directory are
+    /// blocked while its log is cleaned.
+    ///
+    /// The live content of a log is copied to free pages, which may come from the reserve. If there
+    /// are too few free pages, the log remains longer than necessary. Poisoned logs are not
+    /// cleaned, and neither are the logs of files without a name, for which there is
+    /// [`File::clean`].
     ///
     /// Reads the logs of files that are not in memory, as [`open_file`](Self::open_file) does. If
-    /// the volume [groups](crate::Durability::AtSync) changes, first makes durable those that have
-    /// returned.
+    /// the volume [groups](crate::Durability::AtSync) changes, the cleaning first makes all changes
+    /// that have returned durable.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]. [`Error::NoLock`] and [`Error::Corrupt`], as for
-    /// [`open_file`](Self::open_file); some logs may have been cleaned before the error.
+    /// [`Error::ReadOnly`], and [`Error::NoLock`] and [`Error::Corrupt`] as for
+    /// [`open_file`](Self::open_file). Some logs may have been cleaned before the error.
     pub fn clean(&self) -> Result<CleanReport, Error> {
         self.volume().check_writable()?;
         // Pending changes keep pages that they have replaced.
@@ -64,11 +67,11 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
 
 impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// Cleans the file's log, so that it takes as few pages as possible: none if the file is empty,
-    /// and was not changed since it was created.
+    /// and its time of last change is that of its creation.
     ///
-    /// Readers and writers go on, as [`FileCore::clean`] says. Takes none of the file's ranges. If
-    /// the volume [groups](crate::Durability::AtSync) changes, makes those durable that returned
-    /// before, of all files.
+    /// Blocks readers and writers only where [`FileCore::clean`] does. Locks no range of the file.
+    /// If the volume [groups](crate::Durability::AtSync) changes, makes all changes that have
+    /// returned durable, including those of other files.
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Poisoned`].

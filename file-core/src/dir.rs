@@ -21,15 +21,15 @@ use crate::volume::Volume;
 pub struct DirEntry {
     /// The name.
     pub name: String,
-    /// What it stands for.
+    /// Whether the name stands for a file or a directory.
     pub kind: Kind,
 }
 
-/// An open directory. Its methods take names, not paths. They work on this directory even after it
-/// was renamed or moved. Clones are handles to the same directory.
+/// An open directory. Its methods take names, not paths. A handle stays valid when the directory is
+/// renamed or moved. Clones are handles to the same directory.
 ///
-/// A handle does not keep the directory from being removed. Operations on a removed directory
-/// return [`Error::NotFound`].
+/// An open directory can be removed. Operations on a removed directory return
+/// [`Error::NotFound`].
 ///
 /// ```
 /// # use spanlock_range_lock::RwCounter;
@@ -149,8 +149,9 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
         (self.volume).with_space(|| self.volume.exchange(&one, &other))
     }
 
-    /// Gives a file of this directory another name in `into`, which is this directory or another
-    /// one of the same volume; see [`FileCore::link`](crate::FileCore::link).
+    /// Gives a file of this directory another name in `into`, as
+    /// [`FileCore::link`](crate::FileCore::link) does. `into` is this directory or another one of
+    /// the same volume.
     ///
     /// # Errors
     /// Same as there, and [`Error::OtherVolume`].
@@ -167,17 +168,17 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
         }
     }
 
-    /// Returns whether the name exists in this directory.
+    /// Returns whether this directory contains the name.
     pub fn exists(&self, name: &str) -> bool {
         self.directory.look(name).is_some()
     }
 
     /// Cleans the directory's log, so that it takes as few pages as possible: none if the directory
-    /// has no names. Changes of the directory wait meanwhile.
+    /// is empty. Blocks changes of the directory.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::NotFound`] if the directory was removed, with an empty name;
-    /// [`Error::Poisoned`].
+    /// [`Error::ReadOnly`], [`Error::Poisoned`], and [`Error::NotFound`] with an empty name if the
+    /// directory was removed.
     pub fn clean(&self) -> Result<CleanReport, Error> {
         self.volume.check_writable()?;
         let cleaned = self.volume.clean_directory(&self.directory, ANY);
@@ -187,11 +188,11 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
         })
     }
 
-    /// Returns all names in this directory, as of one moment, sorted by their bytes. Blocks while
+    /// Returns a snapshot of all names in this directory, sorted by their bytes. Blocks while
     /// another thread changes the directory.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if the directory was removed. The error's name is empty.
+    /// [`Error::NotFound`] with an empty name if the directory was removed.
     pub fn read(&self) -> Result<Vec<DirEntry>, Error> {
         let name = String::new;
         let locked = self.directory.lock();

@@ -23,8 +23,8 @@
 //! # Reads
 //! A read locks its bytes shared, reads the size, and then looks up each page without taking
 //! another lock. Pages that the file does not have read as zeros. If the volume has data checksums,
-//! a read compares each page with its own. So does a write to a part of a page, before its first
-//! store: otherwise, the write would give damaged bytes a correct checksum.
+//! a read compares each page with its checksum. So does a write to a part of a page, before its
+//! first store: otherwise, the write would give damaged bytes a correct checksum.
 //!
 //! # The end
 //! The bytes of a page past the file's size are zero. A write leaves them so, and a truncation
@@ -64,10 +64,11 @@ use crate::volume::Volume;
 
 /// An open file. Clones are handles to the same file and may be used by any number of threads.
 ///
-/// Every change is atomic and durable. Once it has returned, it survives a crash; if a crash
-/// interrupts it, it is present as a whole or not at all. If the volume
-/// [groups](crate::Durability::AtSync) changes, they survive a crash once a [sync](Self::sync) has
-/// returned. The file's range lock serializes conflicting accesses to overlapping ranges.
+/// Every change is atomic and durable. A change that has returned survives a crash. A change that a
+/// crash interrupts is present afterwards as a whole or not at all. If the volume
+/// [groups](crate::Durability::AtSync) changes, they survive a crash only once a
+/// [sync](Self::sync) has returned. The file's range lock serializes conflicting accesses to
+/// overlapping ranges.
 pub struct File<P: Pmem, L: RawRangeLock> {
     volume: Arc<Volume<P, L>>,
     inode: Arc<Inode<L>>,
@@ -82,7 +83,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         &self.inode
     }
 
-    /// Makes durable all changes that have returned, of this file and of all others: the same as
+    /// Makes all changes that have returned durable, of this file and of all others. Same as
     /// [`FileCore::sync`](crate::FileCore::sync).
     ///
     /// # Errors
@@ -103,9 +104,9 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// [cleaning on demand](crate::FileCore::clean) can block it, too.
     ///
     /// # Errors
-    /// [`Error::FileTooLarge`], [`Error::WriteTooLong`], [`Error::NoSpace`], [`Error::Lock`],
-    /// [`Error::Poisoned`], and [`Error::Corrupt`] if the write covers a part of a damaged page in
-    /// a volume with data checksums. The file is unchanged.
+    /// [`Error::ReadOnly`], [`Error::FileTooLarge`], [`Error::WriteTooLong`], [`Error::NoSpace`],
+    /// [`Error::Lock`], [`Error::Poisoned`], and [`Error::Corrupt`] if the volume has data
+    /// checksums and the write covers a part of a damaged page. The file is unchanged.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
         self.write_vectored_at(&[IoSlice::new(data)], offset)
     }
@@ -128,13 +129,13 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
 
     /// Writes all of `data` at the end of the file, atomically and durably, and returns the offset
     /// at which it starts. Appends and other writes at the end exclude each other, so none
-    /// overwrites another. A concurrent write that starts beyond the end's page does not conflict,
-    /// so it may enlarge the file before the appended data is visible.
+    /// overwrites another. A concurrent write past the pages of the append does not conflict with
+    /// it, so it may enlarge the file before the appended data is visible.
     ///
     /// Blocks like [`write_at`](Self::write_at). If the end moves out of the locked pages while the
-    /// append waits for them, the append tries again, at most three times: the third attempt locks
-    /// everything from the end on, and the fourth the whole file. The append needs no capability of
-    /// the lock, so it works with a `Box<dyn RawRangeLock>`.
+    /// append waits for them, the append tries again. There are at most four attempts: the third
+    /// locks everything from the end on, and the fourth locks the whole file. The append needs no
+    /// capability of the lock, so it works with a `Box<dyn RawRangeLock>`.
     ///
     /// # Errors
     /// Same as [`write_at`](Self::write_at).
@@ -176,21 +177,21 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         }
     }
 
-    /// Reads bytes starting at `offset` into `buf` and returns their number. It is less than
-    /// `buf.len()` only if the read reaches the end of the file, and 0 past the end. The rest of
-    /// `buf` is unchanged.
+    /// Reads bytes starting at `offset` into `buf` and returns their number. The number is less
+    /// than `buf.len()` only if the read reaches the end of the file, and 0 if it starts at or past
+    /// the end. The rest of `buf` is unchanged.
     ///
     /// Blocks while other threads write any of the same 4 KiB pages.
     ///
     /// # Errors
     /// [`Error::Lock`], and [`Error::Corrupt`] if the volume has data checksums and a page does not
-    /// match its own. The error names the page; bytes before it may have been read.
+    /// match its checksum. The error names the page. The bytes before that page may have been read.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
         self.read_vectored_at(&mut [IoSliceMut::new(buf)], offset)
     }
 
     /// Reads bytes starting at `offset` into all buffers, one after the other, like
-    /// [`read_at`](Self::read_at). The bytes are those of one moment.
+    /// [`read_at`](Self::read_at). They are a snapshot: no write takes effect in between.
     ///
     /// # Errors
     /// Same as [`read_at`](Self::read_at).

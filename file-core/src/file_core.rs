@@ -1,4 +1,4 @@
-//! The public handle to a volume: formatting, opening, file names, and statistics.
+//! The public handle to a volume: formatting, opening, names, and statistics.
 
 mod check;
 
@@ -33,9 +33,9 @@ use crate::volume::{Volume, boxed};
 /// A volume: a tree of directories and files in a region of persistent memory.
 ///
 /// Clones are handles to the same volume and may be used by any number of threads. A volume needs
-/// no shutdown: every operation is durable when it returns, and dropping the last handle writes
-/// nothing. If the volume [groups](Durability::AtSync) changes, dropping the last handle syncs.
-/// [`close`](Self::close) makes the next opening faster.
+/// no shutdown. By default, every operation is durable when it returns, and dropping the last
+/// handle writes nothing. If the volume [groups](Durability::AtSync) changes, dropping the last
+/// handle syncs. [`close`](Self::close) makes the next opening faster.
 ///
 /// `P` is the region and `L` is the type of each file's range lock. To choose the lock at run time,
 /// use `Box<dyn RawRangeLock>`. At most one volume may be open on a region at a time; the region's
@@ -65,7 +65,7 @@ pub struct FileCore<P: Pmem, L: RawRangeLock> {
 }
 
 impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
-    /// Formats the whole region as an empty volume. The previous content of the region is lost.
+    /// Formats the whole region as an empty volume. Whatever the region contains is lost.
     ///
     /// `locks` creates the range lock of a file. It is called for each file that the volume opens
     /// or creates, with the capacity in bytes that the lock must have
@@ -134,8 +134,9 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         })
     }
 
-    /// Opens a formatted volume. All operations that had returned are present, unless they waited
-    /// for a [sync](Durability::AtSync). Every other operation is present as a whole or not at all.
+    /// Opens a formatted volume. Every operation that had returned is present, unless it still
+    /// waited for a [sync](Durability::AtSync). Every other operation is present as a whole or not
+    /// at all.
     ///
     /// `locks` is the same as in [`format`](Self::format); for locks whose creation can fail, use
     /// [`try_open`](Self::try_open). Opening reads all logs, so it takes time proportional to their
@@ -164,9 +165,9 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         Self::open_with(pmem, &OpenOptions::new(), locks)
     }
 
-    /// Opens like [`try_open`](Self::try_open), with these options. It also writes to the region if
-    /// the volume is to [grow](OpenOptions::grow), and not at all if the volume is to be
-    /// [read only](OpenOptions::read_only).
+    /// Opens like [`try_open`](Self::try_open), with these options. They can let the
+    /// volume [grow](OpenOptions::grow), or open it [read-only](OpenOptions::read_only), which
+    /// writes nothing to the region.
     ///
     /// # Errors
     /// Same as [`try_open`](Self::try_open).
@@ -242,8 +243,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
 
     /// Creates an empty file, durably. Blocks while another thread changes its directory.
     ///
-    /// A path consists of the names of directories from the root on, and the name of the file,
-    /// separated by `/`. It does not begin with `/`.
+    /// A path consists of the names of the directories that lead from the root to the file, and of
+    /// the file's name, separated by `/`. It does not begin with `/`.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::NoInodes`], [`Error::NoSpace`], [`Error::NoLock`],
@@ -256,8 +257,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         (self.volume).with(path, |at| Volume::create_at(&self.volume, at))
     }
 
-    /// Creates an empty directory, durably. Blocks while another thread changes the directory that
-    /// it is in.
+    /// Creates an empty directory, durably. Blocks while another thread changes the parent
+    /// directory.
     ///
     /// # Errors
     /// Same as [`create`](Self::create), except [`Error::NoLock`].
@@ -269,7 +270,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// soon as it is created. Does nothing if the directory exists.
     ///
     /// # Errors
-    /// Same as [`create_dir`](Self::create_dir), except [`Error::Exists`].
+    /// Same as [`create_dir`](Self::create_dir), except [`Error::Exists`]. Directories that were
+    /// created before the error remain.
     pub fn create_dir_all(&self, path: &str) -> Result<(), Error> {
         // Before anything is created.
         path.split('/').try_for_each(check_name)?;
@@ -287,11 +289,11 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// thread changes its directory or reads the log of the same file.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::NoLock`], [`Error::Poisoned`] if a
-    /// removal of the name has panicked, [`Error::Corrupt`] if the file's log is damaged and
-    /// opening the volume did not refuse it, and the path errors. The log can be damaged in three
-    /// cases: the damage is newer than the opening, the opening used a checkpoint, or the volume is
-    /// read-only.
+    /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::NoLock`], [`Error::Poisoned`] if
+    /// removing or replacing the name has failed midway, [`Error::Corrupt`] if the file's log is
+    /// damaged, and the path errors. Usually, a volume with a damaged log does not open. There are
+    /// three exceptions: the volume was opened read-only, it was opened with a checkpoint, or the
+    /// damage is newer.
     pub fn open_file(&self, path: &str) -> Result<File<P, L>, Error> {
         (self.volume).with(path, |at| Volume::open_at(&self.volume, at))
     }
@@ -316,7 +318,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         })
     }
 
-    /// Opens a directory; the root if the path is empty.
+    /// Opens a directory. An empty path stands for the root.
     ///
     /// # Errors
     /// The path errors.
@@ -327,10 +329,10 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
 
     /// Removes a name of a file, durably.
     ///
-    /// As in POSIX, the file stays as long as it has other names, and open handles keep working on
-    /// an unnamed file. Its pages and its inode become free with the last name and the last handle,
-    /// or when the volume is next opened. The name can be reused at once. Blocks while another
-    /// thread changes the directory.
+    /// As in POSIX, the file remains as long as it has another name, and open handles to a file
+    /// without a name keep working. Its pages and its inode become free once the last name is
+    /// removed and the last handle dropped, or when the volume is next opened. The name can be
+    /// reused at once. Blocks while another thread changes the directory.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Poisoned`], and the path errors.
@@ -340,8 +342,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     }
 
     /// Removes an empty directory, durably. Blocks while another thread changes this directory or
-    /// its parent, removes or renames any directory, renames from one directory to another, or
-    /// exchanges two names.
+    /// its parent. Also blocks while another thread removes or renames any directory, renames or
+    /// links from one directory to another, or exchanges two names.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NotEmpty`], [`Error::Poisoned`], and
@@ -351,45 +353,54 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     }
 
     /// Renames a file or a directory, durably and atomically, within a directory or from one
-    /// directory to another. If the new name exists, it is replaced: a file by a file, an empty
-    /// directory by a directory. In that case, the new name is never missing, not even after a
-    /// crash.
+    /// directory to another. If the new name exists, what it stands for is replaced: a file by a
+    /// file, or an empty directory by a directory. The new name then exists at every moment, even
+    /// after a crash. If both names stand for the same file, nothing happens.
     ///
-    /// If both names stand for the same file, nothing happens. Blocks while another thread changes
-    /// one of the directories. A rename of a directory, or from one directory to another, also
-    /// blocks while another thread does one of these two, exchanges two names, or removes a
-    /// directory. A rename takes three fences within a directory, and seven from one directory to
-    /// another.
+    /// Blocks while another thread changes one of the directories. A rename of a directory, or from
+    /// one directory to another, also blocks while another thread performs such a rename, links
+    /// from one directory to another, exchanges two names, or removes a directory. A rename takes
+    /// three fences within a directory, and seven from one directory to another.
     ///
-    /// A lookup that finds its name takes no lock. During a rename from one directory to another, a
-    /// lookup finds the old name, or it waits and finds the new one. But two lookups do not happen
-    /// at one moment: a thread that looks up the new name and then the old one may find neither.
-    /// And [`list`](Self::list) visits one directory after the other, so it may list a file twice
-    /// or not at all.
+    /// A lookup that finds its name takes no directory's mutex. A lookup during a rename from one
+    /// directory to another finds what the name stood for before, or waits and finds what it stands
+    /// for afterwards. But two lookups are not one atomic step: a thread that looks up the new name
+    /// and then the old one may find neither. And [`list`](Self::list) visits one directory after
+    /// the other, so it may list a file twice or not at all.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::IsADirectory`] and [`Error::NotADirectory`] if one of the
-    /// names is a file's, [`Error::NotEmpty`], [`Error::InsideItself`], [`Error::NoSpace`],
-    /// [`Error::Poisoned`], [`Error::Corrupt`] if the journal was damaged since the volume was
-    /// opened, and the path errors.
+    /// [`Error::NotFound`], [`Error::IsADirectory`] or [`Error::NotADirectory`] if one name stands
+    /// for a file and the other for a directory, [`Error::NotEmpty`], [`Error::InsideItself`],
+    /// [`Error::NoSpace`], [`Error::Poisoned`], [`Error::Corrupt`], and the path errors.
+    ///
+    /// [`Error::Corrupt`] can mean that the journal was damaged while the volume was open. Usually,
+    /// nothing has changed then. But if the damage is found only after the rename has begun to
+    /// write, the rename is on the medium as a whole or not at all. Until the volume is reopened,
+    /// the old names stay in force, and changes of the two directories return
+    /// [`Error::Poisoned`].
     pub fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
         (self.volume).with_both([from, to], |from, to| self.volume.rename(from, to))
     }
 
-    /// Exchanges what two names stand for, durably and atomically. Both must exist; each may be a
-    /// file's or a directory's, in one directory or in two. If both stand for the same file,
-    /// nothing happens. Takes seven fences. Blocks like a [`rename`](Self::rename) from one
-    /// directory to another, and looks the same to concurrent lookups.
+    /// Exchanges what two names stand for, durably and atomically. Both names must exist, in one
+    /// directory or in two. Each may stand for a file or a directory. If both stand for the same
+    /// file, nothing happens.
+    ///
+    /// Takes seven fences. Blocks like a [`rename`](Self::rename) from one directory to another,
+    /// and looks the same to lookups.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::InsideItself`], [`Error::NoSpace`], [`Error::Poisoned`],
-    /// [`Error::Corrupt`] as for [`rename`](Self::rename), and the path errors.
+    /// [`Error::Corrupt`], and the path errors. [`Error::Corrupt`] has the same consequences as for
+    /// a [`rename`](Self::rename) from one directory to another.
     pub fn exchange(&self, a: &str, b: &str) -> Result<(), Error> {
         (self.volume).with_both([a, b], |a, b| self.volume.exchange(a, b))
     }
 
-    /// Gives a file another name, durably: a hard link. All names of a file have equal rights.
-    /// Blocks while another thread changes one of the directories.
+    /// Gives a file another name, durably: a hard link. All names of a file are equal. Blocks while
+    /// another thread changes one of the directories. A link from one directory to another also
+    /// blocks while another thread renames from one directory to another, exchanges two names, or
+    /// renames or removes a directory.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Exists`], [`Error::NoSpace`],
@@ -398,8 +409,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         (self.volume).with_both([existing, new], |at, new| self.volume.link(at, new))
     }
 
-    /// Returns how many names the file has. A name that another thread is adding may count already.
-    /// A directory has one name.
+    /// Returns the number of names that the file has. A name that another thread is just adding may
+    /// be included. A directory has one name.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Poisoned`], and the path errors.
@@ -408,7 +419,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         Ok(self.volume.inodes.links(entry.id.number))
     }
 
-    /// Returns whether a file or a directory exists at this path. Takes no lock if it does.
+    /// Returns whether a file or a directory exists at this path. Takes no directory's mutex if it
+    /// does.
     pub fn exists(&self, path: &str) -> bool {
         let found = self.volume.with(path, |at| at.look());
         // A name whose removal has panicked exists until it is removed.
@@ -424,14 +436,14 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     }
 
     /// Returns the paths of all files, with their sizes in bytes, sorted by the bytes of the paths.
-    /// A file is listed once for each of its names. The names in one directory are those of one
-    /// moment; the sizes are not.
+    /// A file is listed once for each of its names. The names of a directory are a snapshot; the
+    /// sizes are not.
     pub fn list(&self) -> Vec<(String, u64)> {
         self.volume.list()
     }
 
-    /// Returns the names in a directory, sorted by their bytes; those in the root if the path is
-    /// empty. Blocks while another thread changes the directory.
+    /// Returns the names in a directory, sorted by their bytes. An empty path stands for the root.
+    /// Blocks while another thread changes the directory.
     ///
     /// # Errors
     /// The path errors.
@@ -439,15 +451,16 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         self.open_dir(path)?.read()
     }
 
-    /// Makes durable all changes that have returned. Does nothing if each change is durable on
+    /// Makes all changes that have returned durable. Does nothing if each change is durable on
     /// return ([`Durability::AtReturn`]).
     ///
     /// Costs one flush of each line that these changes have written, and two fences. Blocks while
-    /// another thread syncs. Readers and writers go on meanwhile.
+    /// another thread syncs. Readers and writers are not blocked.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] if the region has panicked during this or an earlier sync: changes were
-    /// lost, so the error stays until the volume is opened again. It names one of the files.
+    /// [`Error::Poisoned`] if the region has panicked during a sync. Changes were lost then, so
+    /// every sync fails until the volume is reopened. The error names one of the files that have
+    /// lost changes.
     pub fn sync(&self) -> Result<(), Error> {
         self.volume.sync()
     }
@@ -461,7 +474,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         }
     }
 
-    /// Returns the volume's statistics.
+    /// Returns the volume's counters.
     pub fn stats(&self) -> Stats {
         let Medium {
             geometry, space, ..
@@ -480,16 +493,16 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         }
     }
 
-    /// Closes the volume, so that it opens without reading the logs of its files. Writes one bit
-    /// for each page of the volume, and 8 bytes for each inode, into pages that are free. First
-    /// makes all changes durable, as [`sync`](Self::sync) does.
+    /// Closes the volume with a *checkpoint*, so that it opens without reading the logs of its
+    /// files. First makes all changes durable, as [`sync`](Self::sync) does. Then writes the
+    /// checkpoint into free pages: one bit for each page of the volume, and 8 bytes for each inode.
+    /// Closing a read-only volume writes nothing.
     ///
-    /// A volume that is dropped instead loses nothing, but opens more slowly. It also opens more
-    /// slowly if there are not enough free pages for the checkpoint, if an operation or a sync has
-    /// panicked midway, if a file was removed whose log was damaged, or if the checkpoint is
-    /// damaged later. Closing a read-only volume writes
-    /// nothing. After an opening with a checkpoint, damage to the log of a file is found when the
-    /// file is opened.
+    /// A volume that is dropped instead loses nothing, but opens more slowly. The same holds if no
+    /// checkpoint is written: there are too few free pages, an operation or a sync has failed
+    /// midway, or a file was removed whose log was damaged. It also holds if the checkpoint is
+    /// damaged later. After an opening with a checkpoint, damage to the log of a file is found only
+    /// when the file is opened.
     ///
     /// # Errors
     /// Returns the handle if there are other handles to the volume, its files or its directories.
@@ -520,15 +533,15 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         &self.volume.medium.pmem
     }
 
-    /// Returns the largest size in bytes that a file of this volume can have. It was chosen when
-    /// the volume was formatted.
+    /// Returns the largest size in bytes that a file of this volume can have, as chosen when the
+    /// volume was formatted.
     pub fn max_file_size(&self) -> u64 {
         self.volume.medium.geometry.max_file_size
     }
 }
 
 /// Prepares a region for changes: reads and erases its checkpoint, if there is one, repairs a
-/// superblock, and lets the volume grow.
+/// damaged superblock, and lets the volume grow if asked to.
 fn prepare<P: Pmem>(
     pmem: &P,
     found: &format::Found,

@@ -26,8 +26,8 @@
 //! Words left over from an earlier use of a page are excluded in another way: a log page is stored
 //! whole and fenced before anything points to it, and an inode before the mark of the group that
 //! names it. The identity in the checksum usually differs as well, but this is not guaranteed. A
-//! crash may leave a page that no log reached, whose birth number the log then gives to the same
-//! page again, and a generation can be repeated (see `directory.rs`).
+//! crash may interrupt the adding of a page, and the log may then add the same page again, with the
+//! same birth number. And a generation can be repeated (see `directory.rs`).
 
 use core::ops::Range;
 
@@ -56,7 +56,7 @@ pub const FORMAT_VERSION: u32 = 2;
 /// The longest name of a file or a directory, in bytes of UTF-8.
 pub const MAX_NAME_BYTES: usize = 1024;
 /// The longest write in bytes that is certain to fit one group, however scattered the free pages
-/// are: about 291 GiB. If the free pages are contiguous, a write can be longer.
+/// are: about 298 GiB. If the free pages are contiguous, a write can be longer.
 pub const MAX_WRITE_BYTES: u64 = {
     let record = MAX_GROUP_SLOTS * PAYLOAD_BYTES - WRITE_HEADER_BYTES;
     // A write that is not aligned touches one page more than it has.

@@ -1,4 +1,4 @@
-//! The options for formatting and opening a volume, and the reports that it returns.
+//! The options for formatting and opening a volume, and the reports of its operations.
 
 use core::time::Duration;
 use std::time::SystemTime;
@@ -6,20 +6,23 @@ use std::time::SystemTime;
 use crate::fsck::Finding;
 use crate::time::{Clock, system_clock};
 
-/// When changes of files become durable. Changes of names are durable on return in either case:
-/// creating files and directories, linking, renaming, exchanging and removing.
+/// When changes of files become durable. Changes of names (creating files and directories, linking,
+/// renaming, exchanging and removing) are always durable on return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Each change is durable when it returns. It takes two fences.
     #[default]
     AtReturn,
     /// Changes become durable together, at the next [`FileCore::sync`](crate::FileCore::sync),
-    /// which takes two fences for all of them. A crash before that may lose any of them, each as a
-    /// whole: a change may be lost although a later one is there.
+    /// which takes two fences for all of them. A crash before the sync may lose any of them, each
+    /// as a whole: an earlier change may be lost while a later one is kept.
     ///
-    /// A volume also syncs by itself: when 1,024 changes or a sixteenth of its pages wait for it,
-    /// when it would otherwise be full, before it renames, exchanges or links names, when a log is
-    /// cleaned, and when its last handle is dropped.
+    /// A volume also syncs by itself:
+    /// - when 1,024 changes, or a sixteenth of the volume's pages, wait for a sync,
+    /// - when it would otherwise be full,
+    /// - before it renames, exchanges or links names,
+    /// - when it cleans a log, and
+    /// - when its last handle is dropped.
     AtSync,
 }
 
@@ -42,8 +45,9 @@ pub struct FormatOptions {
 }
 
 impl FormatOptions {
-    /// Returns the defaults: one inode per 16 KiB (at least 64), a largest file size equal to the
-    /// volume's size, and no data checksums.
+    /// Returns the defaults: one inode per 16 KiB of the region (at least 64), a largest file size
+    /// equal to the region's size, no data checksums, the system's clock, and changes that are
+    /// durable when they return.
     pub fn new() -> Self {
         FormatOptions {
             clock: system_clock,
@@ -79,21 +83,21 @@ impl FormatOptions {
 
     /// Sets the largest size of a file in bytes. It is also the capacity of each file's range lock.
     ///
-    /// The size is rounded up to whole pages of 4 KiB and is at most 16 TiB. It may exceed the
-    /// volume's size because files can have holes. Some range locks take memory in proportion to
-    /// it, for each file.
+    /// The size is rounded up to whole pages of 4 KiB, and is at most 16 TiB. It may exceed the
+    /// volume's size, because files can have holes. For each file, some range locks take memory in
+    /// proportion to this size.
     pub fn max_file_size(mut self, bytes: u64) -> Self {
         self.max_file_size = Some(bytes);
         self
     }
 
-    /// Sets whether every write logs a CRC32C of each data page. Every read and
-    /// [`check`](crate::FileCore::check) then compare the data with it. Metadata is always
-    /// checksummed.
+    /// Sets whether every write logs a CRC32C of each data page. Reads and
+    /// [`check`](crate::FileCore::check) then compare the data with the checksums. Metadata always
+    /// has checksums.
     ///
     /// Off by default: with checksums, a write of one page is about a third slower. A long write,
-    /// which consists almost only of copying, takes about twice as long. A read of some bytes
-    /// reads the whole pages that they lie in.
+    /// which mostly copies data, takes about twice as long. A read of a part of a page reads the
+    /// whole page.
     pub fn data_checksums(mut self, on: bool) -> Self {
         self.data_checksums = on;
         self
@@ -122,8 +126,9 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// Returns the defaults: the system's clock, up to 1,024 files in memory that are not open, and
-    /// a volume that keeps its size and can be changed.
+    /// Returns the defaults: up to 1,024 files that are not open stay in memory; the volume does
+    /// not grow, and is not read-only; the clock is the system's; and changes are durable when they
+    /// return.
     pub fn new() -> Self {
         OpenOptions {
             clock: system_clock,
@@ -134,17 +139,17 @@ impl OpenOptions {
         }
     }
 
-    /// Sets how many files may stay in memory although they are not open. Opening a file that is
-    /// not in memory reads its log. With 0, a file may leave memory as soon as its last handle is
+    /// Sets how many files that are not open may stay in memory. Opening a file that is not in
+    /// memory reads its log. With 0, a file may leave memory as soon as its last handle is
     /// dropped.
     pub fn cached_files(mut self, files: usize) -> Self {
         self.cached_files = files;
         self
     }
 
-    /// Sets whether the volume takes the whole region, if the region is larger than the volume. The
-    /// new pages are free at once. The number of inodes and the largest file size stay as they were
-    /// formatted. A volume never shrinks.
+    /// Sets whether the volume grows to fill its region, if the region is larger than the volume.
+    /// The new pages are free at once. The number of inodes and the largest file size remain those
+    /// that were chosen when the volume was formatted. A volume never shrinks.
     ///
     /// After a crash during the call, the volume opens with its old size or its new size. The
     /// volume grows before its logs are read, so it may have grown even if opening it then fails.
@@ -154,17 +159,17 @@ impl OpenOptions {
     }
 
     /// Sets when changes of files become durable, as [`FormatOptions::durability`] does. Has no
-    /// effect on a volume that is [read only](Self::read_only).
+    /// effect on a [read-only](Self::read_only) volume.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Sets whether the volume is only read. Nothing is then written to the region, not even to
-    /// repair a superblock, and the volume does not [grow](Self::grow). Every operation that would
-    /// change something returns [`Error::ReadOnly`](crate::Error::ReadOnly).
+    /// Sets whether the volume is opened read-only. Nothing is then written to the region, not even
+    /// to repair a superblock, and the volume does not [grow](Self::grow). Every operation that
+    /// would change something returns [`Error::ReadOnly`](crate::Error::ReadOnly).
     ///
-    /// A damaged volume opens, as long as one superblock is readable.
+    /// A damaged volume opens read-only, as long as one superblock is readable.
     /// [`RecoveryReport::findings`] lists the damage. Opening a damaged file or directory returns
     /// [`Error::Corrupt`](crate::Error::Corrupt); if only some entries of a directory are damaged,
     /// it opens without them. All logs are read on the calling thread.
@@ -196,7 +201,7 @@ pub struct CleanerOptions {
 
 impl CleanerOptions {
     /// Returns the defaults: logs are cleaned while less than an eighth of the volume's pages is
-    /// free, and the thread looks ten times a second.
+    /// free, and the thread checks that ten times a second.
     pub fn new() -> Self {
         CleanerOptions {
             free_below: None,
@@ -210,8 +215,8 @@ impl CleanerOptions {
         self
     }
 
-    /// Sets how long the thread sleeps before it looks at the number of free pages again. With
-    /// zero, it only yields its core.
+    /// Sets how long the thread sleeps before it looks at the number of free pages again. If the
+    /// interval is zero, the thread only yields its core.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self
@@ -224,7 +229,7 @@ impl Default for CleanerOptions {
     }
 }
 
-/// What a volume knows about a file besides its content.
+/// The size and the times of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metadata {
@@ -232,7 +237,7 @@ pub struct Metadata {
     pub size: u64,
     /// The time at which the file was created.
     pub created: SystemTime,
-    /// The time of the last change: the latest one since the time was last
+    /// The time of the last change: the latest time of any change since it was last
     /// [set](crate::File::set_modified).
     pub modified: SystemTime,
 }
@@ -249,23 +254,22 @@ pub struct RecoveryReport {
     pub files: u64,
     /// Log groups with a valid commit mark.
     pub committed_groups: u64,
-    /// Slots of 64 bytes that are not empty and belong to no committed group. They were left by
-    /// operations that never returned, or held the names of removed files.
+    /// Slots of 64 bytes that are not empty and belong to no committed group. Operations that never
+    /// returned have left them, or they contained names that have been removed.
     pub uncommitted_slots: u64,
     /// Pages of 4 KiB in all logs.
     pub log_pages: u64,
     /// Pages of 4 KiB used by logs and data.
     pub pages_used: u64,
-    /// Whether the volume was [closed](crate::FileCore::close) with a checkpoint, which was used
-    /// instead of the files' logs. If so, the counts of groups and slots include only directories.
+    /// Whether a checkpoint, from [closing](crate::FileCore::close) the volume, was used instead of
+    /// the files' logs. If so, the counts of groups and slots include only those of directories.
     pub from_checkpoint: bool,
     /// Whether one of the two superblocks was damaged and has been rewritten from the other.
     pub superblock_repaired: bool,
-    /// The damage, if the volume was opened to be [read only](crate::OpenOptions::read_only). Does
-    /// not include data that does not match its checksum, because data is not read.
+    /// The damage, if the volume was opened [read-only](crate::OpenOptions::read_only). Does not
+    /// include data that does not match its checksum, because data is not read.
     pub findings: Vec<Finding>,
-    /// Pages of 4 KiB by which the volume has grown, because
-    /// [the options asked for it](crate::OpenOptions::grow).
+    /// Pages of 4 KiB by which the volume has [grown](crate::OpenOptions::grow).
     pub pages_grown: u64,
     /// Wall-clock time of the recovery.
     pub duration: Duration,
@@ -273,8 +277,8 @@ pub struct RecoveryReport {
 
 /// A snapshot of a volume's counters.
 ///
-/// The values are exact and describe one instant only if no thread changes the volume meanwhile.
-/// The numbers of free pages are sums, so a concurrent change can make each of them inexact.
+/// The values are exact and consistent only if no thread changes the volume meanwhile. Each number
+/// of free pages is a sum over the allocator's shards, so a concurrent change can make it inexact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -297,18 +301,18 @@ pub struct Stats {
     pub unlinked_pages: u64,
 }
 
-/// What a cleaning of logs has done.
+/// The result of a cleaning of logs.
 ///
-/// Pages may become free a moment after the cleaning has returned: an operation that has replaced
-/// the last of what was needed in a page frees it.
+/// Some pages may become free only after the cleaning has returned: if a concurrent operation
+/// replaces the last live group of a page, that operation frees the page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CleanReport {
-    /// Pages that were taken off logs because nothing in them was needed.
+    /// Pages that were unlinked from logs because nothing in them was needed.
     pub pages_unlinked: u64,
-    /// Pages of which the rest was copied to fewer ones.
+    /// Pages whose live content was copied to fewer pages.
     pub pages_copied: u64,
-    /// By how many pages all logs became shorter.
+    /// The number of pages by which the logs together became shorter.
     pub pages_freed: u64,
 }
 

@@ -10,8 +10,8 @@ use super::File;
 
 /// A handle to a file with a position, from [`File::cursor`].
 ///
-/// Each call of a write method writes everything that it is given, atomically and durably. So
-/// `flush` does nothing, and several calls are not atomic together.
+/// Each call of `write` writes the whole buffer, atomically and durably, so `flush` does nothing.
+/// Several calls are not atomic together.
 ///
 /// ```
 /// use std::io::{Read, Seek, Write};

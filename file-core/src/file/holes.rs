@@ -17,17 +17,17 @@ use crate::options::Metadata;
 use crate::time::{nanoseconds, time_of};
 
 impl<P: Pmem, L: RawRangeLock> File<P, L> {
-    /// Sets the size in bytes, atomically and durably. A smaller size cuts off the bytes past it,
-    /// whose pages become free. A larger one adds zeros, which take no space.
+    /// Sets the size in bytes, atomically and durably. A smaller size cuts off the bytes past it
+    /// and frees their pages. A larger size adds zeros, which take no space. In both cases, pages
+    /// past the new size that [`allocate_keeping_size`] has added become free.
     ///
-    /// It also frees pages past the new size that [`allocate_keeping_size`] has added. Works on a
-    /// full volume. Blocks while other threads use the page of the new size or any later one, and
-    /// otherwise like [`write_at`](Self::write_at).
+    /// Works on a full volume. Blocks while other threads use the page of the new size or any later
+    /// one, and otherwise like [`write_at`](Self::write_at).
     ///
     /// # Errors
-    /// [`Error::FileTooLarge`], [`Error::NoSpace`] if the reserve is used up, [`Error::Lock`],
-    /// [`Error::Poisoned`], and [`Error::Corrupt`] if the last page that is left is damaged. The
-    /// file is unchanged.
+    /// [`Error::ReadOnly`], [`Error::FileTooLarge`], [`Error::NoSpace`] if the reserve is used up,
+    /// [`Error::Lock`], [`Error::Poisoned`], and [`Error::Corrupt`] if the volume has data
+    /// checksums and the new size lies in a damaged page. The file is unchanged.
     ///
     /// [`allocate_keeping_size`]: Self::allocate_keeping_size
     pub fn truncate(&self, size: u64) -> Result<(), Error> {
@@ -76,16 +76,16 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         self.apply(&change, &mut new)
     }
 
-    /// Makes the bytes in `range` zero, atomically and durably. Whole pages become free; the size
-    /// stays. Bytes past the largest file size are ignored.
+    /// Makes the bytes in `range` zero, atomically and durably. Pages that lie in the range as a
+    /// whole become free. The size does not change. Bytes past the largest file size are ignored.
     ///
     /// Works on a full volume. Blocks while other threads use any of the same 4 KiB pages, and
     /// otherwise like [`write_at`](Self::write_at).
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if the reserve is used up, [`Error::Lock`] (also if the range is
-    /// reversed), [`Error::Poisoned`], and [`Error::Corrupt`] if a page that the range covers only
-    /// in part is damaged. The file is unchanged.
+    /// [`Error::ReadOnly`], [`Error::NoSpace`] if the reserve is used up, [`Error::Lock`] (also if
+    /// the range is reversed), [`Error::Poisoned`], and [`Error::Corrupt`] if the range covers a
+    /// part of a damaged page. The file is unchanged.
     pub fn punch_hole(&self, range: Range<u64>) -> Result<(), Error> {
         if range.start >= range.end {
             // The lock tells what is wrong with a reversed range.
@@ -159,8 +159,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     }
 
     /// Makes sure that the bytes in `range` have pages, and that the file reaches at least to the
-    /// end of `range`, atomically and durably. New pages are zero; other bytes stay. Afterwards,
-    /// overwriting these bytes does not fail for lack of space as long as the reserve lasts.
+    /// end of `range`, atomically and durably. New pages are zero, and other bytes do not change.
+    /// Afterwards, overwriting these bytes fails for lack of space only if the reserve is used up.
     ///
     /// Blocks like [`write_at`](Self::write_at).
     ///
@@ -170,8 +170,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         self.allocate_pages(range, true)
     }
 
-    /// Like [`allocate`](Self::allocate), but the size stays. Pages past the size become free when
-    /// the file is [truncated](Self::truncate).
+    /// Like [`allocate`](Self::allocate), but does not change the size. Pages past the size become
+    /// free when the file is [truncated](Self::truncate).
     ///
     /// # Errors
     /// Same as [`allocate`](Self::allocate).
@@ -265,16 +265,16 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         }
     }
 
-    /// Sets the time of the last change, durably. Later changes have no effect on it until the
-    /// clock passes it. Times before 1970 and past the year 2554 become the nearest that the volume
-    /// can store.
+    /// Sets the time of the last change, durably. If it lies in the future, later changes leave it
+    /// as it is until the clock has passed it. A time before 1970 or past the year 2554 becomes the
+    /// nearest time that the volume can store.
     ///
     /// Works on a full volume. Blocks while other threads use the file, and otherwise like
     /// [`write_at`](Self::write_at).
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if the reserve is used up, [`Error::Lock`], [`Error::Poisoned`]. The time
-    /// is unchanged.
+    /// [`Error::ReadOnly`], [`Error::NoSpace`] if the reserve is used up, [`Error::Lock`],
+    /// [`Error::Poisoned`]. The time is unchanged.
     pub fn set_modified(&self, time: SystemTime) -> Result<(), Error> {
         self.volume.check_writable()?;
         let all = 0..self.volume.medium.geometry.max_file_size;

@@ -13,14 +13,15 @@ use crate::options::{CheckReport, DamagedPage};
 
 impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// Reads every data page of every file and compares it with its checksum. Metadata needs no
-    /// such pass, because opening the volume checks all of it.
+    /// such pass: it is checked when the volume is opened or, after an opening with a checkpoint,
+    /// when a file is opened.
     ///
     /// The check runs concurrently with readers and writers and locks one page at a time. In a
     /// volume without data checksums it reads nothing.
     ///
     /// # Errors
     /// [`Error::Lock`] if a file's range lock is too small, and those of
-    /// [`open_file`](Self::open_file). Damaged pages are listed in the report and are not an error.
+    /// [`open_file`](Self::open_file). Damaged pages are not an error: the report lists them.
     pub fn check(&self) -> Result<CheckReport, Error> {
         let mut report = CheckReport::default();
         if !self.volume.medium.geometry.data_checksums {
