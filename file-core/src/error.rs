@@ -53,8 +53,8 @@ impl fmt::Display for Place {
 /// The reason an operation failed.
 ///
 /// A failed operation leaves the volume unchanged, with these exceptions:
-/// - [`Poisoned`](Error::Poisoned) tells that an *earlier* operation failed midway. From a sync, it
-///   tells that changes were lost.
+/// - [`Poisoned`](Error::Poisoned) means that an *earlier* operation failed midway. If a sync
+///   returns it, changes were lost.
 /// - [`FileCore::rename`](crate::FileCore::rename) and
 ///   [`FileCore::exchange`](crate::FileCore::exchange) say what holds after
 ///   [`Corrupt`](Error::Corrupt).
