@@ -279,7 +279,7 @@ impl Error {
     #[cold]
     pub(crate) fn damaged_data(inode: u32, offset: u64, at: u64) -> Error {
         Error::Corrupt {
-            what: "data of a file that does not match its checksum",
+            what: "file data that does not match its checksum",
             place: Place {
                 at,
                 inode: Some(inode),

@@ -38,7 +38,7 @@ use spanlock_sync::injected_bug;
 use crate::error::Error;
 use crate::layout::{Geometry, PAGE, SLOT_BYTES, get_u64, page_at};
 
-const WHAT: &str = "the journal";
+const WHAT: &str = "a damaged journal";
 /// Bytes of a word in a record: its position and its value.
 const ENTRY_BYTES: usize = 16;
 /// Formatting clears the journal, so no batches of an older one are left that have this id.
@@ -134,7 +134,10 @@ impl<'m, P: Pmem> Journal<'m, P> {
             let record = record.map_err(|why| corrupt(self.start, &why))?;
             end = Some(record.lsn.next());
             if !record.data.len().is_multiple_of(ENTRY_BYTES) {
-                return Err(Error::corrupt_at("a record of the journal", self.start));
+                return Err(Error::corrupt_at(
+                    "a journal record of an impossible length",
+                    self.start,
+                ));
             }
             words.extend(record.data.chunks_exact(ENTRY_BYTES).map(|entry| Word {
                 at: get_u64(entry, 0),

@@ -290,12 +290,12 @@ impl<'a, P: Pmem> Recovery<'a, P> {
             if let Some(old) = old {
                 // A crash has kept any of the marks that the rename was about to erase.
                 if names.get(&old).is_some_and(|it| it.id != named) {
-                    return corrupt("a rename of something else");
+                    return corrupt("a rename whose old name has another inode");
                 }
                 let superseded = names.remove(&old).into_iter().chain(names.remove(&name));
                 live.superseded.extend(superseded.map(|it| it.place));
             } else if names.get(&name).is_some() {
-                return corrupt("two files of one name");
+                return corrupt("a name that occurs twice in a directory");
             }
             names.set(&name, Entry::new(named, place));
             Ok(())

@@ -180,8 +180,9 @@ impl<P: Pmem> Recovery<'_, P> {
         }
         for (id, place) in names {
             let error = self.unopenable.get(&id).cloned();
-            let error =
-                error.unwrap_or_else(|| Error::corrupt("a missing inode", id.number, place.at()));
+            let error = error.unwrap_or_else(|| {
+                Error::corrupt("a name without its inode", id.number, place.at())
+            });
             let fix = Fix::Erase(place.at(), Repair::EraseName);
             self.damages.meet(error, fix)?;
         }

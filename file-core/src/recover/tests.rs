@@ -288,7 +288,7 @@ fn a_name_or_inode_listed_twice_is_damage() {
     };
     let links = two((1, 2, "a"), (1, 2, "b"));
     assert_eq!(opened(0, links, None), Ok(()), "a file may have two names");
-    let twice = Err("two files of one name");
+    let twice = Err("a name that occurs twice in a directory");
     assert_eq!(opened(0, two((1, 2, "a"), (1, 2, "a")), None), twice);
     let impossible = Err("an impossible name or inode in a directory");
     for inode in [0, 32, u32::MAX] {
@@ -387,7 +387,7 @@ fn a_rename_of_something_else_is_damage() {
         }
     };
     assert_eq!(opened(0, renames(file(1, 2)), None), Ok(()));
-    let other = Err("a rename of something else");
+    let other = Err("a rename whose old name has another inode");
     assert_eq!(opened(0, renames(file(2, 2)), None), other);
 }
 

@@ -277,7 +277,7 @@ fn random_damage_is_listed_and_repaired() {
         "a page that is in use twice",
         "an invalid commit mark",
         "an unreadable inode",
-        "data of a file that does not match its checksum",
+        "file data that does not match its checksum",
     ];
     assert!(expected.iter().all(|it| kinds.contains(it)), "{kinds:?}");
 }
