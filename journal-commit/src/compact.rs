@@ -19,9 +19,9 @@
 //!   prefix.
 //! - **A ring**: the storage has a fixed length and never grows. Truncating the front frees room. A
 //!   full log refuses records and loses none. Compared with a log of several segment files, a ring
-//!   has two advantages. Its file has a fixed size and all blocks were written before, so a flush
-//!   writes no metadata. It creates, renames and removes no files, so it also works on a device or
-//!   in persistent memory.
+//!   has two advantages. Its file has a fixed size, and all of its blocks have been written before,
+//!   so a flush writes no metadata. It neither creates nor removes files, so it also works on a
+//!   device or in persistent memory.
 //! - **Recovery** keeps every acknowledged record, and no record that follows a missing one. As far
 //!   as the bytes allow, it distinguishes the end of an interrupted write from data that the medium
 //!   lost. `docs/compact.md` has the format and every case of a crash.
@@ -184,8 +184,8 @@ impl<S: Storage> Log<S> {
     ///
     /// # Errors
     /// [`Error::Full`] and [`Error::RecordTooLarge`], if the record does not fit.
-    /// [`Error::Poisoned`] and [`Error::Panicked`], if the log has failed. In each case the record
-    /// was not added.
+    /// [`Error::Poisoned`] and [`Error::Panicked`], if the log has failed. [`Error::ReadOnly`], as
+    /// [`open`](Self::open) says. In each case, the record was not added.
     ///
     /// # Panics
     /// As [`wait`](Self::wait), if this thread commits the full batch.
@@ -209,8 +209,8 @@ impl<S: Storage> Log<S> {
     /// [Appends](Self::append) a record, and blocks until it is durable.
     ///
     /// # Errors
-    /// As [`append`](Self::append). After [`Error::Poisoned`] and [`Error::Panicked`] the record
-    /// may be durable nevertheless.
+    /// As [`append`](Self::append). After [`Error::Poisoned`] and [`Error::Panicked`], the record
+    /// may nevertheless be durable.
     pub fn append_durable(&self, record: &[u8]) -> Result<Lsn, Error> {
         let lsn = self.append(record)?;
         self.wait_for(lsn)?;
@@ -246,8 +246,9 @@ impl<S: Storage> Log<S> {
 
     /// Returns the last durable record, or the number before the first if there is none.
     ///
-    /// Recovered records count as durable. After [`open_lazily`](Self::open_lazily), which explains
-    /// the one exception, they also count before the first write.
+    /// Recovered records count as durable. After [`open_lazily`](Self::open_lazily), they count
+    /// even before the first write. There is one case in which they are not durable then, which
+    /// [`open_lazily`](Self::open_lazily) explains.
     pub fn durable(&self) -> Lsn {
         Lsn(self.group.durable())
     }
@@ -281,20 +282,20 @@ impl<S: Storage> Log<S> {
         Ok(Records::new(self, lsn.0))
     }
 
-    /// Truncates the records before `lsn`, durably, and frees their room. Of that room, up to a
-    /// 256th of the log and one batch stay occupied until a later call.
+    /// Truncates the records before `lsn`, durably, and frees their room. Up to a 256th of the log,
+    /// and one batch, may remain occupied until a later call.
     ///
     /// To truncate all records, pass [`durable`](Self::durable)`().next()`. If the records before
     /// `lsn` are already truncated, the call does nothing. Other threads can append meanwhile. A
     /// call costs two durable writes of a block, so on a disk do not truncate after every record.
     ///
-    /// After the call has returned `Ok`, no recovery returns a record before `lsn`: both
-    /// superblocks are durable, so this holds even if the medium then loses one of them. If the
-    /// call fails or a crash interrupts it, recovery returns these records all or not at all.
+    /// After the call has returned `Ok`, no recovery returns a record before `lsn`. Both
+    /// superblocks are durable then, so this holds even if the medium later loses one of them. If
+    /// the call fails or a crash interrupts it, recovery returns all of these records or none.
     ///
     /// # Errors
     /// [`Error::NotYet`] if a record before `lsn` is not durable; [`Error::Poisoned`],
-    /// [`Error::Panicked`].
+    /// [`Error::Panicked`], [`Error::ReadOnly`].
     pub fn truncate(&self, lsn: Lsn) -> Result<(), Error> {
         let mut superblock = self.superblock.lock();
         self.check()?;
@@ -329,15 +330,15 @@ impl<S: Storage> Log<S> {
         Ok(())
     }
 
-    /// Commits all appended records, and stores the end of the log in the superblock. When the log
-    /// is opened again, any damage is detected.
+    /// Commits all appended records, and stores the end of the log in the superblock. So the next
+    /// opening can detect damage even in the last batch.
     ///
     /// If a log is dropped instead, the records after the last committed one are lost, as in a
-    /// crash. To leave a log unchanged that was opened [lazily](Self::open_lazily) and only read,
-    /// drop it.
+    /// crash. If a log was opened [lazily](Self::open_lazily) and only read, drop it to leave its
+    /// storage unchanged.
     ///
     /// # Errors
-    /// [`Error::Poisoned`], [`Error::Panicked`].
+    /// [`Error::Poisoned`], [`Error::Panicked`], [`Error::ReadOnly`].
     pub fn close(self) -> Result<(), Error> {
         self.commit()?;
         let settled = self.ends.lock().marks.end().position;

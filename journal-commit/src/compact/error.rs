@@ -26,8 +26,8 @@ pub enum Error {
     },
     /// The storage is not empty, so no log may be created in it.
     #[error(
-        "the storage may hold a log or other data: its first {bytes} bytes, or with an id that is given \
-         all its bytes, must be zero; open it, or zero it first",
+        "the storage may hold a log or other data: its first {bytes} bytes must be zero, or all of its \
+         bytes if the options give an id; open the log, or zero the storage first",
         bytes = super::format::DATA
     )]
     Occupied,
@@ -45,7 +45,7 @@ pub enum Error {
     /// The storage is smaller than the log that was created in it.
     #[error(
         "the log has {expected} bytes, but the storage has only {found}: it was cut short; \
-         restore the missing end before opening it"
+         restore the missing end before opening the log"
     )]
     CutShort {
         /// The storage's length according to the superblock.
@@ -77,9 +77,10 @@ pub enum Error {
         /// The first missing record.
         lsn: Lsn,
     },
-    /// A number in the superblock is too large to count up from. Only forgery explains it.
+    /// A number in the superblock is so large that counting on from it could overflow. Only forgery
+    /// explains it.
     #[error(
-        "the log can only be read: a number in its superblock is {found}, which no log reaches; \
+        "the log can only be read: a number in its superblock is {found}, which is too large for any real log; \
          copy the records to a new log"
     )]
     ReadOnly {
@@ -109,7 +110,9 @@ pub enum Error {
         free: u64,
     },
     /// The record does not exist yet, or is not durable yet.
-    #[error("record {lsn} does not exist yet, or is not durable yet: the next one is {next}")]
+    #[error(
+        "record {lsn} does not exist yet, or is not durable yet: the first such record is {next}"
+    )]
     NotYet {
         /// The record that the caller named.
         lsn: Lsn,
@@ -117,7 +120,7 @@ pub enum Error {
         next: Lsn,
     },
     /// The record was truncated.
-    #[error("record {lsn} was truncated: the first one left is {first}")]
+    #[error("record {lsn} was truncated: the first record that is left is {first}")]
     Truncated {
         /// The record that the caller named.
         lsn: Lsn,

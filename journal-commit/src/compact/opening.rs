@@ -78,8 +78,9 @@ impl<S: Storage> Log<S> {
     /// Opens a log and recovers its records: all that were acknowledged, and perhaps some that were
     /// not.
     ///
-    /// If a number in the superblock is too large to count up from, which only forgery explains,
-    /// the log can be read, but every other operation returns [`Error::ReadOnly`].
+    /// If a number in the superblock is so large that counting on from it could overflow, which
+    /// only forgery explains, the log can be read, but every other operation returns
+    /// [`Error::ReadOnly`].
     ///
     /// # Errors
     /// [`Error::NotALog`], [`Error::Version`], [`Error::CutShort`] and [`Error::Corrupt`] leave the
@@ -89,22 +90,22 @@ impl<S: Storage> Log<S> {
         Self::recover(storage, options, Err, false)
     }
 
-    /// Opens a log as [`open`](Self::open) does, but without writing to the storage, or creates one
-    /// in a storage of zeros. The first commit, truncation or [`close`](Self::close), or
-    /// [`finish_opening`](Self::finish_opening), first does the writes of opening. If they fail,
-    /// the log is poisoned. A log that is only read leaves the storage unchanged.
+    /// Opens a log as [`open`](Self::open) does, or creates one in a storage of zeros, but writes
+    /// nothing to the storage yet. The writes of opening are deferred to the first commit,
+    /// truncation or [`close`](Self::close), or to [`finish_opening`](Self::finish_opening). If
+    /// they fail, the log is poisoned. As long as a log is only read, its storage does not change.
     ///
-    /// A storage whose bytes are all zero is an empty log; it is created with the first write. If a
-    /// crash interrupts that write, the storage is still an empty log, provided that it is opened
-    /// with the same block size, and with the same id if one is given.
+    /// A storage whose bytes are all zero is an empty log. The log's first write creates it. If a
+    /// crash interrupts that write, the storage is still an empty log if it is opened with the same
+    /// block size and, if the options gave an id, with the same id.
     ///
     /// # What differs from `open`
     /// A process that was killed, or whose flush failed, may leave an unacknowledged last batch in
     /// the page cache only. [`open`](Self::open) makes that batch durable before it returns. After
-    /// this function, its records may be read, and yet be gone after a power failure. Before you
-    /// change anything that depends on a recovered record, for example before you redo it, call
-    /// [`finish_opening`](Self::finish_opening). Reading needs no such call. In a region of
-    /// persistent memory that was opened after the failure, all contents are durable, so the
+    /// this function, the batch's records can be read, but a power failure may still lose them.
+    /// Before you change anything that depends on a recovered record, for example before you redo
+    /// it, call [`finish_opening`](Self::finish_opening). Reading needs no such call. In a region
+    /// of persistent memory that was opened after the failure, all contents are durable, so the
     /// difference does not exist.
     ///
     /// ```
@@ -141,8 +142,8 @@ impl<S: Storage> Log<S> {
         })
     }
 
-    /// Does the writes that [`open_lazily`](Self::open_lazily) has left, unless they are done. When
-    /// it has returned `Ok`, all recovered records are durable.
+    /// Does the writes that [`open_lazily`](Self::open_lazily) has deferred, unless they are done
+    /// already. Once it has returned `Ok`, all recovered records are durable.
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Panicked`], [`Error::ReadOnly`].

@@ -2,7 +2,7 @@
 
 use super::Error;
 
-/// When a leader of the group commit starts.
+/// When the leader of a group commit starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupCommit {
     /// At once.
@@ -65,8 +65,8 @@ impl Options {
     /// Sets the id of a log that is created, instead of a random number. Equal operations then
     /// leave equal bytes. Opening an existing log ignores this option.
     ///
-    /// The id distinguishes the log's batches from those of an older log in the same storage. With
-    /// an id that is given, the whole storage must therefore be zero when the log is created.
+    /// The id distinguishes the log's batches from those of an older log in the same storage. So if
+    /// you set the id, the whole storage must be zero when the log is created.
     pub fn id(mut self, id: u64) -> Self {
         self.id = Some(id);
         self

@@ -145,7 +145,7 @@ fn largest(superblock: &Superblock) -> u64 {
     numbers.into_iter().fold(0, u64::max)
 }
 
-/// Returns an error if the superblock's numbers are too large to count up from.
+/// Returns an error if the superblock's numbers are too large to count on from.
 pub(super) fn check_writable(superblock: &Superblock) -> Result<(), Error> {
     match largest(superblock) {
         found if found > MOST_WRITABLE => Err(Error::ReadOnly { found }),
