@@ -13,7 +13,7 @@
 //! - A log is cut off before its first damaged page. Later changes and names are lost.
 //! - A page of data that does not match its checksum becomes a hole, which reads as zeros.
 //! - A damaged journal is emptied. If a crash had interrupted a rename from one directory to
-//!   another or an exchange, each of its names may be missing afterwards.
+//!   another or an exchange, each old name and each new name may or may not be there afterwards.
 //! - A name is erased if its inode is missing. If an inode's line in the table is damaged, but its
 //!   head pointer is readable, the inode is restored from its name; its creation time is lost.
 //!
