@@ -134,7 +134,7 @@ fn a_region_that_has_grown_opens() {
     // the possible growth.
     bytes[20] ^= 1;
     let error = open(&Mem::from_bytes(&bytes)).unwrap_err().to_string();
-    assert!(error.contains("or the region was grown"), "{error}");
+    assert!(error.contains("if the region was enlarged"), "{error}");
     bytes[..8].fill(0);
     let error = open(&Mem::from_bytes(&bytes)).unwrap_err().to_string();
     assert!(error.contains("has grown since"), "{error}");

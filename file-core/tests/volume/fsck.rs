@@ -196,7 +196,7 @@ fn damaged_data_becomes_a_hole() {
     }
     let mem = Mem::from_bytes(&bytes);
     let report = mend(&mem, "data");
-    let finding = damage_of(&report, "data of a file");
+    let finding = damage_of(&report, "file data");
     assert_eq!(
         (finding.place.offset, finding.bytes),
         (Some(PAGE), 2 * PAGE)

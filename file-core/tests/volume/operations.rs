@@ -301,7 +301,7 @@ fn damaged_data_is_an_error_and_the_rest_stays_readable() {
     );
     let text = error.to_string();
     assert!(
-        text.contains("data of a file") && text.contains("file offset 8192"),
+        text.contains("file data") && text.contains("file offset 8192"),
         "{text}"
     );
     assert_eq!(
