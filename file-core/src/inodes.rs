@@ -41,8 +41,8 @@
 //!
 //! | letter | where | pairs with | carries |
 //! |---|---|---|---|
-//! | H | [`Inodes::take_link`]: the subtraction, Release | J | that another name is gone, durably, and that the file is loading or loaded |
-//! | J | [`Inodes::take_link`]: the subtraction, Acquire | H | |
+//! | H | `take_link`, Release | J | the name is gone, durably; the file is loading or loaded |
+//! | J | `take_link`, Acquire | H | |
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
