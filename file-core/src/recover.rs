@@ -82,7 +82,7 @@ use crate::record::Record;
 /// Receives the number and the size of each file.
 type SetSize<'a> = dyn Fn(u32, u64) + Sync + 'a;
 
-/// With fewer files than this, starting threads takes longer than it saves.
+/// With fewer files or inodes than this, starting threads takes longer than it saves.
 const PARALLEL_FROM: usize = 64;
 
 /// A log of fewer pages is decoded by one thread: two batches of `replay.rs` would take more memory
@@ -231,13 +231,22 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         live.files.sort_unstable();
         live.files.dedup();
         // Readable free inodes count as well; see "Generations" in `directory.rs`.
-        let others = ROOT + 1..self.geometry.inodes;
-        for inode in others.filter_map(|number| self.reader.inode(number)) {
-            live.last_generation = live.last_generation.max(inode.id.generation);
-        }
+        live.last_generation = live.last_generation.max(self.largest_generation());
         self.report.directories = live.directories.len() as u64 - 1;
         self.report.files = live.files.len() as u64;
         Ok(live)
+    }
+
+    /// Returns the largest generation of a readable inode, free ones included; zero if there is
+    /// none.
+    fn largest_generation(&self) -> u64 {
+        let others = ROOT + 1..self.geometry.inodes;
+        let generation = |number| self.reader.inode(number).map_or(0, |it| it.id.generation);
+        let largest = match others.len() < PARALLEL_FROM {
+            true => others.map(generation).max(),
+            false => others.into_par_iter().map(generation).max(),
+        };
+        largest.unwrap_or(0)
     }
 
     /// Returns the inode that a directory names. If its line is unreadable but damage is noted,

@@ -34,7 +34,7 @@ use crate::record::Record;
 /// Receives the records of a log.
 pub(super) type EachRecord<'a> = dyn FnMut(Record, Place) -> Result<(), Error> + 'a;
 
-/// How many pages are decoded at a time: two or three megabytes of records. Each batch may have to
+/// How many pages are decoded at a time: at most a few megabytes of records. Each batch may have to
 /// wake a thread, so it must take much longer than that.
 const BATCH: usize = 256;
 
@@ -50,6 +50,9 @@ enum Slot {
     /// The first slot of a committed group.
     Group(Group),
 }
+
+/// The number of a slot in its page, and what is there, if that is decoded.
+type Decoded = (u32, Option<Slot>);
 
 /// A page of a chain, read into memory.
 struct Page<'c> {
@@ -80,7 +83,7 @@ impl Page<'_> {
         let bytes = self.group_bytes(slot, 1);
         let mark = get_u64(bytes, 0);
         if mark == 0 {
-            let is_empty = bytes.iter().all(|&b| b == 0);
+            let is_empty = *bytes == [0; SLOT_BYTES];
             return Some(if is_empty {
                 Slot::Empty
             } else {
@@ -117,18 +120,22 @@ impl Page<'_> {
     }
 
     /// Decodes the slots, except those that [`read`](Self::read) does not decode, and those that
-    /// lie in a sound group: the replay visits them only if it refuses the group.
-    fn decode(mut self) -> Vec<Option<Slot>> {
-        let mut slots = Vec::with_capacity(PAGE_SLOTS as usize);
-        while slots.len() < PAGE_SLOTS as usize {
-            let slot = self.read(slots.len() as u32);
-            let count = match &slot {
-                Some(Slot::Group(Ok((_, count)))) => *count as usize,
-                _ => 1,
+    /// lie in a sound group: the replay visits them only if it refuses the group. Leaves out empty
+    /// slots, because most pages have little else.
+    fn decode(mut self) -> Vec<Decoded> {
+        let mut slots = Vec::new();
+        let mut at = 0;
+        while at < PAGE_SLOTS {
+            let slot = self.read(at);
+            let end = match &slot {
+                Some(Slot::Group(Ok((_, count)))) => at + count,
+                _ => at + 1,
             };
-            let end = slots.len() + count;
-            slots.push(slot);
-            slots.resize_with(end, || None);
+            if !matches!(slot, Some(Slot::Empty)) {
+                slots.push((at, slot));
+                slots.extend((at + 1..end).map(|slot| (slot, None)));
+            }
+            at = end;
         }
         slots
     }
@@ -195,7 +202,7 @@ impl<P: Pmem> LogReader<'_, P> {
     fn decode_in_parallel(
         &self,
         chain: &Chain,
-        apply: &mut dyn FnMut(usize, Vec<Option<Slot>>) -> Result<(), Error>,
+        apply: &mut dyn FnMut(usize, Vec<Decoded>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let decode = |pages: Range<usize>| -> Vec<_> {
             let pages = pages.into_par_iter();
@@ -274,32 +281,37 @@ struct Groups {
 }
 
 impl Groups {
-    /// Visits the slots of the next page.
+    /// Visits the slots of the next page. Those that are left out are empty.
     fn apply<P: Pmem>(
         &mut self,
         reader: &LogReader<'_, P>,
         chain: &Chain,
         nth: usize,
-        slots: Vec<Option<Slot>>,
+        slots: Vec<Decoded>,
         each: &mut EachRecord<'_>,
         damaged: &mut EachDamage<'_>,
     ) -> Result<(), Error> {
         let start = nth as u64 * u64::from(PAGE_SLOTS);
-        for (slot, found) in (0..).zip(slots) {
-            if start + u64::from(slot) < self.index {
+        for (slot, found) in slots {
+            let index = start + u64::from(slot);
+            if index < self.index {
                 // It lies in a group that has been applied.
                 continue;
             }
             let found = found.unwrap_or_else(|| reader.slot(chain, nth, slot));
-            let Slot::Group(group) = found else {
-                if injected_bug!(
+            let is_gap = index > self.index || !matches!(found, Slot::Group(_));
+            if is_gap
+                && injected_bug!(
                     "ends-at-gap",
                     "recovery takes the first slot without a mark for the end of the log",
                     killed_by = "file-core/patch-second, file-core/patch-append"
-                ) {
-                    self.index = u64::MAX;
-                    break;
-                }
+                )
+            {
+                self.index = u64::MAX;
+                break;
+            }
+            self.index = index;
+            let Slot::Group(group) = found else {
                 self.uncommitted_slots += u64::from(matches!(found, Slot::Uncommitted));
                 self.index += 1;
                 continue;
@@ -320,6 +332,8 @@ impl Groups {
                 }
             }
         }
+        // The slots at the end may have been left out.
+        self.index = self.index.max(start + u64::from(PAGE_SLOTS));
         Ok(())
     }
 
