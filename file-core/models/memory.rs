@@ -39,6 +39,7 @@ pub(crate) fn suite() -> Suite {
         .no_pair("punch", "check", "the suite file-core-index has this pair")
         .no_pair("punch", "read", "the suite file-core-index has this pair")
         .no_pair("punch", "punch", "the suite file-core-holes has this pair")
+        .program(halves())
         .program(reader("read-root", &[16], [0, 64]))
         .program(reader("read-child", &[0, 240], [128, 144]))
         .program(check("check-root", &[16], 64))
@@ -88,11 +89,15 @@ pub(crate) struct Open {
 impl Open {
     /// Opens a volume whose file has these pages.
     pub(crate) fn with(pages: &[u64]) -> Open {
+        Open::under(wide, pages)
+    }
+
+    fn under(lock: fn(u64) -> SrlArray, pages: &[u64]) -> Open {
         let region = Simulated::new(&[0; 24 * PAGE as usize]);
         let options = FormatOptions::new().clock(|| 0);
         let options = options.inodes(8).max_file_size(256 * PAGE);
         let options = options.data_checksums(true);
-        let volume = FileCore::format(region, &options, wide).expect("there is room");
+        let volume = FileCore::format(region, &options, lock).expect("there is room");
         let file = volume.create(FILE).expect("there is room");
         let open = Open { volume, file };
         pages.iter().for_each(|page| open.write(*page));
@@ -165,6 +170,31 @@ fn writers(name: &str, claim: &str, before: &'static [u64], [one, other]: [u64; 
         .thread(["write"], move |open| open.write(one))
         .thread(["write"], move |open| open.write(other))
         .at_end(move |open| open.assert_wrote(&[before, &[one, other]].concat()))
+}
+
+/// Two threads each write a half of a page, under a lock that allows both at a time.
+fn halves() -> Scene<Open> {
+    const HALF: u64 = PAGE / 2;
+    let narrow = |capacity| SrlArray::with_segment_size(capacity, HALF).expect("memory");
+    let write = |open: &Open, half: u64| {
+        let written = open.file.write_at(&bytes(half), half * HALF);
+        written.expect("there is room");
+    };
+    let claim = "a write that copies the other bytes of a page loses no write to them";
+    Program::new("halves", claim)
+        .injection(FAULTS)
+        .scene(move || Open::under(narrow, &[1]))
+        .thread(["write"], move |open| write(open, 2))
+        .thread(["write"], move |open| write(open, 3))
+        .at_end(|open| {
+            let mut found = [[0; 8]; 2];
+            for (half, found) in (2..).zip(&mut found) {
+                let read = open.file.read_at(found, half * HALF);
+                read.expect("the range is valid");
+            }
+            assert_eq!(found, [2, 3].map(bytes));
+            open.assert_sound();
+        })
 }
 
 /// A thread reads a page that nobody writes, while another adds nodes of the index above it.

@@ -400,7 +400,7 @@ impl<'d> Write<'d> {
         if injected_bug!(
             "locks-bytes-only",
             "a write locks its bytes, and not the whole pages that it copies",
-            killed_by = "file-core-histories/file-2, file-core-histories/file-3"
+            killed_by = "file-core-memory/halves"
         ) {
             return self.offset..self.end;
         }

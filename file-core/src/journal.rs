@@ -167,7 +167,7 @@ impl<'m, P: Pmem> Journal<'m, P> {
         let is_left_out = injected_bug!(
             "redo-skipped",
             "recovery truncates the journal, and does not store the words of its records",
-            killed_by = "file-core-names/move-remove, file-core-names/sequences-of-1"
+            killed_by = "file-core-names/sequences-of-1"
         );
         if !is_left_out {
             self.store(&words);

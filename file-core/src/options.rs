@@ -60,7 +60,8 @@ impl FormatOptions {
 
     /// Sets the clock from which the volume takes the times of files. The setting is not stored in
     /// the volume. The clock is a function that returns nanoseconds since 1970. It must not
-    /// block and must not use the volume. The default is the system's clock.
+    /// block and must not use the volume. The default is the system's clock; on Linux it is the
+    /// coarse one, whose readings are up to ten milliseconds old.
     pub fn clock(mut self, clock: fn() -> u64) -> Self {
         self.clock = clock;
         self

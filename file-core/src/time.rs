@@ -5,7 +5,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Returns the current time in nanoseconds since 1970.
 pub(crate) type Clock = fn() -> u64;
 
-/// The clock of the system.
+/// The system's coarse clock, as file systems use it: a reading is up to a tick of the kernel old,
+/// at most ten milliseconds, and takes a few nanoseconds instead of several tens.
+#[cfg(target_os = "linux")]
+pub(crate) fn system_clock() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    let since = Duration::try_from(now).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The system's clock.
+#[cfg(not(target_os = "linux"))]
 pub(crate) fn system_clock() -> u64 {
     nanoseconds(SystemTime::now())
 }

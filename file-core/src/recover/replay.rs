@@ -304,7 +304,7 @@ impl Groups {
                 && injected_bug!(
                     "ends-at-gap",
                     "recovery takes the first slot without a mark for the end of the log",
-                    killed_by = "file-core/patch-second, file-core/patch-append"
+                    killed_by = "file-core/patch-second"
                 )
             {
                 self.index = u64::MAX;

@@ -83,7 +83,7 @@ impl<P: Pmem, L> Volume<P, L> {
         let is_unchecked = injected_bug!(
             "create-checks-early",
             "a creation looks for the name before it locks the directory, and not again",
-            killed_by = "file-core-histories/names"
+            killed_by = "file-core-names/create-create"
         );
         if !is_unchecked && at.directory.names.get(at.name).is_some() {
             return Err(at.exists());
@@ -151,7 +151,7 @@ impl<P: Pmem, L> Volume<P, L> {
         let finds_early = injected_bug!(
             "link-finds-early",
             "a link finds the file before it locks the directories, and not again",
-            killed_by = "file-core-histories/names"
+            killed_by = "file-core-names/link-unlink"
         );
         let early = if finds_early { Some(at.look()?) } else { None };
         // T3: two directories.
