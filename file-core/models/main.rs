@@ -59,6 +59,7 @@ fn main() -> ExitCode {
         index::suite(),
         histories::suite(),
         names::suite(),
+        names::links(),
         grouped_names::suite(),
         beside::suite(),
     ]

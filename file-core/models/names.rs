@@ -7,9 +7,9 @@ use std::sync::Arc;
 use spanlock_file_core::{Error, FileCore, FormatOptions, Kind, Stats};
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
-use spanlock_verify::{Mode, Suite};
+use spanlock_verify::{Mode, Program, Suite};
 
-use crate::store::{PAGE, Volume, lock};
+use crate::store::{FILE, PAGE, Volume, format, lock};
 
 const CLAIM: &str = "after a crash, every change of a name that returned is there, every other \
                      one is there as a whole or not at all, and no removed name comes back";
@@ -100,6 +100,45 @@ pub(crate) fn suite() -> Suite {
     let within = &all[..Op::Move as usize];
     let lengths = [sequence(1, &all), sequence(2, &all), sequence(3, within)];
     suite.programs(lengths).program(after)
+}
+
+/// The suite of a link and a removal of the same file. A crash of these may leave a file that is
+/// free in memory, but has a name again, and looks sound to the next recovery.
+pub(crate) fn links() -> Suite {
+    let claim = "a file is free once it has no name, and only then";
+    let program = Program::new("link-remove", claim).scene(|| {
+        let volume = format(32);
+        volume.create_dir("d").expect("there is room");
+        volume
+    });
+    let linked = program.thread(["link"], |volume| match volume.link(FILE, "d/x") {
+        Ok(()) | Err(Error::NotFound { .. }) => {}
+        Err(error) => panic!("{error}"),
+    });
+    let removed = linked.thread(["remove"], |volume| {
+        volume.remove(FILE).expect("nobody else removes it");
+    });
+    Suite::new("file-core-links")
+        .step_bound(2_000)
+        .no_pair("link", "link", "one name is as good as another")
+        .no_pair(
+            "remove",
+            "remove",
+            "the suite file-core-names has this pair",
+        )
+        .program(removed.at_end(|volume| {
+            let region = Simulated::new(&volume.pmem().bytes());
+            let (again, _) = FileCore::open(region, lock).expect("it is sound");
+            let [now, again] = [volume, &again].map(|it| {
+                let Stats {
+                    pages_free,
+                    inodes_free,
+                    ..
+                } = it.stats();
+                (state(it).expect("it is sound"), pages_free, inodes_free)
+            });
+            assert_eq!(now, again, "memory differs from what recovery finds");
+        }))
 }
 
 /// A volume on which a crash has kept the marks that "replace" was about to erase.

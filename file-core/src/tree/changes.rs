@@ -151,7 +151,7 @@ impl<P: Pmem, L> Volume<P, L> {
         let finds_early = injected_bug!(
             "link-finds-early",
             "a link finds the file before it locks the directories, and not again",
-            killed_by = "file-core-names/link-unlink"
+            killed_by = "file-core-links/link-remove"
         );
         let early = if finds_early { Some(at.look()?) } else { None };
         // T3: two directories.

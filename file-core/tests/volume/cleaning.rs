@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::common::{
@@ -183,7 +183,10 @@ fn a_cleaned_log_has_the_fewest_pages() {
 
 #[test]
 fn a_file_without_pages_keeps_its_size_and_its_time() {
-    let volume = format(256, &FormatOptions::new());
+    // Each change has a time of its own.
+    static NOW: AtomicU64 = AtomicU64::new(1);
+    let options = FormatOptions::new().clock(|| NOW.fetch_add(1, Ordering::Relaxed));
+    let volume = format(256, &options);
     for (name, size) in [("long", 100_000), ("short", 0)] {
         let file = volume.create(name).unwrap();
         write_some_that_stay(&file, 300, 1);
