@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use comfy_table::{Cell, Table};
@@ -31,6 +31,10 @@ const AFFORDABLE: u64 = 20_000;
 
 /// The time limit of a search. A search that reaches it counts as one without a failure.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// After this time, no further search begins of a change that no program can find, as the source
+/// says. Without the limit, these take most of the time: they are searched to the end.
+const LIMIT_OF_EXPLAINED: Duration = Duration::from_secs(20);
 
 /// A kind of change: mutants or injected bugs.
 pub(super) struct Kind {
@@ -76,7 +80,7 @@ enum Fate {
     /// No program failed.
     #[default]
     Survived,
-    /// No program failed, and the source says why none can.
+    /// No program failed in the time given, and the source says why none can.
     Equivalent,
     /// The change is in a Promela model, and Spin is not installed.
     Skipped,
@@ -154,7 +158,11 @@ impl Change {
             Some(_) => Fate::Equivalent,
             None => Fate::Survived,
         };
+        let begun = Instant::now();
         for (task, few) in searches {
+            if self.reason.is_some() && begun.elapsed() > LIMIT_OF_EXPLAINED {
+                break;
+            }
             let (name, program) = (task.job.name(), &task.job.program.name);
             let mut more = Vec::from_iter(self.arguments.iter().map(String::as_str));
             if *few {
