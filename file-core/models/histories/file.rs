@@ -191,7 +191,7 @@ impl<const SEGMENT: u64> Sequential for Pages<SEGMENT> {
     fn new() -> Self {
         let lock = |capacity| SrlArray::with_segment_size(capacity, SEGMENT).expect("memory");
         let region = Simulated::new(&[0; 24 * PAGE as usize]);
-        let options = FormatOptions::new().inodes(8);
+        let options = FormatOptions::new().inodes(8).clock(|| 0);
         let options = options.max_file_size(4 * PAGE);
         let volume = FileCore::format(region, &options, lock).expect("there is room");
         let file = volume.create("file").expect("there is room");

@@ -284,7 +284,10 @@ impl Sequential for Names {
 
     fn new() -> Names {
         let region: Arc<Simulated> = Simulated::new(&[0; 24 * PAGE as usize]);
-        let options = FormatOptions::new().inodes(8).max_file_size(4 * PAGE);
+        let options = FormatOptions::new()
+            .clock(|| 0)
+            .inodes(8)
+            .max_file_size(4 * PAGE);
         let volume = FileCore::format(region, &options, lock).expect("there is room");
         let file = volume.create(A).expect("there is room");
         file.write_at(&[FIRST], 0).expect("there is room");
