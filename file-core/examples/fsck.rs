@@ -101,7 +101,7 @@ pub(crate) fn command(
         None => demonstrate(out).map(|()| 0),
     };
     done.unwrap_or_else(|error| {
-        // If this fails, there is nobody to tell.
+        // As above.
         let _ = writeln!(io::stderr(), "fsck: {error}");
         FAILED
     })

@@ -97,7 +97,7 @@ impl fmt::Display for Repair {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What was found.
+    /// A description, such as "an invalid commit mark".
     pub what: &'static str,
     /// Where it is.
     pub place: Place,

@@ -157,7 +157,8 @@ impl LogPages {
     /// Returns a page's state. If it is settled, the caller sees what its operations have changed.
     pub(crate) fn state(&self, page: u32) -> State {
         // Acquire [G←F]: the index and size.
-        // equivalent(Relaxed): as in `wait_for`.
+        // equivalent(Relaxed): in every execution that our programs search, something else orders
+        // the change before the walk of the cleaning too. The proof needs it.
         State(self.of(page).word.load(Ordering::Acquire))
     }
 

@@ -1,6 +1,6 @@
 //! Replaying a log: its slots are decoded, and the records of its committed groups applied.
 //!
-//! What a slot holds depends only on the medium and the chain. So the pages of a long log are
+//! The content of a slot depends only on the medium and the chain. So the pages of a long log are
 //! decoded on all threads of rayon's pool, a *batch* at a time, while one thread applies the batch
 //! before. Two batches are in memory, however long the log is.
 //!
@@ -41,7 +41,7 @@ const BATCH: usize = 256;
 /// A committed group: its record, and the number of its slots. Or its damage.
 type Group = Result<(Record, u32), Error>;
 
-/// What is at a slot.
+/// The content of a slot.
 enum Slot {
     /// Nothing.
     Empty,
@@ -259,7 +259,7 @@ impl<P: Pmem> LogReader<'_, P> {
     }
 }
 
-/// What the committed groups of a page say about it.
+/// The state of a page, according to its committed groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct PageGroups {
     /// Groups that take something away.

@@ -444,7 +444,7 @@ fn a_cleaning_that_lacks_pages_leaves_the_room_in_the_last_page() {
     (0..120)
         .filter(|i| i % 3 > 0)
         .for_each(|i| volume.remove(&long(i)).unwrap());
-    // What is free then is the reserve, which a new name may not take.
+    // Then only the reserve is free, which a new name may not take.
     for _ in 0..3 {
         while file.append(&[1; PAGE as usize]).is_ok() {}
         file.clean().unwrap();

@@ -32,8 +32,9 @@ const AFFORDABLE: u64 = 20_000;
 /// The time limit of a search. A search that reaches it counts as one without a failure.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// After this time, no further search begins of a change that no program can find, as the source
-/// says. Without the limit, these take most of the time: they are searched to the end.
+/// The time after which no further search of an explained change begins: one of which the source
+/// says that no program can find it. No failure ends its searches, so without this limit they would
+/// take most of the time of all.
 const LIMIT_OF_EXPLAINED: Duration = Duration::from_secs(20);
 
 /// A kind of change: mutants or injected bugs.

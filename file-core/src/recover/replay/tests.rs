@@ -173,7 +173,7 @@ enum Event {
     Damage(Error, Fix),
 }
 
-/// What becomes of records and damage.
+/// Decides which records are refused, and which damage ends the replay.
 #[derive(Clone, Copy)]
 struct Judge {
     /// Of how many records one is refused.
@@ -182,7 +182,7 @@ struct Judge {
     notes: usize,
 }
 
-/// What a replay has done so far.
+/// The events of a replay so far.
 struct Seen {
     judge: Judge,
     events: Vec<Event>,
