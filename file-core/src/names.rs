@@ -72,6 +72,14 @@ impl Names {
         self.map.insert(name.into(), entry);
     }
 
+    /// Adds a name, unless it is there. Returns whether it was not. No other thread has the names.
+    pub(crate) fn add(&self, name: Box<str>, entry: Entry) -> bool {
+        // Relaxed: as in `get`.
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        // One search, where a lookup and an insertion would be two.
+        self.map.get_or_insert(name, entry).value().place == entry.place
+    }
+
     pub(crate) fn remove(&self, name: &str) -> Option<Entry> {
         // Relaxed: as in `get`. The skip list publishes the change.
         self.changes.fetch_add(1, Ordering::Relaxed);

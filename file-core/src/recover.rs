@@ -303,11 +303,11 @@ impl<'a, P: Pmem> Recovery<'a, P> {
                 }
                 let superseded = names.remove(&old).into_iter().chain(names.remove(&name));
                 live.superseded.extend(superseded.map(|it| it.place));
-            } else if names.get(&name).is_some() {
-                return corrupt("a name that occurs twice in a directory");
             }
-            names.set(&name, Entry::new(named, place));
-            Ok(())
+            match names.add(name.into(), Entry::new(named, place)) {
+                true => Ok(()),
+                false => corrupt("a name that occurs twice in a directory"),
+            }
         };
         let damages = &mut self.damages;
         let mut damaged = |error, fix| damages.meet(error, fix);
