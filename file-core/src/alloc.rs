@@ -12,8 +12,11 @@
 //!   that shard is empty. The hint is a hash of inode and file page, so writers of different places
 //!   use different shards. A freed page returns to the stripe it lies in, so neighbouring pages
 //!   join again.
-//! - **Extents**: a request gets the first sufficient extent among the first 16 of a shard. If
-//!   there is none, it gets several extents.
+//! - **Reuse**: a shard keeps the last few freed extents apart, and a request takes from the newest
+//!   of them if it is long enough. So a writer that replaces the same pages of a file over and over
+//!   stores to the same few pages of the volume, and changes no tree.
+//! - **Extents**: otherwise, a request gets the first sufficient extent among the first 16 of a
+//!   shard. If there is none, it gets several extents.
 //! - **Nothing on the medium**: recovery determines which pages are free.
 //! - **The reserve**: two small pools, usable only by some classes of requests and only once the
 //!   shards are empty. Freed pages refill the pools first.
@@ -27,7 +30,9 @@
 //! # Invariants
 //! - **A1** A page of the data area is in at most one of these places: a shard, a pool, or an
 //!   extent that was taken and not yet freed.
-//! - **A2** A shard's extents do not touch: freeing an extent joins it with its neighbours.
+//! - **A2** The extents in a shard's tree do not touch: each is joined with its neighbours when it
+//!   enters the tree. Extents that the shard keeps apart enter it when the tree has no sufficient
+//!   extent for a request.
 //!
 //! # Orderings
 //! The only atomic is a hint: see [`Reserve::missing`]. Everything else is protected by mutexes.
@@ -36,6 +41,7 @@
 //! Two large concurrent requests on a volume with room for one may both fail. Each may briefly hold
 //! pages that the other needs, until it fails and frees them.
 
+use core::mem::take;
 use std::collections::BTreeMap;
 
 use spanlock_sync::Mutex;
@@ -123,25 +129,49 @@ const MIN_SHARD_PAGES: u32 = 256;
 const LOOK_BEFORE_PAGES: u32 = 256;
 /// The number of extents that a request examines to find a sufficient one.
 const LOOKS: usize = 16;
+/// The number of freed extents that a shard keeps apart.
+const MAX_RECENT: usize = 8;
+/// The most pages in one of them.
+const MAX_RECENT_PAGES: u32 = 64;
 
-/// The free extents of one stripe: start → length.
+/// The free extents of one stripe.
 #[derive(Debug, Default)]
 struct Shard {
+    /// Start → length.
     extents: BTreeMap<u32, u32>,
+    /// Extents that were freed lately, the newest last.
+    recent: Vec<Extent>,
     free: u32,
 }
 
 impl Shard {
     /// Takes one extent of up to `want` pages.
+    #[inline]
     fn take(&mut self, want: u32) -> Option<Extent> {
-        let mut best: Option<Extent> = None;
-        for (&start, &len) in self.extents.iter().take(LOOKS) {
-            if best.is_none_or(|b| len > b.len) {
-                best = Some(Extent { start, len });
+        match self.recent.last_mut() {
+            Some(newest) if newest.len >= want => {
+                newest.len -= want;
+                let taken = Extent {
+                    start: newest.start + newest.len,
+                    len: want,
+                };
+                if newest.len == 0 {
+                    self.recent.pop();
+                }
+                self.free -= want;
+                Some(taken)
             }
-            if len >= want {
-                break;
-            }
+            _ => self.take_from_tree(want),
+        }
+    }
+
+    fn take_from_tree(&mut self, want: u32) -> Option<Extent> {
+        let mut best = self.best(want);
+        if best.is_none_or(|it| it.len < want) && !self.recent.is_empty() {
+            let mut recent = take(&mut self.recent);
+            recent.drain(..).for_each(|extent| self.join(extent));
+            self.recent = recent;
+            best = self.best(want);
         }
         let Extent { start, len } = best?;
         let taken = want.min(len);
@@ -158,9 +188,39 @@ impl Shard {
         })
     }
 
+    /// Returns the first extent of `want` pages among the first in the tree, else the longest of
+    /// these.
+    fn best(&self, want: u32) -> Option<Extent> {
+        let mut best: Option<Extent> = None;
+        for (&start, &len) in self.extents.iter().take(LOOKS) {
+            if best.is_none_or(|b| len > b.len) {
+                best = Some(Extent { start, len });
+            }
+            if len >= want {
+                break;
+            }
+        }
+        best
+    }
+
+    #[inline]
     fn release(&mut self, extent: Extent) {
+        self.free += extent.len;
+        if extent.len <= MAX_RECENT_PAGES && self.recent.len() < MAX_RECENT {
+            let (start, end) = (extent.start, extent.start + extent.len);
+            debug_assert!(
+                (self.recent.iter()).all(|it| it.start + it.len <= start || end <= it.start),
+                "pages {start}.. were already free"
+            );
+            self.recent.push(extent);
+        } else {
+            self.join(extent);
+        }
+    }
+
+    /// Puts free pages into the tree.
+    fn join(&mut self, extent: Extent) {
         let Extent { mut start, mut len } = extent;
-        self.free += len;
         let before = self.extents.range_mut(..start).next_back();
         let joined_before = match before {
             Some((&s, l)) if s + *l == start => {
@@ -242,6 +302,21 @@ impl Allocator {
     /// [`Error::NoSpace`]; nothing was taken.
     pub(crate) fn take(&self, hint: u64, pages: u32, class: Class) -> Result<ExtentList, Error> {
         let mut list = ExtentList::default();
+        self.take_into(&mut list, hint, pages, class)?;
+        Ok(list)
+    }
+
+    /// Like [`take`](Self::take), into an empty list. It saves every writer copying the list.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; nothing was taken.
+    pub(crate) fn take_into(
+        &self,
+        list: &mut ExtentList,
+        hint: u64,
+        pages: u32,
+        class: Class,
+    ) -> Result<(), Error> {
         let mut left = pages;
         if pages > LOOK_BEFORE_PAGES && self.available(class) < pages as u64 {
             return Err(self.no_space(pages, class));
@@ -262,17 +337,17 @@ impl Allocator {
                 list.push(extent);
             }
             if left == 0 {
-                return Ok(list);
+                return Ok(());
             }
         }
-        left -= self.take_reserve(left, class, &mut list);
+        left -= self.take_reserve(left, class, list);
         if left > 0 {
             for extent in list.iter() {
                 self.release(extent);
             }
             return Err(self.no_space(pages, class));
         }
-        Ok(list)
+        Ok(())
     }
 
     /// Takes up to `want` pages from the pools that `class` may use. Returns the number taken.
@@ -369,6 +444,7 @@ impl Allocator {
             for (&start, &len) in &shard.extents {
                 each(Extent { start, len });
             }
+            shard.recent.iter().for_each(|&extent| each(extent));
         }
         let pools = self.reserve.pools.lock();
         for &start in pools.iter().flatten() {
@@ -469,6 +545,30 @@ mod tests {
             });
         }
         assert_eq!(alloc.take(0, 96, Class::Growth).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_newest_freed_extent_is_taken_again() {
+        let alloc = full(1000);
+        let take = |pages| {
+            let list = alloc.take(0, pages, Class::Growth).unwrap();
+            list.iter().collect::<Vec<_>>()
+        };
+        let (few, one) = (take(4)[0], take(1)[0]);
+        alloc.release(few);
+        alloc.release(one);
+        assert_eq!(take(1), [one]);
+        assert_eq!(take(4), [few]);
+        // Part of it, from its end.
+        alloc.release(few);
+        let last = Extent {
+            start: few.start + 3,
+            len: 1,
+        };
+        assert_eq!(take(1), [last]);
+        let mut free = 0;
+        alloc.each_free(&mut |extent| free += extent.len);
+        assert_eq!(free, 1000 - 2);
     }
 
     #[test]
