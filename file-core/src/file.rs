@@ -118,11 +118,12 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// Same as [`write_at`](Self::write_at).
     pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<(), Error> {
         let data = Bytes::new(bufs);
-        if data.len() == 0 {
+        let len = data.len();
+        if len == 0 {
             return Ok(());
         }
         self.volume.check_writable()?;
-        let write = self.plan(data, offset)?;
+        let write = Write::new(data, offset, self.end_of(len, offset)?);
         let _hold = self.inode.lock.write(write.range())?;
         self.write_held(&write)
     }
@@ -142,15 +143,15 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     pub fn append(&self, data: &[u8]) -> Result<u64, Error> {
         let max = self.volume.medium.geometry.max_file_size;
         let bufs = [IoSlice::new(data)];
-        let data = Bytes::new(&bufs);
+        let (data, len) = (Bytes::new(&bufs), data.len() as u64);
         let mut tries = 0;
         loop {
             let seen = self.inode.size();
-            if data.len() == 0 {
+            if len == 0 {
                 return Ok(seen);
             }
             self.volume.check_writable()?;
-            let likely = self.plan(data, seen)?.range();
+            let likely = Write::new(data, seen, self.end_of(len, seen)?).range();
             let range = match tries {
                 0 | 1 => likely,
                 2 => likely.start..max,
@@ -167,7 +168,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
                 true => seen,
                 false => self.inode.size(),
             };
-            let write = self.plan(data, end)?;
+            let write = Write::new(data, end, self.end_of(len, end)?);
             let wanted = write.range();
             if range.start <= wanted.start && wanted.end <= range.end {
                 self.write_held(&write)?;
@@ -273,11 +274,15 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         Cursor::new(self.clone())
     }
 
-    /// Checks that the write is possible. `data` must not be empty.
-    fn plan<'d>(&self, data: Bytes<'d>, offset: u64) -> Result<Write<'d>, Error> {
-        let (len, max) = (data.len(), self.volume.medium.geometry.max_file_size);
+    /// Returns where a write of `len` bytes at `offset` ends, if a file can be that large.
+    ///
+    /// # Errors
+    /// [`Error::FileTooLarge`].
+    #[inline]
+    fn end_of(&self, len: u64, offset: u64) -> Result<u64, Error> {
+        let max = self.volume.medium.geometry.max_file_size;
         match offset.checked_add(len) {
-            Some(end) if end <= max => Ok(Write::new(data, offset, end)),
+            Some(end) if end <= max => Ok(end),
             _ => Err(Error::FileTooLarge { offset, len, max }),
         }
     }
@@ -303,8 +308,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     fn write_held(&self, write: &Write<'_>) -> Result<(), Error> {
         self.check_pages(write.file_pages())?;
         // SAFETY: the caller holds the pages of the write.
-        let is_mapped = |page: u64| unsafe { self.inode.index.get(page as u32) }.is_some();
-        let replaces = write.file_pages().all(is_mapped);
+        let replaces = unsafe { self.inode.index.has_all(write.file_pages()) };
         let class = if replaces {
             Class::Overwrite
         } else {
@@ -318,14 +322,15 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             sets_modified: None,
             class,
         };
-        self.apply(&change, &mut self.new_pages(write)?)
+        let mut new = NewPages::zeros(write.pages());
+        self.fill(&mut new, write)?;
+        self.apply(&change, &mut new)
     }
 
-    /// Returns the pages of a write. The first and last page keep the old bytes that the write does
+    /// Fills the pages of a write. The first and last page keep the old bytes that the write does
     /// not cover.
-    fn new_pages<'d>(&self, write: &Write<'d>) -> Result<NewPages<'d>, Error> {
+    fn fill<'d>(&self, new: &mut NewPages<'d>, write: &Write<'d>) -> Result<(), Error> {
         let mut data = write.data;
-        let mut new = NewPages::zeros(write.pages());
         let (from, to) = (
             (write.offset % PAGE_BYTES) as usize,
             (write.end % PAGE_BYTES) as usize,
@@ -344,7 +349,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             rest.copy_to(&mut image[..to]);
         }
         new.whole = Some(data);
-        Ok(new)
+        Ok(())
     }
 }
 
@@ -374,6 +379,7 @@ struct Write<'d> {
 }
 
 impl<'d> Write<'d> {
+    /// Creates a write that ends at `end`. `data` must not be empty.
     fn new(data: Bytes<'d>, offset: u64, end: u64) -> Self {
         Write {
             data,

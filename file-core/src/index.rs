@@ -82,6 +82,7 @@
 //! The value of a page is meaningless to a thread that does not hold that page, except as a hint.
 //! An index that is emptied keeps its root, and the levels above the largest page that it ever had.
 
+use core::ops::Range;
 use core::ptr;
 
 use spanlock_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -133,6 +134,7 @@ impl Value {
     /// Maps the page, and returns the previous mapping with its log page.
     #[inline]
     fn replace(&self, mapping: Mapping, log_page: u32) -> Option<(Mapping, u32)> {
+        debug_assert!(mapping.page != 0 && log_page != 0);
         // Acquire [M←L]: the state of the page that a cleaning has stored here.
         // equivalent(Relaxed): see `relocate`.
         let old_log_page = self.log_page.swap(log_page, Ordering::Acquire);
@@ -230,12 +232,19 @@ fn level_for(page: u32) -> u32 {
 
 impl Inner {
     /// Returns the child at `slot`, creating it if there is none.
+    #[inline]
     fn child_or_insert(&self, slot: usize, level: u32) -> *mut Node {
         // Acquire [B←A]: the child's content.
         let child = self.0[slot].load(Ordering::Acquire);
-        if !child.is_null() {
-            return child;
+        match child.is_null() {
+            true => self.insert(slot, level),
+            false => child,
         }
+    }
+
+    /// Creates the child at `slot`, unless another thread does.
+    #[cold]
+    fn insert(&self, slot: usize, level: u32) -> *mut Node {
         let new = Box::into_raw(Node::new(level));
         // Release [A→B]: publishes the empty node. Acquire [B←A] on failure: the winner's node.
         match self.0[slot].compare_exchange(
@@ -284,6 +293,17 @@ impl Index {
     /// pinned.
     #[inline]
     unsafe fn value(&self, page: u32) -> Option<&Value> {
+        // SAFETY: as the caller promises.
+        let values = unsafe { self.leaf(page) }?;
+        Some(&values[page as usize % FANOUT])
+    }
+
+    /// Returns the values of the leaf of `page`, or `None` if there is no such leaf.
+    ///
+    /// # Safety
+    /// Same as [`value`](Self::value).
+    #[inline]
+    unsafe fn leaf(&self, page: u32) -> Option<&[Value; FANOUT]> {
         let root = self.root();
         if !root.covers(page) {
             return None;
@@ -292,7 +312,7 @@ impl Index {
         let mut node = unsafe { &*root.node() };
         loop {
             match &node.body {
-                Body::Leaf(values) => return Some(&values[node.slot(page)]),
+                Body::Leaf(values) => return Some(values),
                 Body::Inner(inner) => {
                     // Acquire [B←A]: the child's content.
                     let child = inner.0[node.slot(page)].load(Ordering::Acquire);
@@ -318,6 +338,30 @@ impl Index {
         Mapping::from_word(value.word.load(Ordering::Relaxed))
     }
 
+    /// Returns whether none of the file pages `pages` is a hole.
+    ///
+    /// # Safety
+    /// The caller holds the pages, shared or exclusively (X1).
+    #[inline]
+    pub(crate) unsafe fn has_all(&self, pages: Range<u64>) -> bool {
+        let mut first = pages.start;
+        while first < pages.end {
+            // SAFETY: the caller holds the page.
+            let Some(values) = (unsafe { self.leaf(first as u32) }) else {
+                return false;
+            };
+            let slot = first as usize % FANOUT;
+            let count = ((pages.end - first) as usize).min(FANOUT - slot);
+            // Relaxed: X3, as in `get`.
+            let is_hole = |it: &Value| it.word.load(Ordering::Relaxed) == 0;
+            if values[slot..slot + count].iter().any(is_hole) {
+                return false;
+            }
+            first += count as u64;
+        }
+        true
+    }
+
     /// Maps `page` of the file by a group in `log_page`, and returns its previous mapping and that
     /// mapping's log page.
     ///
@@ -330,13 +374,52 @@ impl Index {
         mapping: Mapping,
         log_page: u32,
     ) -> Option<(Mapping, u32)> {
-        debug_assert!(mapping.page != 0 && log_page != 0);
+        // SAFETY: as the caller promises.
+        let values = unsafe { self.leaf_or_insert(page) };
+        values[page as usize % FANOUT].replace(mapping, log_page)
+    }
+
+    /// Maps the file pages `pages` by a group in `log_page`. `next` gives their mappings, in file
+    /// order. Calls `each` for every page that was mapped, with its previous mapping and that
+    /// mapping's log page.
+    ///
+    /// # Safety
+    /// The caller holds these pages exclusively (X1, X3).
+    #[inline]
+    pub(crate) unsafe fn replace_run(
+        &self,
+        pages: Range<u64>,
+        mut next: impl FnMut() -> Mapping,
+        log_page: u32,
+        mut each: impl FnMut(Mapping, u32),
+    ) {
+        let mut first = pages.start;
+        while first < pages.end {
+            // SAFETY: as the caller promises.
+            let values = unsafe { self.leaf_or_insert(first as u32) };
+            let slot = first as usize % FANOUT;
+            let count = ((pages.end - first) as usize).min(FANOUT - slot);
+            for value in &values[slot..slot + count] {
+                if let Some((before, from)) = value.replace(next(), log_page) {
+                    each(before, from);
+                }
+            }
+            first += count as u64;
+        }
+    }
+
+    /// Returns the values of the leaf of `page`, creating it if there is none.
+    ///
+    /// # Safety
+    /// While the reference is used, and since before the call, the caller holds the page (X1).
+    #[inline]
+    unsafe fn leaf_or_insert(&self, page: u32) -> &[Value; FANOUT] {
         let root = self.root_covering(page);
         // SAFETY: X1: the caller holds the page, which the root covers.
         let mut node = unsafe { &*root.node() };
         loop {
             match &node.body {
-                Body::Leaf(values) => return values[node.slot(page)].replace(mapping, log_page),
+                Body::Leaf(values) => return values,
                 Body::Inner(inner) => {
                     let child = inner.child_or_insert(node.slot(page), node.level - 1);
                     // SAFETY: X1, as above.
@@ -496,7 +579,7 @@ impl Removal<'_> {
 
     /// Removes the pages from the child in `slot`. Removes the child, too, if they include all of
     /// its span.
-    fn clear_child(&mut self, slot: &AtomicPtr<Node>, span: core::ops::Range<u64>) {
+    fn clear_child(&mut self, slot: &AtomicPtr<Node>, span: Range<u64>) {
         // Acquire [B←A]: the child's content.
         let child = slot.load(Ordering::Acquire);
         if child.is_null() {

@@ -106,52 +106,47 @@ impl State {
     }
 }
 
-/// What a page's users share.
-#[derive(Debug)]
-struct LogPage {
-    word: AtomicU64,
-    /// The page's seed; see [`PageId::seed`](crate::layout::PageId::seed).
-    seed: AtomicU32,
-}
-
 /// The states of all pages of a volume.
 #[derive(Debug)]
 pub(crate) struct LogPages {
     first: u32,
-    pages: Box<[LogPage]>,
+    states: Box<[AtomicU64]>,
+    /// The pages' seeds; see [`PageId::seed`](crate::layout::PageId::seed). They are apart from the
+    /// states, because each append reads a seed and each changes a state.
+    seeds: Box<[AtomicU32]>,
 }
 
 impl LogPages {
     /// Creates the states of `count` pages from `first` on, none of which is a log page.
     pub(crate) fn new(first: u32, count: u32) -> Self {
-        let page = |_| LogPage {
-            word: AtomicU64::new(0),
-            seed: AtomicU32::new(0),
-        };
         LogPages {
             first,
-            pages: (0..count).map(page).collect(),
+            states: (0..count).map(|_| AtomicU64::new(0)).collect(),
+            seeds: (0..count).map(|_| AtomicU32::new(0)).collect(),
         }
     }
 
-    fn of(&self, page: u32) -> &LogPage {
-        &self.pages[(page - self.first) as usize]
+    fn word(&self, page: u32) -> &AtomicU64 {
+        &self.states[(page - self.first) as usize]
+    }
+
+    fn seed_of(&self, page: u32) -> &AtomicU32 {
+        &self.seeds[(page - self.first) as usize]
     }
 
     /// Makes `page` a log page. The caller owns it: no log has it yet.
     pub(crate) fn start(&self, page: u32, seed: u32, state: State) {
-        let it = self.of(page);
         // Relaxed, both: what leads other threads to the page carries them. It is the log's tail
         // (letter T of `log.rs`) or a value of the index (letter L of `index.rs`).
-        it.seed.store(seed, Ordering::Relaxed);
-        it.word.store(state.0, Ordering::Relaxed);
+        self.seed_of(page).store(seed, Ordering::Relaxed);
+        self.word(page).store(state.0, Ordering::Relaxed);
     }
 
     /// Returns the page's seed. The caller has found the page in its log.
     #[inline]
     pub(crate) fn seed(&self, page: u32) -> u32 {
         // Relaxed: see `start`.
-        self.of(page).seed.load(Ordering::Relaxed)
+        self.seed_of(page).load(Ordering::Relaxed)
     }
 
     /// Returns a page's state. If it is settled, the caller sees what its operations have changed.
@@ -159,7 +154,7 @@ impl LogPages {
         // Acquire [G←F]: the index and size.
         // equivalent(Relaxed): in every execution that our programs search, something else orders
         // the change before the walk of the cleaning too. The proof needs it.
-        State(self.of(page).word.load(Ordering::Acquire))
+        State(self.word(page).load(Ordering::Acquire))
     }
 
     /// Says that no operation will use `slots` slots.
@@ -167,7 +162,7 @@ impl LogPages {
         if slots > 0 {
             // Relaxed: no operation has changed anything.
             let open = u64::from(slots) * OPEN;
-            self.of(page).word.fetch_sub(open, Ordering::Relaxed);
+            self.word(page).fetch_sub(open, Ordering::Relaxed);
         }
     }
 
@@ -176,10 +171,12 @@ impl LogPages {
     #[must_use = "the cleaning that waits must be woken"]
     pub(crate) fn end(&self, page: u32, slots: u32, gained: Gained) -> bool {
         debug_assert!(slots <= PAGE_SLOTS);
-        let gained = u64::from(gained.live) * LIVE + u64::from(gained.tombs) * TOMB;
-        let change = gained.wrapping_sub(u64::from(slots) * OPEN);
+        // The sum does not wrap: the page has the references that are subtracted.
+        let live = (i64::from(gained.live) as u64).wrapping_mul(LIVE);
+        let tombs = u64::from(gained.tombs) * TOMB;
+        let change = (live.wrapping_add(tombs)).wrapping_sub(u64::from(slots) * OPEN);
         // Release [F→G]: the index and size that the operation changed.
-        let before = self.of(page).word.fetch_add(change, Ordering::Release);
+        let before = self.word(page).fetch_add(change, Ordering::Release);
         before & WAITED_FOR != 0 && State(before).open() == slots
     }
 
@@ -188,7 +185,7 @@ impl LogPages {
         // Acquire [G←F]: the index and size.
         // equivalent(Relaxed): in every execution of our programs up to four preemptions, something
         // else orders the change before the walk of the cleaning too. The proof needs it.
-        let before = self.of(page).word.fetch_or(WAITED_FOR, Ordering::Acquire);
+        let before = self.word(page).fetch_or(WAITED_FOR, Ordering::Acquire);
         State(before).is_settled()
     }
 
@@ -196,14 +193,14 @@ impl LogPages {
     pub(crate) fn is_waited_for(&self, slots: &Slots) -> bool {
         let mut pages = core::iter::once(&slots.page).chain(&slots.further);
         // Relaxed: the mutex of the pending changes orders this (Y4).
-        pages.any(|page| self.of(*page).word.load(Ordering::Relaxed) & WAITED_FOR != 0)
+        pages.any(|page| self.word(*page).load(Ordering::Relaxed) & WAITED_FOR != 0)
     }
 
     /// Adds live references.
     pub(crate) fn add_live(&self, page: u32, count: u32) {
         // Relaxed: a page to which the caller has a reference does not become free.
         let live = u64::from(count) * LIVE;
-        self.of(page).word.fetch_add(live, Ordering::Relaxed);
+        self.word(page).fetch_add(live, Ordering::Relaxed);
     }
 
     /// Takes live references away (F-P1). Returns whether the caller must free the page.
@@ -213,7 +210,7 @@ impl LogPages {
         // Acquire [G←F]: if the page becomes free, its slots were written before.
         // equivalent(Relaxed): the simulated region orders all accesses to its bytes, so no model
         // sees a race between slots and the next use of their page.
-        let before = self.of(page).word.fetch_sub(live, Ordering::Acquire);
+        let before = self.word(page).fetch_sub(live, Ordering::Acquire);
         debug_assert!(State(before).live() >= count, "page {page}");
         State(before.wrapping_sub(live)).is_free()
     }
@@ -224,22 +221,23 @@ impl LogPages {
     pub(crate) fn unlink(&self, page: u32) -> bool {
         // Acquire [G←F]: as in `take_live`.
         // equivalent(Relaxed): as in `take_live`.
-        let before = self.of(page).word.fetch_or(UNLINKED, Ordering::Acquire);
+        let before = self.word(page).fetch_or(UNLINKED, Ordering::Acquire);
         State(before | UNLINKED).is_free()
     }
 
     /// Forgets that the page was a log page, before it becomes free.
     pub(crate) fn forget(&self, page: u32) {
         // Relaxed: the allocator's mutex carries it.
-        self.of(page).word.store(0, Ordering::Relaxed);
+        self.word(page).store(0, Ordering::Relaxed);
     }
 }
 
 /// What the groups of an operation in a page are needed for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gained {
-    /// Pages of the file that they map, or names.
-    pub(crate) live: u32,
+    /// Pages of the file that they map, or names, less those that the operation replaces and whose
+    /// groups are in the same page.
+    pub(crate) live: i32,
     /// Groups that take something away.
     pub(crate) tombs: u32,
 }

@@ -297,6 +297,7 @@ impl<P: Pmem, L> Volume<P, L> {
     ///
     /// # Errors
     /// Those of `act`.
+    #[inline]
     pub(crate) fn with_space<T>(
         &self,
         mut act: impl FnMut() -> Result<T, Error>,

@@ -15,7 +15,6 @@ use crate::error::Error;
 use crate::index::Mapping;
 use crate::layout::{MAX_GROUP_SLOTS, MAX_WRITE_BYTES, PAGE_BYTES, SLOT_BYTES};
 use crate::log::Reservation;
-use crate::log_page::Gained;
 use crate::pending::{Added, Finished};
 use crate::record::{GroupWriter, WriteHeader, slots_for};
 
@@ -147,31 +146,29 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         // The group of an earlier change, which this one may replace, can have a later time.
         let now = now.max(inode.modified());
         let hint = (inode.number as u64) << 32 | change.first as u64;
-        let extents = match new.count {
-            0 => ExtentList::default(),
-            count => alloc.take(hint, count, change.class)?,
-        };
+        let mut extents = ExtentList::default();
+        if new.count > 0 {
+            alloc.take_into(&mut extents, hint, new.count, change.class)?;
+        }
         let header = change.header(&extents, medium.geometry.data_checksums, now);
         let slots = slots_for(header.record_bytes());
-        let reserved = if slots > MAX_GROUP_SLOTS {
-            Err(Error::WriteTooLong {
+        let error = if slots > MAX_GROUP_SLOTS {
+            Error::WriteTooLong {
                 len: u64::from(header.pages) * PAGE_BYTES,
                 max: MAX_WRITE_BYTES,
-            })
+            }
         } else {
-            inode.log.reserve(medium, slots as u32, change.class, self)
+            match inode.log.reserve(medium, slots as u32, change.class, self) {
+                Ok(reservation) => {
+                    self.commit(change, new, &extents, &header, reservation);
+                    return Ok(());
+                }
+                Err(error) => error,
+            }
         };
-        match reserved {
-            Ok(reservation) => {
-                self.commit(change, new, &extents, &header, reservation);
-                Ok(())
-            }
-            Err(error) => {
-                // M2: nothing has been stored to these pages.
-                extents.iter().for_each(|extent| alloc.release(extent));
-                Err(error)
-            }
-        }
+        // M2: nothing has been stored to these pages.
+        extents.iter().for_each(|extent| alloc.release(extent));
+        Err(error)
     }
 
     /// Performs the part that cannot fail, from the first store to freeing the old pages.
@@ -190,10 +187,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         let (mut few, mut many) = ([0; 16], Vec::new());
         let count = if header.checksums { new.count } else { 0 };
         let checksums = scratch(&mut few, &mut many, count as usize);
-        let gained = Gained {
-            live: header.pages,
-            tombs: change.takes_away() as u32,
-        };
+        let tombs = change.takes_away() as u32;
         let log_page = reservation.place().page;
 
         let Some(pending) = &self.volume.pending else {
@@ -203,14 +197,11 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
                 flushed = so_far.and(medium.store_pages(page, content));
             });
             self.put_record(change, extents, header, checksums, group);
-            let mut old = Replaced::new(true);
-            let frees_early = self.free_early(change);
+            let frees_early = self.free_early(change, log_page);
             reservation.commit(medium, group, flushed);
-            if frees_early {
-                old = Replaced::new(false);
-            }
+            let mut old = Replaced::new(log_page, !frees_early);
             self.update(change, extents, header, checksums, log_page, &mut old);
-            reservation.end(gained);
+            reservation.end(old.gained(header.pages, tombs));
             old.flush(medium);
             return;
         };
@@ -228,14 +219,14 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             written,
             pages: new.count,
         });
-        let mut old = Replaced::new(false);
+        let mut old = Replaced::new(log_page, false);
         self.update(change, extents, header, checksums, log_page, &mut old);
         let change = Finished {
             era,
             inode: Arc::clone(&self.inode),
             slots: reservation.detach(),
-            gained,
-            old: old.flush(medium),
+            gained: old.gained(header.pages, tombs),
+            old: old.into_old(medium),
         };
         pending.finish(medium, change);
     }
@@ -258,17 +249,16 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             let end = at + u64::from(part.len());
             match part {
                 Part::New(_) => {
-                    for (file_page, page) in (at..end).zip(&mut added) {
-                        let checksum = checksums.next().unwrap_or(0);
-                        let mapping = Mapping { page, checksum };
-                        let file_page = file_page as u32;
-                        // SAFETY: the caller holds the pages of the change exclusively.
-                        let before = unsafe { inode.index.replace(file_page, mapping, log_page) };
-                        if let Some((mapping, from)) = before {
-                            old.push(mapping.page, medium);
-                            old.push_reference(from, medium);
-                        }
-                    }
+                    let next = || Mapping {
+                        page: added.next().unwrap_or_default(),
+                        checksum: checksums.next().unwrap_or(0),
+                    };
+                    let each = |before: Mapping, from| {
+                        old.push(before.page, medium);
+                        old.push_reference(from, medium);
+                    };
+                    // SAFETY: the caller holds the pages of the change exclusively.
+                    unsafe { inode.index.replace_run(at..end, next, log_page, each) };
                 }
                 Part::Kept(_) => self.keep(at, end, log_page, old),
                 Part::Hole(_) => {
@@ -360,7 +350,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
 
     /// Frees the pages that the change replaces, before the change is committed, if that bug is
     /// injected. Returns whether it is.
-    fn free_early(&self, change: &Change<'_>) -> bool {
+    fn free_early(&self, change: &Change<'_>, log_page: u32) -> bool {
         let frees_early = injected_bug!(
             "freed-before-commit",
             "an overwrite frees the old pages before the new ones are committed",
@@ -368,7 +358,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         );
         if frees_early {
             let medium = &self.volume.medium;
-            let mut old = Replaced::new(true);
+            let mut old = Replaced::new(log_page, true);
             for (at, part) in change.placed() {
                 let pages = at..at + u64::from(part.len());
                 // SAFETY: the caller holds the pages of the change.

@@ -22,6 +22,7 @@ impl<'d> Bytes<'d> {
     }
 
     /// Returns the number of bytes, at most `u64::MAX`.
+    #[inline]
     pub(super) fn len(&self) -> u64 {
         let lengths = self.slices.iter().map(|slice| slice.len() as u64);
         lengths

@@ -1,6 +1,7 @@
 //! What a change has replaced.
 
 use crate::alloc::Extent;
+use crate::log_page::Gained;
 use crate::medium::Medium;
 use crate::pending::Old;
 
@@ -8,6 +9,9 @@ use crate::pending::Old;
 /// taken away. Neighbouring pages are joined into runs.
 #[derive(Default)]
 pub(super) struct Replaced {
+    /// The log page with the group of the change, and the number of references to it. They are
+    /// subtracted from what the group gains, which saves a change of the page's state.
+    own: (u32, u32),
     run: Option<Extent>,
     /// A log page, and the number of references to it.
     references: (u32, u32),
@@ -16,10 +20,11 @@ pub(super) struct Replaced {
 }
 
 impl Replaced {
-    /// Creates an empty one. If `is_durable`, the mark of the change is durable, so what the change
-    /// replaces becomes free at once.
-    pub(super) fn new(is_durable: bool) -> Self {
+    /// Creates an empty one, for a change whose group is in `log_page`. If `is_durable`, the mark of
+    /// the change is durable, so what the change replaces becomes free at once.
+    pub(super) fn new(log_page: u32, is_durable: bool) -> Self {
         Replaced {
+            own: (log_page, 0),
             kept: (!is_durable).then(Old::default),
             ..Replaced::default()
         }
@@ -48,6 +53,10 @@ impl Replaced {
     }
 
     pub(super) fn push_reference<P>(&mut self, log_page: u32, medium: &Medium<P>) {
+        if self.own.0 == log_page {
+            self.own.1 += 1;
+            return;
+        }
         if self.references.0 != log_page {
             self.take_references(medium);
             self.references.0 = log_page;
@@ -65,11 +74,26 @@ impl Replaced {
         }
     }
 
-    /// Frees what is left. Returns what waits until the change is durable.
-    pub(super) fn flush<P>(mut self, medium: &Medium<P>) -> Old {
+    /// Returns what the group gains, if it maps `live` pages of the file and `tombs` groups take
+    /// something away.
+    pub(super) fn gained(&self, live: u32, tombs: u32) -> Gained {
+        Gained {
+            live: live as i32 - self.own.1 as i32,
+            tombs,
+        }
+    }
+
+    /// Frees what is left, unless the change is not durable yet.
+    #[inline]
+    pub(super) fn flush<P>(&mut self, medium: &Medium<P>) {
         self.take_references(medium);
         let run = self.run.take();
         self.release(run, medium);
+    }
+
+    /// Returns what waits until the change is durable.
+    pub(super) fn into_old<P>(mut self, medium: &Medium<P>) -> Old {
+        self.flush(medium);
         self.kept.unwrap_or_default()
     }
 }

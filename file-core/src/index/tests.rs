@@ -1,3 +1,4 @@
+use core::ops::Range;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -21,6 +22,16 @@ fn get(index: &Index, page: u32) -> Option<Mapping> {
 fn replace(index: &Index, page: u32, to: Mapping, log_page: u32) -> Option<(Mapping, u32)> {
     // SAFETY: as in `get`.
     unsafe { index.replace(page, to, log_page) }
+}
+
+/// Maps pages one after the other to those from `to` on, and returns what was reported.
+fn replace_run(index: &Index, pages: Range<u64>, to: u32, log_page: u32) -> Vec<(Mapping, u32)> {
+    let mut replaced = Vec::new();
+    let mut to = to..;
+    let next = || at(to.next().expect("there is no last one"));
+    // SAFETY: as in `get`.
+    unsafe { index.replace_run(pages, next, log_page, |it, from| replaced.push((it, from))) };
+    replaced
 }
 
 /// Removes pages, and returns what was reported.
@@ -197,10 +208,22 @@ fn any_page() -> impl Strategy<Value = u32> {
 proptest! {
     /// The index and a map agree after every insert and every removal.
     #[test]
-    fn the_index_is_a_map(steps in prop::collection::vec((any_page(), any_page(), 0..4), 1..60)) {
+    fn the_index_is_a_map(steps in prop::collection::vec((any_page(), any_page(), 0..5), 1..60)) {
         let (index, mut map) = (Index::new(), BTreeMap::new());
         for (log_page, (one, other, kind)) in (1..).zip(steps) {
-            if kind > 0 {
+            let run = u64::from(one)..(u64::from(one) + 140).min(1 << 32);
+            let is_mapped = (run.clone()).all(|page| map.contains_key(&(page as u32)));
+            // SAFETY: no other thread has the index.
+            prop_assert_eq!(unsafe { index.has_all(run.clone()) }, is_mapped);
+            if kind == 4 {
+                let each = (run.clone()).zip(1..);
+                let taken: Vec<_> = each
+                    .filter_map(|(page, to)| map.insert(page as u32, (at(to), log_page)))
+                    .collect();
+                prop_assert_eq!(replace_run(&index, run.clone(), 1, log_page), taken);
+                // SAFETY: as above.
+                prop_assert_eq!(unsafe { index.has_all(run) }, true);
+            } else if kind > 0 {
                 let mapping = at(log_page);
                 prop_assert_eq!(
                     replace(&index, one, mapping, log_page),
