@@ -117,13 +117,12 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// # Errors
     /// Same as [`write_at`](Self::write_at).
     pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<(), Error> {
-        let data = Bytes::new(bufs);
-        let len = data.len();
+        let len = Bytes::new(bufs).len();
         if len == 0 {
             return Ok(());
         }
         self.volume.check_writable()?;
-        let write = Write::new(data, offset, self.end_of(len, offset)?);
+        let write = Write::new(bufs, offset, self.end_of(len, offset)?);
         let _hold = self.inode.lock.write(write.range())?;
         self.write_held(&write)
     }
@@ -142,8 +141,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// Same as [`write_at`](Self::write_at).
     pub fn append(&self, data: &[u8]) -> Result<u64, Error> {
         let max = self.volume.medium.geometry.max_file_size;
-        let bufs = [IoSlice::new(data)];
-        let (data, len) = (Bytes::new(&bufs), data.len() as u64);
+        let (bufs, len) = (&[IoSlice::new(data)][..], data.len() as u64);
         let mut tries = 0;
         loop {
             let seen = self.inode.size();
@@ -151,7 +149,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
                 return Ok(seen);
             }
             self.volume.check_writable()?;
-            let likely = Write::new(data, seen, self.end_of(len, seen)?).range();
+            let likely = Write::new(bufs, seen, self.end_of(len, seen)?).range();
             let range = match tries {
                 0 | 1 => likely,
                 2 => likely.start..max,
@@ -168,7 +166,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
                 true => seen,
                 false => self.inode.size(),
             };
-            let write = Write::new(data, end, self.end_of(len, end)?);
+            let write = Write::new(bufs, end, self.end_of(len, end)?);
             let wanted = write.range();
             if range.start <= wanted.start && wanted.end <= range.end {
                 self.write_held(&write)?;
@@ -330,7 +328,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// Fills the pages of a write. The first and last page keep the old bytes that the write does
     /// not cover.
     fn fill<'d>(&self, new: &mut NewPages<'d>, write: &Write<'d>) -> Result<(), Error> {
-        let mut data = write.data;
+        let data = new.whole.insert(Bytes::new(write.bufs));
         let (from, to) = (
             (write.offset % PAGE_BYTES) as usize,
             (write.end % PAGE_BYTES) as usize,
@@ -344,11 +342,10 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         if to > 0 && new.count > 1 {
             let image = new.tail.insert(blank());
             self.load_page((write.last - 1) as u32, image)?;
-            let mut rest = write.data;
+            let mut rest = Bytes::new(write.bufs);
             rest.skip(write.end - write.offset - to as u64);
             rest.copy_to(&mut image[..to]);
         }
-        new.whole = Some(data);
         Ok(())
     }
 }
@@ -369,7 +366,7 @@ impl<P: Pmem, L: RawRangeLock> Live for File<P, L> {
 
 /// A write that has been checked: it is not empty and ends within the largest file size.
 struct Write<'d> {
-    data: Bytes<'d>,
+    bufs: &'d [IoSlice<'d>],
     offset: u64,
     end: u64,
     /// The first file page that it touches.
@@ -379,10 +376,10 @@ struct Write<'d> {
 }
 
 impl<'d> Write<'d> {
-    /// Creates a write that ends at `end`. `data` must not be empty.
-    fn new(data: Bytes<'d>, offset: u64, end: u64) -> Self {
+    /// Creates a write of all bytes of `bufs`, at least one, which ends at `end`.
+    fn new(bufs: &'d [IoSlice<'d>], offset: u64, end: u64) -> Self {
         Write {
-            data,
+            bufs,
             offset,
             end,
             first: offset / PAGE_BYTES,

@@ -305,7 +305,9 @@ impl<P: Pmem, L> Volume<P, L> {
         loop {
             match act() {
                 Err(Error::NoSpace { .. }) if self.settle() => {}
-                result => return result,
+                Err(error) => return Err(error),
+                // Not together with the errors: they would be copied too.
+                Ok(done) => return Ok(done),
             }
         }
     }

@@ -127,6 +127,7 @@ impl Reservation<'_> {
 
     /// Ends the operation, after it has committed and updated the index and size (L4). `gained`
     /// counts what its group is needed for.
+    #[inline]
     pub(crate) fn end(mut self, gained: Gained) {
         self.ended = true;
         self.log.end(self.space, &self.slots, gained);
