@@ -48,7 +48,7 @@ const MAX_KILLS: usize = 250;
 const OVERWRITING: Duration = Duration::from_millis(30);
 /// The time within which a child must kill itself.
 const PATIENCE: Duration = Duration::from_secs(20);
-const FILES: usize = 40;
+const FILES: usize = 120;
 
 pub(crate) type Volume = FileCore<MappedFile, RwCounter>;
 
@@ -66,7 +66,7 @@ impl Scene {
         let (source, volume) = (folder.path().join("source"), folder.path().join("volume"));
         let files = random_files(FILES, random);
         write_files(&files, &source);
-        let region = MappedFile::create(&volume, 16 << 20, Options::new()).unwrap();
+        let region = MappedFile::create(&volume, 48 << 20, Options::new()).unwrap();
         let options = FormatOptions::new().max_file_size(1 << 20);
         FileCore::format(region, &options, |_| RwCounter::new()).unwrap();
         Scene {
