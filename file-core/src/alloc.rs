@@ -10,11 +10,12 @@
 //! - **Shards**: the volume's pages are divided into up to 16 stripes, each with its own short
 //!   lock. A request starts at the shard selected by its hint and continues with the others when
 //!   that shard is empty. The hint is a hash of inode and file page, so writers of different places
-//!   use different shards. A freed page returns to the stripe it lies in, so neighbouring pages
-//!   join again.
-//! - **Reuse**: a shard keeps the last few freed extents apart, and a request takes from the newest
-//!   of them if it is long enough. So a writer that replaces the same pages of a file over and over
-//!   stores to the same few pages of the volume, and changes no tree.
+//!   use different shards. A freed page returns to the stripe it lies in, and joins
+//!   its neighbours when it enters the tree there.
+//! - **Reuse**: a shard keeps the eight extents that were freed last outside its tree, unless they
+//!   have more than 64 pages. A request takes from the newest if that one is long enough. So a
+//!   writer that keeps replacing the same pages of a file alternates between a few pages of the
+//!   volume, and leaves the tree alone.
 //! - **Extents**: otherwise, a request gets the first sufficient extent among the first 16 of a
 //!   shard. If there is none, it gets several extents.
 //! - **Nothing on the medium**: recovery determines which pages are free.
@@ -31,8 +32,8 @@
 //! - **A1** A page of the data area is in at most one of these places: a shard, a pool, or an
 //!   extent that was taken and not yet freed.
 //! - **A2** The extents in a shard's tree do not touch: each is joined with its neighbours when it
-//!   enters the tree. Extents that the shard keeps apart enter it when the tree has no sufficient
-//!   extent for a request.
+//!   enters the tree. All extents outside the tree enter it when none of the tree's first 16 extents
+//!   suffices for a request.
 //!
 //! # Orderings
 //! The only atomic is a hint: see [`Reserve::missing`]. Everything else is protected by mutexes.
@@ -129,22 +130,31 @@ const MIN_SHARD_PAGES: u32 = 256;
 const LOOK_BEFORE_PAGES: u32 = 256;
 /// The number of extents that a request examines to find a sufficient one.
 const LOOKS: usize = 16;
-/// The number of freed extents that a shard keeps apart.
+/// The most extents in [`Shard::recent`].
 const MAX_RECENT: usize = 8;
-/// The most pages in one of them.
+/// The most pages in one of these extents.
 const MAX_RECENT_PAGES: u32 = 64;
 
 /// The free extents of one stripe.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shard {
     /// Start → length.
     extents: BTreeMap<u32, u32>,
-    /// Extents that were freed lately, the newest last.
+    /// Recently freed extents, which have not entered the tree. The newest comes last.
     recent: Vec<Extent>,
     free: u32,
 }
 
 impl Shard {
+    /// Creates a shard without free pages.
+    fn new() -> Self {
+        Shard {
+            extents: BTreeMap::new(),
+            recent: Vec::with_capacity(MAX_RECENT),
+            free: 0,
+        }
+    }
+
     /// Takes one extent of up to `want` pages.
     #[inline]
     fn take(&mut self, want: u32) -> Option<Extent> {
@@ -188,8 +198,8 @@ impl Shard {
         })
     }
 
-    /// Returns the first extent of `want` pages among the first in the tree, else the longest of
-    /// these.
+    /// Returns the first of the tree's first extents that has `want` pages, or else the longest of
+    /// them.
     fn best(&self, want: u32) -> Option<Extent> {
         let mut best: Option<Extent> = None;
         for (&start, &len) in self.extents.iter().take(LOOKS) {
@@ -205,20 +215,29 @@ impl Shard {
 
     #[inline]
     fn release(&mut self, extent: Extent) {
+        debug_assert!(!self.has_some(extent), "{extent:?} was already free");
         self.free += extent.len;
-        if extent.len <= MAX_RECENT_PAGES && self.recent.len() < MAX_RECENT {
-            let (start, end) = (extent.start, extent.start + extent.len);
-            debug_assert!(
-                (self.recent.iter()).all(|it| it.start + it.len <= start || end <= it.start),
-                "pages {start}.. were already free"
-            );
-            self.recent.push(extent);
-        } else {
+        if extent.len > MAX_RECENT_PAGES {
             self.join(extent);
+            return;
         }
+        if self.recent.len() == MAX_RECENT {
+            let oldest = self.recent.remove(0);
+            self.join(oldest);
+        }
+        self.recent.push(extent);
     }
 
-    /// Puts free pages into the tree.
+    /// Returns whether some of these pages are free.
+    fn has_some(&self, Extent { start, len }: Extent) -> bool {
+        let end = start + len;
+        let before = self.extents.range(..end).next_back();
+        let in_tree = before.is_some_and(|(&at, &len)| start < at + len);
+        let recent = |it: &Extent| start < it.start + it.len && it.start < end;
+        in_tree || self.recent.iter().any(recent)
+    }
+
+    /// Puts an extent into the tree, and joins it with its neighbours.
     fn join(&mut self, extent: Extent) {
         let Extent { mut start, mut len } = extent;
         let before = self.extents.range_mut(..start).next_back();
@@ -228,17 +247,9 @@ impl Shard {
                 (start, len) = (s, *l);
                 true
             }
-            Some((&s, l)) => {
-                debug_assert!(s + *l < start, "page {start} was already free");
-                false
-            }
-            None => false,
+            _ => false,
         };
         let after = self.extents.remove(&(start + len));
-        debug_assert!(
-            after.is_some() || self.extents.range(start + 1..start + len).next().is_none(),
-            "pages {start}.. were already free"
-        );
         if let Some(after) = after {
             len += after;
         }
@@ -283,7 +294,7 @@ impl Allocator {
         let target = (total / 128).clamp(2, 256);
         Allocator {
             shards: (0..shards)
-                .map(|_| Aligned(Mutex::new(Shard::default())))
+                .map(|_| Aligned(Mutex::new(Shard::new())))
                 .collect(),
             first,
             total,
@@ -306,7 +317,8 @@ impl Allocator {
         Ok(list)
     }
 
-    /// Like [`take`](Self::take), into an empty list. It saves every writer copying the list.
+    /// Like [`take`](Self::take), but fills `list`, which is empty. Returning the list would cost
+    /// every writer a copy.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; nothing was taken.
@@ -342,7 +354,7 @@ impl Allocator {
         }
         left -= self.take_reserve(left, class, list);
         if left > 0 {
-            for extent in list.iter() {
+            for extent in take(list).iter() {
                 self.release(extent);
             }
             return Err(self.no_space(pages, class));

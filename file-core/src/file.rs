@@ -272,7 +272,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         Cursor::new(self.clone())
     }
 
-    /// Returns where a write of `len` bytes at `offset` ends, if a file can be that large.
+    /// Returns the end of a write of `len` bytes at `offset`.
     ///
     /// # Errors
     /// [`Error::FileTooLarge`].
@@ -376,7 +376,7 @@ struct Write<'d> {
 }
 
 impl<'d> Write<'d> {
-    /// Creates a write of all bytes of `bufs`, at least one, which ends at `end`.
+    /// Creates a write of all bytes in `bufs`, of which there is at least one. It ends at `end`.
     fn new(bufs: &'d [IoSlice<'d>], offset: u64, end: u64) -> Self {
         Write {
             bufs,

@@ -63,7 +63,7 @@
 //!
 //! | letter | where | pairs with | carries |
 //! |---|---|---|---|
-//! | A | CAS in [`Index::publish_root`], [`Inner::child_or_insert`], Release | B | a new node |
+//! | A | CAS in [`Index::publish_root`], [`Inner::insert`], Release | B | a new node |
 //! | B | loads of root and children, and the CAS's failure, Acquire | A | |
 //! | L | [`Index::relocate`]: CAS of the log page, Release | M | the new log page's state |
 //! | M | [`Value::replace`], [`Value::take`]: swap of the log page, Acquire | L | |
@@ -242,7 +242,7 @@ impl Inner {
         }
     }
 
-    /// Creates the child at `slot`, unless another thread does.
+    /// Creates the child at `slot`, unless another thread has created it first. Returns the child.
     #[cold]
     fn insert(&self, slot: usize, level: u32) -> *mut Node {
         let new = Box::into_raw(Node::new(level));
@@ -338,7 +338,7 @@ impl Index {
         Mapping::from_word(value.word.load(Ordering::Relaxed))
     }
 
-    /// Returns whether none of the file pages `pages` is a hole.
+    /// Returns whether every one of the file pages `pages` is mapped.
     ///
     /// # Safety
     /// The caller holds the pages, shared or exclusively (X1).

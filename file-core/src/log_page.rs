@@ -28,7 +28,8 @@
 //! - **F-P2** A page is *unlinked* once no group in it is needed and no pointer to it remains. It
 //!   becomes free then, but not while live references remain: threads that have replaced a
 //!   reference may still have to take it away. The thread that finds both conditions true frees
-//!   the page.
+//!   the page. No operation that ends there can be that thread, because a page with open slots is
+//!   not unlinked.
 //!
 //! # Orderings
 //!
@@ -111,8 +112,9 @@ impl State {
 pub(crate) struct LogPages {
     first: u32,
     states: Box<[AtomicU64]>,
-    /// The pages' seeds; see [`PageId::seed`](crate::layout::PageId::seed). They are apart from the
-    /// states, because each append reads a seed and each changes a state.
+    /// The pages' seeds; see [`PageId::seed`](crate::layout::PageId::seed). Every append reads a
+    /// seed. If it were next to the state, it would often be out of the cache, because every append
+    /// changes a state.
     seeds: Box<[AtomicU32]>,
 }
 
@@ -166,17 +168,22 @@ impl LogPages {
         }
     }
 
-    /// Ends an operation that has `slots` slots of the page. `gained` counts what its groups in
-    /// the page are needed for. Returns whether a cleaning waits for this.
+    /// Ends an operation that has `slots` slots of the page. `gained` says how it changes what
+    /// the page is needed for. Returns whether a cleaning waits for this.
     #[must_use = "the cleaning that waits must be woken"]
     pub(crate) fn end(&self, page: u32, slots: u32, gained: Gained) -> bool {
         debug_assert!(slots <= PAGE_SLOTS);
-        // The sum does not wrap: the page has the references that are subtracted.
-        let live = (i64::from(gained.live) as u64).wrapping_mul(LIVE);
+        // References are the topmost field, so a negative number changes no other field. Their sum
+        // can be negative for a while, if a pending change ends before an earlier one that has
+        // added the references. But the page has open slots until both have ended.
+        let live = (gained.live as u64).wrapping_mul(LIVE);
         let tombs = u64::from(gained.tombs) * TOMB;
         let change = (live.wrapping_add(tombs)).wrapping_sub(u64::from(slots) * OPEN);
         // Release [F→G]: the index and size that the operation changed.
         let before = self.word(page).fetch_add(change, Ordering::Release);
+        // F-P2: a page with open slots is not unlinked. So the caller need not free the page, even
+        // if it takes the last reference away.
+        debug_assert!(before & UNLINKED == 0, "page {page} had open slots");
         before & WAITED_FOR != 0 && State(before).open() == slots
     }
 
@@ -211,7 +218,11 @@ impl LogPages {
         // equivalent(Relaxed): the simulated region orders all accesses to its bytes, so no model
         // sees a race between slots and the next use of their page.
         let before = self.word(page).fetch_sub(live, Ordering::Acquire);
-        debug_assert!(State(before).live() >= count, "page {page}");
+        // While slots are open, the number can be negative for a while: see `end`.
+        debug_assert!(
+            State(before).live() >= count || State(before).open() > 0,
+            "page {page}"
+        );
         State(before.wrapping_sub(live)).is_free()
     }
 
@@ -232,12 +243,12 @@ impl LogPages {
     }
 }
 
-/// What the groups of an operation in a page are needed for.
+/// How an operation changes what a page is needed for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gained {
-    /// Pages of the file that they map, or names, less those that the operation replaces and whose
-    /// groups are in the same page.
-    pub(crate) live: i32,
+    /// The live references that the operation adds to the page, less those to the same page that
+    /// it takes away.
+    pub(crate) live: i64,
     /// Groups that take something away.
     pub(crate) tombs: u32,
 }

@@ -72,11 +72,13 @@ impl Names {
         self.map.insert(name.into(), entry);
     }
 
-    /// Adds a name, unless it is there. Returns whether it was not. No other thread has the names.
+    /// Adds a name unless it is present. Returns whether it was added. No other thread has the
+    /// names.
     pub(crate) fn add(&self, name: Box<str>, entry: Entry) -> bool {
         // Relaxed: as in `get`.
         self.changes.fetch_add(1, Ordering::Relaxed);
-        // One search, where a lookup and an insertion would be two.
+        // One search; a lookup and an insertion would take two. No two groups have the same place,
+        // so if the places are equal, this entry was added.
         self.map.get_or_insert(name, entry).value().place == entry.place
     }
 

@@ -306,7 +306,8 @@ impl<P: Pmem, L> Volume<P, L> {
             match act() {
                 Err(Error::NoSpace { .. }) if self.settle() => {}
                 Err(error) => return Err(error),
-                // Not together with the errors: they would be copied too.
+                // An arm of its own: one arm for all results would copy as much as the largest
+                // error has.
                 Ok(done) => return Ok(done),
             }
         }

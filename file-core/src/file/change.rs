@@ -250,7 +250,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             match part {
                 Part::New(_) => {
                     let next = || Mapping {
-                        page: added.next().unwrap_or_default(),
+                        page: added.next().expect("the parts have as many new pages"),
                         checksum: checksums.next().unwrap_or(0),
                     };
                     let each = |before: Mapping, from| {

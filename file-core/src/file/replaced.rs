@@ -9,8 +9,8 @@ use crate::pending::Old;
 /// taken away. Neighbouring pages are joined into runs.
 #[derive(Default)]
 pub(super) struct Replaced {
-    /// The log page with the group of the change, and the number of references to it. They are
-    /// subtracted from what the group gains, which saves a change of the page's state.
+    /// The log page of the change's group, and how many of the replaced references are to it.
+    /// [`gained`](Self::gained) subtracts them, which saves a change of the page's state.
     own: (u32, u32),
     run: Option<Extent>,
     /// A log page, and the number of references to it.
@@ -74,16 +74,16 @@ impl Replaced {
         }
     }
 
-    /// Returns what the group gains, if it maps `live` pages of the file and `tombs` groups take
-    /// something away.
+    /// Returns how the change affects its log page. Its group maps `live` pages. `tombs` is 1 if
+    /// it takes something away, else 0.
     pub(super) fn gained(&self, live: u32, tombs: u32) -> Gained {
         Gained {
-            live: live as i32 - self.own.1 as i32,
+            live: i64::from(live) - i64::from(self.own.1),
             tombs,
         }
     }
 
-    /// Frees what is left, unless the change is not durable yet.
+    /// Frees what is left or, if the change is not durable yet, keeps it for later.
     #[inline]
     pub(super) fn flush<P>(&mut self, medium: &Medium<P>) {
         self.take_references(medium);

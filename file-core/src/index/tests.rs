@@ -24,7 +24,7 @@ fn replace(index: &Index, page: u32, to: Mapping, log_page: u32) -> Option<(Mapp
     unsafe { index.replace(page, to, log_page) }
 }
 
-/// Maps pages one after the other to those from `to` on, and returns what was reported.
+/// Maps `pages` to consecutive data pages from `to` on. Returns the mappings that this replaced.
 fn replace_run(index: &Index, pages: Range<u64>, to: u32, log_page: u32) -> Vec<(Mapping, u32)> {
     let mut replaced = Vec::new();
     let mut to = to..;

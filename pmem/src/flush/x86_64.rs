@@ -68,15 +68,15 @@ pub(super) fn fence() {
 }
 
 /// Copies whole lines past the cache, with AVX's stores if the processor has them. They are twice
-/// as wide as SSE2's, so they take half as many entries of the store buffer, and the processor can
-/// go on with other work sooner.
+/// as wide as SSE2's. A copy therefore takes half as many entries of the store buffer, and later
+/// instructions can start sooner.
 ///
 /// # Safety
 /// As for [`stream`](super::stream); `to` is aligned to a line and `data` is whole lines.
 #[inline]
 pub(super) unsafe fn copy_lines(_: FlushInstruction, to: *mut u8, data: &[u8]) {
     if is_x86_feature_detected!("avx") {
-        // SAFETY: the processor has AVX. Otherwise, as the caller promises.
+        // SAFETY: the processor has AVX. The caller promises the rest.
         unsafe { copy_lines_avx(to, data) }
     } else {
         // SAFETY: as the caller promises.
@@ -87,7 +87,7 @@ pub(super) unsafe fn copy_lines(_: FlushInstruction, to: *mut u8, data: &[u8]) {
 /// Copies 32 bytes at a time.
 ///
 /// # Safety
-/// As for [`copy_lines`].
+/// As for [`copy_lines`], and the processor has AVX.
 #[target_feature(enable = "avx")]
 unsafe fn copy_lines_avx(to: *mut u8, data: &[u8]) {
     let (lines, rest) = data.as_chunks::<{ LINE_BYTES as usize }>();
@@ -129,7 +129,7 @@ unsafe fn copy_lines_sse2(to: *mut u8, data: &[u8]) {
 mod tests {
     use super::*;
 
-    /// Other tests reach only the copy that the testing processor uses.
+    /// Other tests run only the copy that `copy_lines` selects.
     #[test]
     fn both_copies_copy_whole_lines_and_nothing_else() {
         #[repr(align(64))]
@@ -139,14 +139,14 @@ mod tests {
         let mut copies: Vec<unsafe fn(*mut u8, &[u8])> = vec![copy_lines_sse2];
         if is_x86_feature_detected!("avx") {
             copies.push(|to, data| {
-                // SAFETY: the processor has AVX. Otherwise, as the caller promises.
+                // SAFETY: the processor has AVX. The caller promises the rest.
                 unsafe { copy_lines_avx(to, data) }
             });
         }
         for copy in copies {
             for lines in 0..=6 {
                 let mut area = Area([0xee; 64 * 8]);
-                // Not aligned.
+                // The source is not aligned.
                 let data = &data[1..][..lines * 64];
                 // SAFETY: the target is aligned, has room, and is read only after the fence.
                 unsafe { copy(area.0[64..].as_mut_ptr(), data) };
