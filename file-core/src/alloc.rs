@@ -32,8 +32,8 @@
 //! - **A1** A page of the data area is in at most one of these places: a shard, a pool, or an
 //!   extent that was taken and not yet freed.
 //! - **A2** The extents in a shard's tree do not touch: each is joined with its neighbours when it
-//!   enters the tree. All extents outside the tree enter it when none of the tree's first 16 extents
-//!   suffices for a request.
+//!   enters the tree. All extents outside the tree enter it when none of the tree's first 16
+//!   extents suffices for a request.
 //!
 //! # Orderings
 //! The only atomic is a hint: see [`Reserve::missing`]. Everything else is protected by mutexes.

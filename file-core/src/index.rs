@@ -82,12 +82,18 @@
 //! The value of a page is meaningless to a thread that does not hold that page, except as a hint.
 //! An index that is emptied keeps its root, and the levels above the largest page that it ever had.
 
+mod removal;
+mod root;
+
 use core::ops::Range;
 use core::ptr;
 
 use spanlock_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use spanlock_sync::epoch::{self, Collector};
 use spanlock_sync::injected_bug;
+
+use self::removal::Removal;
+use self::root::{Root, level_for};
 
 const BITS: u32 = 6;
 const FANOUT: usize = 1 << BITS;
@@ -192,42 +198,6 @@ impl Node {
     fn slot(&self, page: u32) -> usize {
         (page >> (self.level * BITS)) as usize % FANOUT
     }
-}
-
-/// The word of the root: a pointer whose lowest bits are the node's level. Null if there is none.
-#[derive(Clone, Copy)]
-struct Root(*mut Node);
-
-/// The bits of the level.
-const LEVEL: usize = 7;
-const _: () = assert!(align_of::<Node>() > LEVEL);
-
-impl Root {
-    fn new(node: *mut Node, level: u32) -> Root {
-        Root(node.map_addr(|at| at | level as usize))
-    }
-
-    #[inline]
-    fn node(self) -> *mut Node {
-        self.0.map_addr(|at| at & !LEVEL)
-    }
-
-    #[inline]
-    fn level(self) -> u32 {
-        (self.0.addr() & LEVEL) as u32
-    }
-
-    /// Returns whether there is a root whose span includes `page`.
-    #[inline]
-    fn covers(self, page: u32) -> bool {
-        !self.0.is_null() && level_for(page) <= self.level()
-    }
-}
-
-/// Returns the level that a root needs to cover `page`.
-#[inline]
-fn level_for(page: u32) -> u32 {
-    (32 - (page | 1).leading_zeros()).div_ceil(BITS) - 1
 }
 
 impl Inner {
@@ -545,74 +515,6 @@ impl Index {
             // SAFETY: X1: pinned until the end of the function.
             walk(unsafe { &*root.node() }, 0, each);
         }
-    }
-}
-
-/// A removal of file pages, by a thread that holds them exclusively.
-struct Removal<'a> {
-    epochs: &'a Collector,
-    first: u64,
-    end: u64,
-    /// Whether a node was unlinked.
-    unlinked: bool,
-    each: &'a mut dyn FnMut(u32, Mapping, u32),
-}
-
-impl Removal<'_> {
-    /// Removes the pages from a node whose span begins at `base` and has at least one of them.
-    fn clear(&mut self, node: &Node, base: u64) {
-        let width = 1 << (node.level * BITS);
-        let from = self.first.saturating_sub(base) / width;
-        let to = (self.end - base).div_ceil(width).min(FANOUT as u64);
-        for slot in from..to {
-            let at = base + slot * width;
-            match &node.body {
-                Body::Leaf(values) => {
-                    if let Some((mapping, log_page)) = values[slot as usize].take() {
-                        (self.each)(at as u32, mapping, log_page);
-                    }
-                }
-                Body::Inner(inner) => self.clear_child(&inner.0[slot as usize], at..at + width),
-            }
-        }
-    }
-
-    /// Removes the pages from the child in `slot`. Removes the child, too, if they include all of
-    /// its span.
-    fn clear_child(&mut self, slot: &AtomicPtr<Node>, span: Range<u64>) {
-        // Acquire [B←A]: the child's content.
-        let child = slot.load(Ordering::Acquire);
-        if child.is_null() {
-            return;
-        }
-        // SAFETY: X1: the caller of `Index::remove` holds some of the span.
-        self.clear(unsafe { &*child }, span.start);
-        if span.start < self.first || span.end > self.end {
-            return;
-        }
-        let frees_early = injected_bug!(
-            "index-node-freed-linked",
-            "a removal defers the free of a node before it has unlinked the node",
-            killed_by = "file-core-index/hole-check"
-        );
-        if frees_early {
-            // SAFETY: none, because X4 does not hold yet. Only a checker runs this: it keeps the
-            // memory, and reports its use.
-            unsafe { self.epochs.pin().defer_free(child) };
-        }
-        // Relaxed: see "Orderings".
-        slot.store(ptr::null_mut(), Ordering::Relaxed);
-        self.unlinked = true;
-        if frees_early {
-            return;
-        }
-        // Each node has a pin of its own. So in a large removal, epochs advance and nodes are freed
-        // meanwhile, a few at a time.
-        let guard = self.epochs.pin();
-        // SAFETY: the node came from `Box::into_raw`. X4: it is unlinked, so a thread that is
-        // pinned later cannot find it, and no other thread holds a page of its span. This thread,
-        // which has just unlinked it, is the only one to free it.
-        unsafe { guard.defer_free(child) };
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! | architecture | flush | fence | non-temporal copy |
 //! |---|---|---|---|
-//! | x86-64 | `clwb`, else `clflushopt`, else `clflush` | `sfence` | AVX, 32 bytes at a time, else SSE2, 16 bytes at a time |
+//! | x86-64 | `clwb`, else `clflushopt`, else `clflush` | `sfence` | by AVX, else by SSE2 |
 //! | AArch64 | `dc cvac`, if lines have 64 bytes or more | `dsb ish` | ordinary copy and flush |
 //! | others | none | compiler fence | ordinary copy |
 //!

@@ -20,8 +20,8 @@ pub(super) struct Replaced {
 }
 
 impl Replaced {
-    /// Creates an empty one, for a change whose group is in `log_page`. If `is_durable`, the mark of
-    /// the change is durable, so what the change replaces becomes free at once.
+    /// Creates an empty one, for a change whose group is in `log_page`. If `is_durable`, the mark
+    /// of the change is durable, so what the change replaces becomes free at once.
     pub(super) fn new(log_page: u32, is_durable: bool) -> Self {
         Replaced {
             own: (log_page, 0),
