@@ -10,8 +10,8 @@
 //! - **Shards**: the volume's pages are divided into up to 16 stripes, each with its own short
 //!   lock. A request starts at the shard selected by its hint and continues with the others when
 //!   that shard is empty. The hint is a hash of inode and file page, so writers of different places
-//!   use different shards. A freed page returns to the stripe it lies in, and joins
-//!   its neighbours when it enters the tree there.
+//!   use different shards. A freed page returns to the stripe it lies in, and joins its
+//!   neighbours when it enters the tree there.
 //! - **Reuse**: a shard keeps the eight extents that were freed last outside its tree, unless they
 //!   have more than 64 pages. A request takes from the newest if that one is long enough. So a
 //!   writer that keeps replacing the same pages of a file alternates between a few pages of the
@@ -198,8 +198,8 @@ impl Shard {
         })
     }
 
-    /// Returns the first of the tree's first extents that has `want` pages, or else the longest of
-    /// them.
+    /// Looks at the first [`LOOKS`] extents of the tree. Returns the first that has `want` pages.
+    /// If none has, returns the longest.
     fn best(&self, want: u32) -> Option<Extent> {
         let mut best: Option<Extent> = None;
         for (&start, &len) in self.extents.iter().take(LOOKS) {

@@ -377,8 +377,8 @@ impl Log {
         self.settled.wait(state)
     }
 
-    /// Ends an operation that has these slots. `gained` says how it changes what its page is
-    /// needed for.
+    /// Ends an operation that has these slots. `gained` says how the operation changes what
+    /// its page is needed for.
     pub(crate) fn end(&self, space: &Space, slots: &Slots, gained: Gained) {
         let pages = &space.log_pages;
         let first = slots.count.min(PAGE_SLOTS);

@@ -168,8 +168,8 @@ impl LogPages {
         }
     }
 
-    /// Ends an operation that has `slots` slots of the page. `gained` says how it changes what
-    /// the page is needed for. Returns whether a cleaning waits for this.
+    /// Ends an operation that has `slots` slots of the page. `gained` says how the operation
+    /// changes what the page is needed for. Returns whether a cleaning waits for this.
     #[must_use = "the cleaning that waits must be woken"]
     pub(crate) fn end(&self, page: u32, slots: u32, gained: Gained) -> bool {
         debug_assert!(slots <= PAGE_SLOTS);

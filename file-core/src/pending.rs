@@ -306,8 +306,8 @@ impl<P: Pmem, L> Volume<P, L> {
             match act() {
                 Err(Error::NoSpace { .. }) if self.settle() => {}
                 Err(error) => return Err(error),
-                // An arm of its own: one arm for all results would copy as much as the largest
-                // error has.
+                // Not in one arm with the errors. That arm would copy the whole result, which is as
+                // large as the largest error.
                 Ok(done) => return Ok(done),
             }
         }

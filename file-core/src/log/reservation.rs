@@ -126,7 +126,7 @@ impl Reservation<'_> {
     }
 
     /// Ends the operation, after it has committed and updated the index and size (L4). `gained`
-    /// says how it changes what its page is needed for.
+    /// says how the operation changes what its page is needed for.
     #[inline]
     pub(crate) fn end(mut self, gained: Gained) {
         self.ended = true;
