@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::layout::{MIN_PAGES, PAGE_BYTES, SLOT_BYTES};
 
 /// The location of damage on the medium.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Place {
     /// Byte offset in the region.

@@ -37,6 +37,7 @@
 //! ```
 
 use core::fmt;
+use std::collections::HashSet;
 
 use spanlock_pmem::Pmem;
 use spanlock_sync::Arc;
@@ -185,16 +186,14 @@ pub fn repair<P: Pmem>(pmem: &P) -> Result<Report, Error> {
         return Ok(report);
     }
     let left = check(pmem)?;
+    let key = |it: &Finding| (it.what, it.place);
+    let known: HashSet<_> = report.findings.iter().map(key).collect();
+    let remaining: HashSet<_> = left.damage().map(key).collect();
     for finding in report.findings.iter_mut().filter(|it| it.is_damage()) {
-        let is_same = |it: &&Finding| (it.what, it.place) == (finding.what, finding.place);
-        finding.is_repaired = left.damage().find(is_same).is_none();
+        finding.is_repaired = !remaining.contains(&key(finding));
     }
-    let is_new = |it: &&Finding| {
-        let mut known = report.findings.iter();
-        !known.any(|known| (known.what, known.place) == (it.what, it.place))
-    };
-    let new: Vec<Finding> = left.damage().filter(is_new).cloned().collect();
-    report.findings.extend(new);
+    let new = left.damage().filter(|it| !known.contains(&key(it)));
+    report.findings.extend(new.cloned());
     Ok(report)
 }
 

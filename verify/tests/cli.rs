@@ -107,6 +107,8 @@ fn wrong_arguments_are_refused() {
         &["cannot be used with"],
     );
     says(2, &["--replay", "x", "--quick"], &["cannot be used with"]);
+    says(2, &["--changes", "--quick"], &["cannot be used with"]);
+    says(2, &["--changes", "-p", "x"], &["cannot be used with"]);
     says(2, &["--weaken", "a.rs:1:2:rmw=Relaxed"], &["--replay"]);
     says(2, &["--bug", "flag-first"], &["--replay"]);
     says(2, &["--partition", "0/3"], &["there is no part 0 of 3"]);

@@ -24,26 +24,29 @@ pub(super) struct Args {
     /// Run only searches of at most 300 recorded executions, and no bounded ones of two threads
     #[arg(long)]
     pub(super) quick: bool,
-    /// Also run the long rows; unless -p, --filter or --partition is given, also judge mutants and
-    /// bugs, and write a report
+    /// Also run the long rows; unless -p, --filter or --partition is given, imply --changes and
+    /// --report
     #[arg(long, conflicts_with = "quick")]
     pub(super) full: bool,
+    /// Also judge all mutants and bugs, in less time than the two subcommands take
+    #[arg(long, conflicts_with_all = ["quick", "package", "filter", "partition", "accept"])]
+    pub(super) changes: bool,
     /// Run only the K-th of N parts of the rows; `cargo verify merge` joins their --json files
     #[arg(long, value_name = "K/N")]
     pub(super) partition: Option<Partition>,
     /// List the rows and their claims, and run nothing
-    #[arg(long, conflicts_with_all = ["json", "report", "accept", "jobs", "limit"])]
+    #[arg(long, conflicts_with_all = ["json", "report", "accept", "jobs", "limit", "changes"])]
     pub(super) list: bool,
-    /// Write verify.json, verify.md and verify.html to FOLDER; a --full run that judges mutants and
-    /// bugs also writes mutants.json and bugs.json [default for it: target/verify/report]
+    /// Write verify.json, verify.md and verify.html to FOLDER, with --changes also mutants.json and
+    /// bugs.json [default with --full: target/verify/report]
     #[arg(long, value_name = "FOLDER")]
     pub(super) report: Option<PathBuf>,
     /// Record each search's number of executions in its package's models/executions.tsv
     #[arg(long)]
     pub(super) accept: bool,
     /// Run the row with this full name, and print every step of a failing execution
-    #[arg(long, value_name = "ROW", conflicts_with_all = ["quick", "full", "filter",
-        "partition", "list", "json", "report", "accept", "limit", "jobs"])]
+    #[arg(long, value_name = "ROW", conflicts_with_all = ["quick", "full", "changes",
+        "filter", "partition", "list", "json", "report", "accept", "limit", "jobs"])]
     pub(super) replay: Option<String>,
     #[command(flatten)]
     pub(super) change: Change,

@@ -35,7 +35,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The time after which no further search of an explained change begins: one of which the source
 /// says that no program can find it. No failure ends its searches, so without this limit they would
 /// take most of the time of all.
-const LIMIT_OF_EXPLAINED: Duration = Duration::from_secs(20);
+const LIMIT_OF_EXPLAINED: Duration = Duration::from_secs(10);
 
 /// A kind of change: mutants or injected bugs.
 pub(super) struct Kind {

@@ -65,7 +65,7 @@ pub(super) fn verify(args: &Args) -> Result<ExitCode> {
     // The mutants and the bugs run once, on one machine, for all partitions.
     if args.full && whole && args.partition.is_some() {
         results.notes.push(SHARED_BY_NONE.to_owned());
-    } else if args.full && whole {
+    } else if args.changes || (args.full && whole) {
         let run = Circumstances {
             selection: String::new(),
             ..run
