@@ -63,9 +63,11 @@ pub enum PmemError {
         source: io::Error,
     },
 
-    /// This process may not read and write the file, or may not create it.
+    /// This process may not read and write the file, or may not create it. If the file is opened
+    /// read-only: it may not read the file.
     #[error(
-        "{path}: permission denied: a mapped file must be both readable and writable",
+        "{path}: permission denied: a mapped file must be both readable and writable, \
+         or only readable for `MappedFile::open_read_only`",
         path = path.display()
     )]
     PermissionDenied {
@@ -73,6 +75,31 @@ pub enum PmemError {
         path: PathBuf,
         /// The system's error.
         source: io::Error,
+    },
+
+    /// The file system is mounted read-only, so a file on it can be neither created nor opened to
+    /// write.
+    #[error(
+        "{path}: on a read-only file system: open the file with `MappedFile::open_read_only`, \
+         or mount the file system writable",
+        path = path.display()
+    )]
+    ReadOnlyFileSystem {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+
+    /// The region was opened with [`open_read_only`](crate::MappedFile::open_read_only), so it
+    /// cannot grow.
+    #[error(
+        "{path}: opened read-only: open the file with `MappedFile::open` to change it",
+        path = path.display()
+    )]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
     },
 
     /// The path leads to something that is not a regular file.

@@ -29,12 +29,14 @@
 //! - **PM-I7** The mapping's length is above zero, a multiple of [`PAGE_BYTES`], at most
 //!   `isize::MAX`, and at most the file's.
 //! - **PM-I8** A flush instruction is kept only if this processor has it.
-//! - **PM-I9** The file is locked exclusively from before its length is read until after the
-//!   mapping is gone (`LockedFile`, dropped after the mapping).
+//! - **PM-I9** The file is locked from before its length is read until after the mapping is gone
+//!   (`LockedFile`, dropped after the mapping): exclusively, or shared if it was opened read-only.
 //! - **PM-I10** Once a write-back has failed, none succeeds: the failure is recorded before the
 //!   next write-back begins.
 //! - **PM-I11** No reference into the mapping ever exists. Bytes are copied through raw pointers,
 //!   and words go through [`spanlock_sync::mapped`].
+//! - **PM-I12** No store reaches a mapping that was opened read-only: every store checks
+//!   `WriteBack::ReadOnly` first. The mapping is not writable, so a store would raise SIGSEGV.
 //!
 //! # Why write-backs take turns (PM-I10)
 //!
@@ -65,7 +67,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 
 use self::mapping::Mapping;
-use self::opening::{LockedFile, io_failed};
+use self::opening::{Access, LockedFile, io_failed};
 pub use self::options::{Durability, Options};
 use crate::error::PmemError;
 use crate::flush::{self, FlushInstruction};
@@ -88,7 +90,9 @@ pub const PAGE_BYTES: u64 = 4096;
 ///
 /// # Other openers
 /// The file is locked (`flock`) while mapped. Another `MappedFile` on it, in any process, gets
-/// [`PmemError::InUse`]. The lock binds only programs that ask for it. If another program truncates
+/// [`PmemError::InUse`], unless both were opened with
+/// [`open_read_only`](MappedFile::open_read_only). The lock binds only programs that ask for it. If
+/// another program truncates
 /// the file, the next access past its new end raises **SIGBUS**, which ends the process. If another
 /// program writes to it, the bytes appear here.
 ///
@@ -150,6 +154,8 @@ enum WriteBack {
     /// Not at all: this crate knows no flush for this architecture, and the page cache determines
     /// what survives.
     PageCache,
+    /// PM-I12: there are no stores to write back, because the mapping is read-only.
+    ReadOnly,
 }
 
 impl MappedFile {
@@ -205,7 +211,7 @@ impl MappedFile {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, PmemError> {
         let path = path.as_ref();
         let write_back = WriteBack::choose(options)?;
-        let (file, len) = opening::open_existing(path)?;
+        let (file, len) = opening::open_existing(path, Access::Write)?;
         let mappable = opening::check_len(path, len)?;
         space::fill_holes(&file, path, len)?;
         let mapped = map(&file, path, mappable, write_back)?;
@@ -216,6 +222,47 @@ impl MappedFile {
         Ok(region)
     }
 
+    /// Opens the file at `path` and maps all of it, to be read only.
+    ///
+    /// The file needs no write permission and may be on a read-only file system. Its bytes and its
+    /// time of modification stay as they are, and its holes stay holes. A store to the region
+    /// **panics** (see [`Pmem::is_read_only`]), and [`grow`](MappedFile::grow) returns an error.
+    ///
+    /// Any number of read-only openers share the file, in any process. Together they exclude
+    /// writers, and a writer excludes them: [`InUse`](PmemError::InUse).
+    ///
+    /// Since nothing is written back, recent writes of the last process may not be on the medium
+    /// yet: [`durability`](MappedFile::durability) is `ProcessKill`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("region");
+    /// use spanlock_pmem::{MappedFile, Options, Pmem};
+    ///
+    /// drop(MappedFile::create(&path, 4096, Options::new())?);
+    /// let region = MappedFile::open_read_only(&path)?;
+    /// assert!(region.is_read_only());
+    /// assert_eq!(region.load(0), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`NotFound`](PmemError::NotFound), [`PermissionDenied`](PmemError::PermissionDenied),
+    /// [`NotAFile`](PmemError::NotAFile), [`Empty`](PmemError::Empty),
+    /// [`BadLength`](PmemError::BadLength) (not a multiple of [`PAGE_BYTES`]),
+    /// [`InUse`](PmemError::InUse), [`Io`](PmemError::Io).
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self, PmemError> {
+        let path = path.as_ref();
+        let (file, len) = opening::open_existing(path, Access::ReadOnly)?;
+        let mappable = opening::check_len(path, len)?;
+        let mapping = Mapping::read_only(&file, mappable)
+            .map_err(|error| io_failed(path, "mapping", error.into()))?;
+        let mapped = (mapping, Durability::ProcessKill);
+        Ok(Self::new(mapped, file, path, WriteBack::ReadOnly))
+    }
+
     /// Extends the file to `new_len` bytes, the new ones zero, and maps it again, perhaps at
     /// another address. Offsets and contents stay. Growing to the current length has no effect.
     ///
@@ -224,7 +271,8 @@ impl MappedFile {
     ///
     /// # Errors
     /// After an error the region is as it was. [`Shrink`](PmemError::Shrink),
-    /// [`BadLength`](PmemError::BadLength), [`NoSpace`](PmemError::NoSpace),
+    /// [`BadLength`](PmemError::BadLength), [`ReadOnly`](PmemError::ReadOnly),
+    /// [`NoSpace`](PmemError::NoSpace),
     /// [`WriteBack`](PmemError::WriteBack) (sticky), [`Io`](PmemError::Io).
     pub fn grow(&mut self, new_len: u64) -> Result<(), PmemError> {
         let len = self.len();
@@ -238,6 +286,11 @@ impl MappedFile {
         }
         if new_len == len {
             return Ok(());
+        }
+        if self.is_read_only() {
+            return Err(PmemError::ReadOnly {
+                path: self.path.clone(),
+            });
         }
         self.check()?;
         let grown = space::extend(&self.file, &self.path, len..new_len)
@@ -255,7 +308,8 @@ impl MappedFile {
 
     /// Writes the whole region back to the disk and waits, whatever
     /// [`durability`](MappedFile::durability) is. It is a checkpoint against power cuts for a
-    /// region that otherwise survives only a killed process.
+    /// region that otherwise survives only a killed process. A region that was opened read-only has
+    /// nothing to write back.
     ///
     /// It covers the writes of this thread, and of threads that synchronized with it. Concurrent
     /// writes of other threads may or may not be included.
@@ -264,6 +318,9 @@ impl MappedFile {
     /// [`WriteBack`](PmemError::WriteBack), sticky: a second attempt after a failure proves
     /// nothing.
     pub fn sync(&self) -> Result<(), PmemError> {
+        if self.is_read_only() {
+            return Ok(());
+        }
         // Include this thread's non-temporal stores that are under way.
         flush::fence();
         self.write_back_with(|| self.mapping.sync(0..self.mapping.len()))
@@ -292,10 +349,11 @@ impl MappedFile {
             }
             WriteBack::Msync if range.is_empty() => {}
             WriteBack::Msync => self.write_back_with(|| self.mapping.sync(range))?,
-            WriteBack::PageCache => {}
+            WriteBack::PageCache | WriteBack::ReadOnly => {}
         }
         // SAFETY: PM-I2: this thread has just begun, or ended, the write-back of every line. With
         // `PageCache` there is none, and `durability` claims no more than the page cache keeps.
+        // With `ReadOnly` there are no stores.
         Ok(unsafe { Flushed::new() })
     }
 
@@ -317,13 +375,13 @@ impl MappedFile {
         self.durability
     }
 
-    /// Returns the instruction that flushes use. `None` with [`Options::msync`], and on
-    /// architectures where this crate knows none.
+    /// Returns the instruction that flushes use. `None` with [`Options::msync`], on architectures
+    /// where this crate knows none, and if the region was opened read-only.
     #[inline]
     pub fn flush_instruction(&self) -> Option<FlushInstruction> {
         match self.write_back {
             WriteBack::Instruction(instruction) => Some(instruction),
-            WriteBack::Msync | WriteBack::PageCache => None,
+            WriteBack::Msync | WriteBack::PageCache | WriteBack::ReadOnly => None,
         }
     }
 

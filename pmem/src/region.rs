@@ -128,10 +128,18 @@ pub const LINE_BYTES: u64 = 64;
 /// # Panics
 /// Every method panics, like slice indexing, if the bytes it names are not all inside the region.
 /// [`publish`](Pmem::publish) and [`load`](Pmem::load) also panic if `at` is not a multiple of 8.
+/// [`write`](Pmem::write), [`write_streaming`](Pmem::write_streaming) and
+/// [`publish`](Pmem::publish) also panic if the region is [read-only](Pmem::is_read_only).
 #[allow(clippy::len_without_is_empty, reason = "a region is never empty")]
 pub unsafe trait Pmem: Send + Sync {
     /// Returns the region's size in bytes, which is never zero.
     fn len(&self) -> u64;
+
+    /// Returns whether the region can only be read. Every store to such a region panics, so code
+    /// that has to store asks first. Constant while the region lives.
+    fn is_read_only(&self) -> bool {
+        false
+    }
 
     /// Copies the bytes at `at` into `into`.
     ///
@@ -211,6 +219,10 @@ macro_rules! forward_to_pointee {
         unsafe impl<P: Pmem + ?Sized> Pmem for $pointer {
             fn len(&self) -> u64 {
                 (**self).len()
+            }
+
+            fn is_read_only(&self) -> bool {
+                (**self).is_read_only()
             }
 
             unsafe fn read(&self, at: u64, into: &mut [u8]) {

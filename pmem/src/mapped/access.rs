@@ -8,6 +8,8 @@
 //! The processor performs this pair even under a checker, because no checker models memory that
 //! maps a file. No model weakens it; `tests/threads.rs` runs it.
 
+use std::path::Path;
+
 use spanlock_sync::mapped::{load_acquire, store_release};
 
 use super::{MappedFile, WriteBack};
@@ -19,11 +21,17 @@ use crate::tokens::{Durable, Flushed, Written};
 // SAFETY: for one thread, flushes write back every line of a token, at once or by the next fence
 // (PM-I2, PM-I3). `durability` names the failures that those bytes survive. An aligned 8-byte store
 // is atomic to threads and to the medium. If `durability` promises more than surviving a killed
-// process, opening writes back the contents it finds. Every access is checked against the length.
+// process, opening writes back the contents it finds. Every access is checked against the length,
+// and every store against PM-I12.
 unsafe impl Pmem for MappedFile {
     #[inline]
     fn len(&self) -> u64 {
         self.mapping.len() as u64
+    }
+
+    #[inline]
+    fn is_read_only(&self) -> bool {
+        matches!(self.write_back, WriteBack::ReadOnly)
     }
 
     #[inline]
@@ -36,9 +44,9 @@ unsafe impl Pmem for MappedFile {
 
     #[inline]
     unsafe fn write(&self, at: u64, data: &[u8]) -> Written {
-        let to = self.bytes(at, data.len());
-        // SAFETY: as in `read`, with no other thread reading or writing; then PM-I1, by `bytes` and
-        // the copy.
+        let to = self.bytes_to_store(at, data.len());
+        // SAFETY: as in `read`, with no other thread reading or writing, and writable (PM-I12);
+        // then PM-I1, by `bytes` and the copy.
         unsafe {
             to.copy_from_nonoverlapping(data.as_ptr(), data.len());
             Written::new(self.id, at..at + data.len() as u64)
@@ -47,9 +55,9 @@ unsafe impl Pmem for MappedFile {
 
     #[inline]
     unsafe fn write_streaming(&self, at: u64, data: &[u8]) -> Flushed {
-        let to = self.bytes(at, data.len());
+        let to = self.bytes_to_store(at, data.len());
         match self.write_back {
-            // SAFETY: `to` is valid for that many bytes (PM-I6) and overlaps no Rust object
+            // SAFETY: `to` is valid for that many bytes (PM-I6, PM-I12) and overlaps no Rust object
             // (PM-I11). By the caller's promise no thread accesses them before the fence. The
             // processor has the instruction (PM-I8). Then PM-I2: bytes that went past the cache
             // need the fence only, and the others are flushed.
@@ -57,7 +65,7 @@ unsafe impl Pmem for MappedFile {
                 flush::stream(instruction, to, data);
                 Flushed::new()
             },
-            WriteBack::Msync | WriteBack::PageCache => {
+            WriteBack::Msync | WriteBack::PageCache | WriteBack::ReadOnly => {
                 // SAFETY: the caller gives the same promise.
                 let written = unsafe { self.write(at, data) };
                 self.flush(written)
@@ -90,10 +98,11 @@ unsafe impl Pmem for MappedFile {
 
     #[inline]
     fn publish(&self, at: u64, value: u64, _after: Durable) -> Written {
+        self.check_writable();
         let word = self.word(at);
         // Release [A→B], in the callee: a thread that loads the value sees everything written
         // before it.
-        // SAFETY: the word is aligned and mapped (`word`, PM-I6). Other threads access it through
+        // SAFETY: the word is aligned and mapped (`word`, PM-I6, PM-I12). Other threads access it through
         // this module only, or break the contract of `read` or `write`. Then PM-I1.
         unsafe {
             store_release(word, value.to_le());
@@ -123,6 +132,23 @@ impl MappedFile {
         }
     }
 
+    /// Returns a pointer to the `len` bytes at `at`, all inside the region, for a store.
+    #[inline]
+    #[track_caller]
+    fn bytes_to_store(&self, at: u64, len: usize) -> *mut u8 {
+        self.check_writable();
+        self.bytes(at, len)
+    }
+
+    /// PM-I12.
+    #[inline]
+    #[track_caller]
+    fn check_writable(&self) {
+        if self.is_read_only() {
+            store_to_read_only(self.path());
+        }
+    }
+
     /// Returns a pointer to the word at `at`, aligned and inside the region.
     #[inline]
     #[track_caller]
@@ -140,6 +166,15 @@ impl MappedFile {
 fn out_of_bounds(at: u64, len: usize, region: u64) -> ! {
     let end = u128::from(at) + len as u128;
     panic!("range {at}..{end} out of bounds of a region of {region} bytes")
+}
+
+#[cold]
+#[track_caller]
+fn store_to_read_only(path: &Path) -> ! {
+    panic!(
+        "{}: a store to a region that was opened read-only",
+        path.display()
+    )
 }
 
 #[cold]

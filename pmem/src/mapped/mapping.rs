@@ -15,8 +15,8 @@ const SYNC_BYTES: usize = if cfg!(target_arch = "x86_64") {
     65536
 };
 
-/// **PM-I6** While it lives, `base .. base + len` is mapped shared, readable and writable. Only
-/// [`grow`](Mapping::grow), by `&mut`, changes it.
+/// **PM-I6** While it lives, `base .. base + len` is mapped shared and readable, and writable
+/// unless it was mapped to be read only. Only [`grow`](Mapping::grow), by `&mut`, changes it.
 #[derive(Debug)]
 pub(super) struct Mapping {
     base: NonNull<u8>,
@@ -35,19 +35,25 @@ impl Mapping {
     /// Returns whether MAP_SYNC was granted. The file system then writes a block's metadata back
     /// before the block becomes writable, so that flush instructions alone make stores durable.
     pub(super) fn new(file: &File, len: usize, map_sync: bool) -> Result<(Self, bool), Errno> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
         if map_sync {
-            match Self::map(file, len, MapFlags::SHARED_VALIDATE | MapFlags::SYNC) {
+            let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
+            match Self::map(file, len, access, flags) {
                 Ok(mapping) => return Ok((mapping, true)),
                 // The errors of file systems and kernels without MAP_SYNC.
                 Err(Errno::OPNOTSUPP | Errno::INVAL) => {}
                 Err(other) => return Err(other),
             }
         }
-        Ok((Self::map(file, len, MapFlags::SHARED)?, false))
+        Ok((Self::map(file, len, access, MapFlags::SHARED)?, false))
     }
 
-    fn map(file: &File, len: usize, flags: MapFlags) -> Result<Self, Errno> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
+    /// Maps the first `len` bytes of `file`, to be read only.
+    pub(super) fn read_only(file: &File, len: usize) -> Result<Self, Errno> {
+        Self::map(file, len, ProtFlags::READ, MapFlags::SHARED)
+    }
+
+    fn map(file: &File, len: usize, access: ProtFlags, flags: MapFlags) -> Result<Self, Errno> {
         // SAFETY: the kernel chooses the address, so the mapping replaces no other memory.
         let base = unsafe { mm::mmap(ptr::null_mut(), len, access, flags, file, 0)? };
         let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address zero");

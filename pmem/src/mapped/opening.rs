@@ -16,7 +16,7 @@ pub(super) fn create_new(path: &Path) -> Result<LockedFile, PmemError> {
         .create_new(true)
         .open(path)
         .map_err(|source| open_failed(path, source))?;
-    LockedFile::new(file, path).inspect_err(|_| remove(path))
+    LockedFile::new(file, path, Access::Write).inspect_err(|_| remove(path))
 }
 
 /// Removes a new file after a failure.
@@ -25,17 +25,26 @@ pub(super) fn remove(path: &Path) {
     let _ = std::fs::remove_file(path);
 }
 
+/// How a file is opened, and locked against other openers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// To read and write, as the only opener.
+    Write,
+    /// To read only, beside other openers that only read.
+    ReadOnly,
+}
+
 /// Opens an existing file, locks it, and returns its length.
-pub(super) fn open_existing(path: &Path) -> Result<(LockedFile, u64), PmemError> {
+pub(super) fn open_existing(path: &Path, access: Access) -> Result<(LockedFile, u64), PmemError> {
     // Check before opening: opening a device or a pipe can itself have an effect.
     let found = std::fs::metadata(path).map_err(|source| open_failed(path, source))?;
     check_is_file(path, &found)?;
     let file = OpenOptions::new()
         .read(true)
-        .write(true)
+        .write(access == Access::Write)
         .open(path)
         .map_err(|source| open_failed(path, source))?;
-    let file = LockedFile::new(file, path)?;
+    let file = LockedFile::new(file, path, access)?;
     // Check again under the lock: the path may lead elsewhere by now, or the file may have grown.
     let found = file
         .metadata()
@@ -82,14 +91,19 @@ pub(super) fn io_failed(path: &Path, doing: &'static str, source: io::Error) -> 
     }
 }
 
-/// **PM-I9** A file that no other opener can lock until this is dropped.
+/// **PM-I9** A file that, until this is dropped, no other opener can lock; if it was opened
+/// read-only, none can lock it to write.
 #[derive(Debug)]
 pub(super) struct LockedFile(File);
 
 impl LockedFile {
     /// Locks `file`, or fails at once.
-    pub(super) fn new(file: File, path: &Path) -> Result<Self, PmemError> {
-        match file.try_lock() {
+    pub(super) fn new(file: File, path: &Path, access: Access) -> Result<Self, PmemError> {
+        let locked = match access {
+            Access::Write => file.try_lock(),
+            Access::ReadOnly => file.try_lock_shared(),
+        };
+        match locked {
             Ok(()) => Ok(Self(file)),
             Err(TryLockError::WouldBlock) => Err(PmemError::InUse {
                 path: path.to_owned(),
@@ -139,12 +153,13 @@ fn open_failed(path: &Path, source: io::Error) -> PmemError {
     match source.kind() {
         io::ErrorKind::NotFound => PmemError::NotFound { path, source },
         io::ErrorKind::PermissionDenied => PmemError::PermissionDenied { path, source },
+        io::ErrorKind::ReadOnlyFilesystem => PmemError::ReadOnlyFileSystem { path, source },
         io::ErrorKind::AlreadyExists => {
             not_a_file.unwrap_or(PmemError::AlreadyExists { path, source })
         }
         _ => not_a_file.unwrap_or(PmemError::Io {
             path,
-            doing: "opening to read and write",
+            doing: "opening",
             source,
         }),
     }
