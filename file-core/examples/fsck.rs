@@ -67,30 +67,33 @@ struct Arguments {
     /// Also list inodes without a name, which are not damage. JSON always lists them.
     #[arg(long, short)]
     verbose: bool,
-    /// The file that contains the volume. No process may have the volume open.
+    /// The file that contains the volume. No process may have the volume open. Without --repair, it
+    /// may be a file that cannot be written to.
     #[arg(value_name = "VOLUME")]
     volume: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
-    command(std::env::args_os(), &mut io::stdout()).into()
+    command(std::env::args_os(), &mut io::stdout(), &mut io::stderr()).into()
 }
 
 /// Runs the command with these arguments, the first of which is its name. Writes its output to
-/// `out`. Returns the exit status.
+/// `out`, and error messages to `err`. Returns the exit status.
 pub(crate) fn command(
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     out: &mut dyn Write,
+    err: &mut dyn Write,
 ) -> u8 {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
+            let is_wrong = error.use_stderr();
             // If printing fails, there is no other place to report it.
-            let _ = match error.use_stderr() {
-                true => error.print(),
+            let _ = match is_wrong {
+                true => write!(err, "{}", error.render()),
                 false => write!(out, "{}", error.render()),
             };
-            return if error.use_stderr() { FAILED } else { 0 };
+            return if is_wrong { FAILED } else { 0 };
         }
     };
     let done = match &arguments.volume {
@@ -102,9 +105,20 @@ pub(crate) fn command(
     };
     done.unwrap_or_else(|error| {
         // As above.
-        let _ = writeln!(io::stderr(), "fsck: {error}");
+        let _ = writeln!(err, "fsck: {}", with_sources(&*error));
         FAILED
     })
+}
+
+/// Returns the message of an error, followed by those of its causes.
+fn with_sources(error: &dyn Error) -> String {
+    let mut message = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        message = format!("{message}: {source}");
+        next = source.source();
+    }
+    message
 }
 
 /// Checks or repairs the volume, prints the report, and returns the exit status.
@@ -123,7 +137,11 @@ fn run(path: &Path, arguments: &Arguments, out: &mut dyn Write) -> Result<u8, Bo
 }
 
 fn report_of(path: &Path, repairs: bool) -> Result<Report, Box<dyn Error>> {
-    let region = MappedFile::open(path, Options::default())?;
+    // A check needs no permission to write.
+    let region = match repairs {
+        true => MappedFile::open(path, Options::default())?,
+        false => MappedFile::open_read_only(path)?,
+    };
     let report = match repairs {
         true => fsck::repair(&region),
         false => fsck::check(&region),

@@ -107,6 +107,14 @@ pub enum Error {
     /// The volume was opened [read-only](crate::OpenOptions::read_only).
     #[error("the volume was opened read-only: open it without that option to change it")]
     ReadOnly,
+    /// The region is [read-only](spanlock_pmem::Pmem::is_read_only), but the operation has to write
+    /// to it: it formats, repairs, or opens a volume without
+    /// [`OpenOptions::read_only`](crate::OpenOptions::read_only).
+    #[error(
+        "the region is read-only: open the volume with `OpenOptions::read_only`, \
+         or open the region writable"
+    )]
+    ReadOnlyRegion,
     /// The region or an option cannot be used for a volume.
     #[error("cannot format: {what} is {found}, but must be {wanted}")]
     BadFormat {
@@ -318,7 +326,7 @@ impl From<Error> for io::Error {
             Error::NotAVolume { .. } | Error::Corrupt { .. } => io::ErrorKind::InvalidData,
             Error::Truncated { .. } => io::ErrorKind::UnexpectedEof,
             Error::Version { .. } => io::ErrorKind::Unsupported,
-            Error::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
+            Error::ReadOnly | Error::ReadOnlyRegion => io::ErrorKind::ReadOnlyFilesystem,
             _ => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)

@@ -81,7 +81,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     ///
     /// # Errors
     /// [`Error::BadFormat`] if the region is smaller than 64 KiB or too large, or if an option does
-    /// not fit it. In these cases, nothing has been written.
+    /// not fit it. [`Error::ReadOnlyRegion`]. In these cases, nothing has been written.
     pub fn format(
         pmem: P,
         options: &FormatOptions,
@@ -102,6 +102,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         options: &FormatOptions,
         locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
     ) -> Result<Self, Error> {
+        format::check_writable(&pmem)?;
         let geometry = format::plan(pmem.len(), options)?;
         format::write(&pmem, &geometry);
         let space = Arc::new(Space::new(&geometry));
@@ -145,7 +146,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// has stored, and completes a rename or an exchange that a crash has interrupted.
     ///
     /// # Errors
-    /// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], [`Error::Corrupt`].
+    /// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], [`Error::Corrupt`], and
+    /// [`Error::ReadOnlyRegion`].
     pub fn open(
         pmem: P,
         locks: impl Fn(u64) -> L + Send + Sync + 'static,
@@ -170,7 +172,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// writes nothing to the region.
     ///
     /// # Errors
-    /// Same as [`try_open`](Self::try_open).
+    /// Same as [`try_open`](Self::try_open). Read-only, a volume in a read-only region opens, too.
     pub fn open_with<E: fmt::Display>(
         pmem: P,
         options: &OpenOptions,
@@ -178,6 +180,9 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     ) -> Result<(Self, RecoveryReport), Error> {
         let started = Instant::now();
         let is_read_only = options.read_only;
+        if !is_read_only {
+            format::check_writable(&pmem)?;
+        }
         let found = format::find(&pmem)?;
         let (geometry, checkpoint, damages) = if is_read_only {
             (found.geometry, None, Damages::Noted(Vec::new()))

@@ -17,6 +17,17 @@ const LEAST_INODES: u64 = 64;
 /// Zeroes for clearing the inode table and the journal, this many bytes at a time.
 static ZEROES: [u8; 16 * PAGE] = [0; 16 * PAGE];
 
+/// Checks that the region can be written to.
+///
+/// # Errors
+/// [`Error::ReadOnlyRegion`].
+pub(crate) fn check_writable<P: Pmem>(pmem: &P) -> Result<(), Error> {
+    match pmem.is_read_only() {
+        true => Err(Error::ReadOnlyRegion),
+        false => Ok(()),
+    }
+}
+
 /// Computes the geometry of a new volume in a region of `len` bytes.
 ///
 /// # Errors

@@ -165,7 +165,8 @@ impl Report {
     }
 }
 
-/// Lists all damage of the volume, and writes nothing. No volume may be open on the region.
+/// Lists all damage of the volume, and writes nothing. No volume may be open on the region, unless
+/// it was opened read-only. The region may be [read-only](Pmem::is_read_only).
 ///
 /// # Errors
 /// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], and [`Error::Corrupt`] if both
@@ -179,8 +180,9 @@ pub fn check<P: Pmem>(pmem: &P) -> Result<Report, Error> {
 /// [`Report::is_repaired`] returns `true`, the volume opens afterwards.
 ///
 /// # Errors
-/// Same as [`check`].
+/// Same as [`check`], and [`Error::ReadOnlyRegion`].
 pub fn repair<P: Pmem>(pmem: &P) -> Result<Report, Error> {
+    format::check_writable(pmem)?;
     let mut report = survey(pmem, true)?;
     if report.is_sound() {
         return Ok(report);

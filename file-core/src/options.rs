@@ -168,7 +168,9 @@ impl OpenOptions {
 
     /// Sets whether the volume is opened read-only. Nothing is then written to the region, not even
     /// to repair a superblock, and the volume does not [grow](Self::grow). Every operation that
-    /// would change something returns [`Error::ReadOnly`](crate::Error::ReadOnly).
+    /// would change something returns [`Error::ReadOnly`](crate::Error::ReadOnly). So the region
+    /// may be read-only itself, such as a file on a read-only file system
+    /// (`MappedFile::open_read_only`).
     ///
     /// A damaged volume opens read-only, as long as one superblock is readable.
     /// [`RecoveryReport::findings`] lists the damage. Opening a damaged file or directory returns

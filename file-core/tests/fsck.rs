@@ -1,10 +1,15 @@
 //! The example `fsck` as a command: its exit statuses, and what it prints.
 
-use std::fs;
+use std::convert::Infallible;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
-use spanlock_file_core::{FileCore, FormatOptions};
+use spanlock_file_core::fsck as library;
+use spanlock_file_core::{Error, FileCore, FormatOptions, OpenOptions};
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RwCounter;
 
@@ -13,6 +18,8 @@ use spanlock_range_lock::RwCounter;
 mod fsck;
 
 const PAGE: usize = 4096;
+const LEN: u64 = 1 << 18;
+const SOUND: &str = "1 file, 1 directory besides the root: sound\n";
 /// Where the line of the inode of "kept/file" is: the root and "kept" come before it.
 const INODE: usize = PAGE + 2 * 128;
 
@@ -26,7 +33,7 @@ impl Scene {
     fn new() -> Scene {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("volume");
-        let region = MappedFile::create(&path, 1 << 18, Options::default()).unwrap();
+        let region = MappedFile::create(&path, LEN, Options::default()).unwrap();
         let options = FormatOptions::new().inodes(32);
         let volume = FileCore::format(region, &options, |_| RwCounter::new()).unwrap();
         volume.create_dir("kept").unwrap();
@@ -42,25 +49,57 @@ impl Scene {
         }
     }
 
-    fn damage(&self, at: usize) {
+    fn change(&self, change: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = fs::read(&self.path).unwrap();
-        bytes[at] ^= 1;
+        change(&mut bytes);
         fs::write(&self.path, bytes).unwrap();
+    }
+
+    fn damage(&self, at: usize) {
+        self.change(|bytes| bytes[at] ^= 1);
     }
 
     /// Runs the command with these options on the volume. Returns its exit status and output.
     fn run(&self, options: &[&str]) -> (u8, String) {
         run(options, Some(&self.path))
     }
+
+    /// Fails unless a check and a repair both exit with 8, print this message, and write nothing.
+    #[track_caller]
+    fn assert_refused(&self, message: &str) {
+        let before = fs::read(&self.path).unwrap();
+        for options in [&[][..], &["--json"], &["--repair"]] {
+            assert_failed(options, Some(&self.path), message);
+        }
+        assert!(fs::read(&self.path).unwrap() == before);
+    }
 }
 
-fn run(options: &[&str], volume: Option<&Path>) -> (u8, String) {
+/// Runs the command. Returns its exit status, its output, and its error messages.
+fn run_whole(options: &[&str], volume: Option<&Path>) -> (u8, String, String) {
     let options = options.iter().map(|it| it.into());
     let arguments = ["fsck".into()].into_iter().chain(options);
     let arguments = arguments.chain(volume.map(|path| path.as_os_str().to_owned()));
-    let mut out = Vec::new();
-    let status = fsck::command(arguments, &mut out);
-    (status, String::from_utf8(out).unwrap())
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let status = fsck::command(arguments, &mut out, &mut err);
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status, text(out), text(err))
+}
+
+/// Runs the command, which must not fail. Returns its exit status and output.
+#[track_caller]
+fn run(options: &[&str], volume: Option<&Path>) -> (u8, String) {
+    let (status, out, err) = run_whole(options, volume);
+    assert_eq!(err, "");
+    (status, out)
+}
+
+/// Fails unless the command exits with 8 and prints only an error, which contains this message.
+#[track_caller]
+fn assert_failed(options: &[&str], volume: Option<&Path>, message: &str) {
+    let (status, out, err) = run_whole(options, volume);
+    assert_eq!((status, out.as_str()), (8, ""), "{options:?}");
+    assert!(err.contains(message), "{options:?}: {err}");
 }
 
 fn json(text: &str) -> Value {
@@ -71,9 +110,8 @@ fn json(text: &str) -> Value {
 fn a_sound_volume_exits_with_0() {
     let scene = Scene::new();
     let before = fs::read(&scene.path).unwrap();
-    let sound = "1 file, 1 directory besides the root: sound\n";
-    assert_eq!(scene.run(&[]), (0, sound.to_owned()));
-    assert_eq!(scene.run(&["--repair"]), (0, sound.to_owned()));
+    assert_eq!(scene.run(&[]), (0, SOUND.to_owned()));
+    assert_eq!(scene.run(&["--repair"]), (0, SOUND.to_owned()));
     let (status, text) = scene.run(&["--json"]);
     let expected = serde_json::json!({
         "files": 1,
@@ -126,15 +164,229 @@ fn json_tells_each_finding() {
 fn what_cannot_be_read_exits_with_8() {
     let scene = Scene::new();
     scene.damage(9);
-    scene.damage((1 << 18) - PAGE + 9);
-    let failed = (8, String::new());
-    assert_eq!(scene.run(&[]), failed);
-    assert_eq!(scene.run(&["--repair", "--json"]), failed);
-    assert_eq!(run(&[], Some(Path::new("there/is/none"))), failed);
-    assert_eq!(run(&["--repair"], None), failed);
-    assert_eq!(scene.run(&["--unknown"]), failed);
+    scene.damage(LEN as usize - PAGE + 9);
+    scene.assert_refused("both superblocks are unreadable");
+    for options in [&[][..], &["--repair"]] {
+        let none = Path::new("there/is/none");
+        assert_failed(options, Some(none), "there/is/none: no such file");
+        let folder = scene.path.parent().unwrap();
+        assert_failed(options, Some(folder), "is a folder, not a regular file");
+    }
+    assert_failed(&["--repair"], None, "these options need a volume");
+    assert_failed(&["--unknown"], Some(&scene.path), "--unknown");
     let (status, help) = run(&["--help"], None);
     assert!(status == 0 && help.contains("Exit status:"), "{help}");
+}
+
+#[test]
+fn a_truncated_volume_exits_with_8() {
+    let scene = Scene::new();
+    scene.change(|bytes| bytes.truncate(LEN as usize / 2));
+    scene.assert_refused("has 262144 bytes, but the region has only 131072: it was truncated");
+    // The second superblock is gone, and the first damaged.
+    scene.damage(9);
+    scene.assert_refused("both superblocks are unreadable");
+    scene.change(|bytes| bytes.truncate(5000));
+    scene.assert_refused("cannot map 5000 bytes");
+    scene.change(|bytes| bytes.clear());
+    scene.assert_refused("the file is empty");
+}
+
+#[test]
+fn a_volume_of_an_older_version_exits_with_8() {
+    let scene = Scene::new();
+    scene.change(|bytes| {
+        let replica = bytes.len() - PAGE;
+        for at in [0, replica] {
+            bytes[at + 8..at + 12].copy_from_slice(&1_u32.to_le_bytes());
+            let sum = crc32c::crc32c(&bytes[at..at + 60]);
+            bytes[at + 60..at + 64].copy_from_slice(&sum.to_le_bytes());
+        }
+    });
+    scene.assert_refused("has format version 1, but this build reads version");
+}
+
+#[test]
+fn a_volume_that_is_open_exits_with_8() {
+    let scene = Scene::new();
+    let region = MappedFile::open(&scene.path, Options::default()).unwrap();
+    let (volume, _) = FileCore::open(region, |_| RwCounter::new()).unwrap();
+    scene.assert_refused("in use by another opener");
+    drop(volume);
+    // Readers share a volume, but a repair must have it alone.
+    let _reader = MappedFile::open_read_only(&scene.path).unwrap();
+    assert_eq!(scene.run(&[]), (0, SOUND.to_owned()));
+    assert_failed(&["--repair"], Some(&scene.path), "in use by another opener");
+}
+
+/// Creates a volume without room for a new log of "file", whose first change is damaged.
+fn full_and_damaged() -> Scene {
+    /// The size of the file in pages. The volume has no room for so many.
+    const PAGES: u64 = 321;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("volume");
+    let region = MappedFile::create(&path, 322 * PAGE as u64, Options::default()).unwrap();
+    let options = FormatOptions::new().inodes(32);
+    let volume = FileCore::format(region, &options, |_| RwCounter::new()).unwrap();
+    let file = volume.create("file").unwrap();
+    let before = fs::read(&path).unwrap();
+    // The first record of the log. It has no pages, so none becomes free without it.
+    file.truncate(PAGES * PAGE as u64).unwrap();
+    let after = fs::read(&path).unwrap();
+    let mut data = 2 * PAGE..after.len();
+    let first = data.find(|at| before[*at] != after[*at]).unwrap();
+    // No two pages that follow each other in the file do so in the volume, so the new log has a
+    // record for each page, and needs more pages than the reserve has.
+    let mut next = 0;
+    while file.write_at(&[7; PAGE], next * PAGE as u64).is_ok() {
+        next = (next + 20) % PAGES;
+    }
+    drop((file, volume));
+    let scene = Scene {
+        _folder: folder,
+        path,
+    };
+    scene.damage(first + 20);
+    scene
+}
+
+#[test]
+fn a_repair_without_room_exits_with_4() {
+    let scene = full_and_damaged();
+    let before = fs::read(&scene.path).unwrap();
+    let (status, text) = scene.run(&["--repair"]);
+    assert_eq!(status, 4);
+    assert!(text.contains("path \"file\": a repair rewrites"), "{text}");
+    assert!(text.ends_with("the root: 1 damaged place\n"), "{text}");
+    assert!(fs::read(&scene.path).unwrap() == before);
+
+    // Other damage is repaired nevertheless.
+    scene.damage(20);
+    let (status, text) = scene.run(&["--repair"]);
+    assert_eq!(status, 4);
+    assert!(text.contains("(page 0, slot 0): repaired"), "{text}");
+    assert!(
+        text.ends_with("2 damaged places, 1 not repaired\n"),
+        "{text}"
+    );
+    let (status, text) = scene.run(&["--repair", "--json"]);
+    let report = json(&text);
+    assert_eq!((status, &report["is_repaired"]), (4, &Value::Bool(false)));
+    assert_eq!(report["findings"].as_array().unwrap().len(), 1);
+    assert!(fs::read(&scene.path).unwrap() == before);
+}
+
+/// Runs `test` in a thread that is not root's: root may write to any file.
+fn without_privileges(test: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            if rustix::process::geteuid().is_root() {
+                let nobody = rustix::process::Uid::from_raw(65534);
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            }
+            test();
+        });
+    });
+}
+
+/// Fails unless a check of the sound volume, to which nothing can be written, works, and a repair
+/// exits with 8 and this message.
+fn assert_only_checked(volume: &Path, message: &str) {
+    let before = fs::read(volume).unwrap();
+    assert_eq!(run(&[], Some(volume)), (0, SOUND.to_owned()));
+    assert_failed(&["--repair"], Some(volume), message);
+    assert_failed(&["--repair", "--json"], Some(volume), message);
+    let region = MappedFile::open_read_only(volume).unwrap();
+    let options = OpenOptions::new().read_only(true);
+    let locks = |_| Ok::<_, Infallible>(RwCounter::new());
+    let (opened, report) = FileCore::open_with(region, &options, locks).unwrap();
+    assert_eq!((report.files, report.findings.len()), (1, 0));
+    let file = opened.open_file("kept/file").unwrap();
+    let mut page = [0; PAGE];
+    file.read_at(&mut page, PAGE as u64).unwrap();
+    assert_eq!(page, [2; PAGE]);
+    assert_eq!(file.write_at(b"x", 0), Err(Error::ReadOnly));
+    drop(file);
+    opened.close().unwrap();
+    assert!(fs::read(volume).unwrap() == before);
+}
+
+#[test]
+fn a_check_needs_no_permission_to_write() {
+    let scene = Scene::new();
+    let folder = scene.path.parent().unwrap();
+    fs::set_permissions(folder, PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(&scene.path, PermissionsExt::from_mode(0o444)).unwrap();
+    without_privileges(|| assert_only_checked(&scene.path, "permission denied"));
+}
+
+#[test]
+fn a_check_leaves_the_time_of_modification() {
+    let scene = Scene::new();
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let file = File::open(&scene.path).unwrap();
+    file.set_modified(long_ago).unwrap();
+    assert_eq!(scene.run(&[]).0, 0);
+    assert_eq!(file.metadata().unwrap().modified().unwrap(), long_ago);
+}
+
+/// The volume on a read-only file system, in the child.
+const MOUNTED: &str = "SPANLOCK_FSCK_TEST_VOLUME";
+
+/// The child's part.
+#[test]
+fn child_on_a_read_only_file_system() {
+    if let Some(volume) = std::env::var_os(MOUNTED) {
+        assert_only_checked(Path::new(&volume), "on a read-only file system");
+    }
+}
+
+#[test]
+fn a_volume_on_a_read_only_file_system_can_be_checked() {
+    let scene = Scene::new();
+    let mut command = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    let script = "(mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\") >&2 || exit 77; \
+                  shift; exec \"$@\"";
+    command
+        .args(["--mount", "--", "sh", "-c", script, "sh"])
+        .arg(scene.path.parent().unwrap())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "child_on_a_read_only_file_system"])
+        .env(MOUNTED, &scene.path);
+    let Ok(output) = command.output() else {
+        eprintln!("skipped: there is no `unshare` here");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) || complained.contains("unshare:") {
+        eprintln!("skipped: nothing can be mounted read-only here: {complained}");
+        return;
+    }
+    assert!(output.status.success(), "{said}\n{complained}");
+    assert!(said.contains("1 passed"), "{said}");
+}
+
+#[test]
+fn a_read_only_region_is_only_opened_read_only() {
+    let scene = Scene::new();
+    let region = MappedFile::open_read_only(&scene.path).unwrap();
+    let locks = |_| RwCounter::new();
+    let refused = [
+        FileCore::open(&region, locks).err(),
+        FileCore::format(&region, &FormatOptions::new(), locks).err(),
+        library::repair(&region).err(),
+    ];
+    for error in refused {
+        assert_eq!(error, Some(Error::ReadOnlyRegion));
+    }
+    let error = std::io::Error::from(Error::ReadOnlyRegion);
+    assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert!(error.to_string().contains("`OpenOptions::read_only`"));
+    assert!(library::check(&region).unwrap().is_sound());
 }
 
 #[test]

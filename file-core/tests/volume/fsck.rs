@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::{Mem, PAGE, Rng, Volume, content, format, open, segments};
 use spanlock_file_core::fsck::{self, Finding, Repair, Report};
-use spanlock_file_core::{Error, FileCore, FormatOptions, Kind, OpenOptions};
+use spanlock_file_core::{Error, FORMAT_VERSION, FileCore, FormatOptions, Kind, OpenOptions};
 
 type Content = BTreeMap<String, Vec<u8>>;
 
@@ -220,6 +220,53 @@ fn without_a_superblock_there_is_nothing_to_check() {
     assert!(matches!(fsck::repair(&mem), Err(Error::Corrupt { .. })));
     let nothing = fsck::check(&Mem::new(64 * PAGE));
     assert!(matches!(nothing, Err(Error::NotAVolume { .. })));
+}
+
+/// Fails unless a check and a repair return this error, and write nothing.
+#[track_caller]
+fn assert_refused(bytes: &[u8], error: Error) {
+    let mem = Mem::from_bytes(bytes);
+    assert_eq!(fsck::check(&mem), Err(error.clone()));
+    assert_eq!(fsck::repair(&mem), Err(error));
+    assert!(mem.bytes() == bytes);
+}
+
+#[test]
+fn a_truncated_volume_is_not_repaired() {
+    let bytes = sample(false);
+    let expected = bytes.len() as u64;
+    for pages in [1, 2, 100, 159] {
+        let found = pages * PAGE;
+        let error = Error::Truncated { expected, found };
+        assert_refused(&bytes[..found as usize], error);
+    }
+    let (kept, _) = bytes.split_at(expected as usize - 8);
+    let found = kept.len() as u64;
+    assert_refused(kept, Error::Truncated { expected, found });
+    assert_refused(&bytes[..56], Error::NotAVolume { len: 56 });
+}
+
+#[test]
+fn a_volume_of_another_version_is_not_repaired() {
+    let sound = sample(false);
+    let replica = sound.len() - PAGE as usize;
+    for version in [1, FORMAT_VERSION + 1] {
+        let mut bytes = sound.clone();
+        for at in [0, replica] {
+            bytes[at + 8..at + 12].copy_from_slice(&version.to_le_bytes());
+            let sum = crc32c::crc32c(&bytes[at..at + 60]);
+            bytes[at + 60..at + 64].copy_from_slice(&sum.to_le_bytes());
+        }
+        let error = Error::Version {
+            found: version,
+            supported: FORMAT_VERSION,
+        };
+        assert_refused(&bytes, error.clone());
+        // The first superblock, or the second if the first is damaged, says so.
+        bytes[9] ^= 1;
+        bytes[20] ^= 1;
+        assert_refused(&bytes, error);
+    }
 }
 
 /// Damages the volume at random: bits, bytes, words, slots and whole pages.

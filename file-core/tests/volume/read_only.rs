@@ -55,6 +55,7 @@ fn every_change_is_refused_and_nothing_is_written() {
 
     let file = volume.open_file("one").unwrap();
     let dir = volume.open_dir("a").unwrap();
+    let root = volume.open_dir("").unwrap();
     let refused = [
         volume.create("new").err(),
         volume.open_or_create("new").err(),
@@ -64,10 +65,17 @@ fn every_change_is_refused_and_nothing_is_written() {
         volume.remove_dir("a/b").err(),
         volume.rename("one", "two").err(),
         volume.link("one", "two").err(),
+        volume.exchange("one", "a/two").err(),
         dir.create("new").err(),
         dir.create_dir("new").err(),
         dir.remove("two").err(),
+        root.remove_dir("a").err(),
+        dir.remove_dir("b").err(),
         dir.rename("two", "new").err(),
+        dir.rename_into("two", &root, "new").err(),
+        dir.rename_into("b", &root, "new").err(),
+        dir.exchange("two", &dir, "five").err(),
+        dir.exchange("b", &root, "one").err(),
         dir.link("two", &dir, "new").err(),
         file.write_at(b"x", 0).err(),
         file.append(b"x").err(),
@@ -93,7 +101,7 @@ fn every_change_is_refused_and_nothing_is_written() {
     volume.open_or_create("one").unwrap();
     assert!(volume.check().unwrap().damaged.is_empty());
     assert_eq!(read_all(&volume), expected);
-    drop((file, dir, volume));
+    drop((file, dir, root, volume));
     assert_eq!(mem.bytes(), bytes);
 }
 
