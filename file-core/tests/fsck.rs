@@ -8,7 +8,6 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
-use spanlock_file_core::fsck as library;
 use spanlock_file_core::{Error, FileCore, FormatOptions, OpenOptions};
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RwCounter;
@@ -368,25 +367,6 @@ fn a_volume_on_a_read_only_file_system_can_be_checked() {
     }
     assert!(output.status.success(), "{said}\n{complained}");
     assert!(said.contains("1 passed"), "{said}");
-}
-
-#[test]
-fn a_read_only_region_is_only_opened_read_only() {
-    let scene = Scene::new();
-    let region = MappedFile::open_read_only(&scene.path).unwrap();
-    let locks = |_| RwCounter::new();
-    let refused = [
-        FileCore::open(&region, locks).err(),
-        FileCore::format(&region, &FormatOptions::new(), locks).err(),
-        library::repair(&region).err(),
-    ];
-    for error in refused {
-        assert_eq!(error, Some(Error::ReadOnlyRegion));
-    }
-    let error = std::io::Error::from(Error::ReadOnlyRegion);
-    assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
-    assert!(error.to_string().contains("`OpenOptions::read_only`"));
-    assert!(library::check(&region).unwrap().is_sound());
 }
 
 #[test]

@@ -1,17 +1,25 @@
 //! Logs whose checksums are all correct but whose content is invalid. They are forged, because no
 //! bit flip produces one.
+//!
+//! Each of these volumes has a file that is intact. All of them are opened, opened read-only,
+//! checked and repaired: see [`judged`].
 
+use core::convert::Infallible;
 use core::time::Duration;
 
-use spanlock_pmem::{Durable, MappedFile, Options};
+use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RwCounter;
 
 use super::forged::{geometry, region, store, with_log};
 use super::*;
 use crate::layout::*;
 use crate::record::{GroupWriter, WriteHeader, put_add, put_rename, slots_for};
-use crate::{FileCore, FormatOptions, fsck};
+use crate::{FileCore, FormatOptions, OpenOptions, fsck};
 
+mod records;
+
+/// The page before the forged log of the root. It has the name "kept".
+const KEPT_PAGE: u32 = 99;
 /// The page of the forged log; free in the volume.
 const LOG_PAGE: u32 = 100;
 /// Another free page.
@@ -41,8 +49,90 @@ fn write(log: &PageId, slot: u32, file_page: u32, extent: Extent, end: u64) -> V
     })
 }
 
+/// The content of the file "kept".
+const KEPT: [u8; 9000] = [0xA7; 9000];
+
+type Volume<'r> = FileCore<&'r MappedFile, RwCounter>;
+
+/// Formats a volume with the file "kept", whose inode is `number`; `others` creates the inodes
+/// before it.
+fn formatted(region: &MappedFile, number: u32, others: impl FnOnce(&Volume<'_>)) {
+    let options = FormatOptions::new().inodes(32).max_file_size(1 << 30);
+    let volume = FileCore::format(region, &options, |_| RwCounter::new()).unwrap();
+    others(&volume);
+    let kept = volume.create("kept").unwrap();
+    kept.write_at(&KEPT, 0).unwrap();
+    assert_eq!(kept.inode().number, number);
+}
+
+fn assert_kept(volume: &Volume<'_>, what: &str) {
+    let mut found = [0; KEPT.len()];
+    let kept = volume.open_file("kept").unwrap();
+    assert_eq!(kept.size(), KEPT.len() as u64, "{what}");
+    kept.read_at(&mut found, 0).unwrap();
+    assert!(found == KEPT, "{what}");
+}
+
+/// Opens the volume, and returns what is damaged, and in which inode. If it is damaged, checks that
+/// a check lists that very damage; that meanwhile "kept" is readable, and the file `refused` is
+/// not; and that a repair repairs all damage. Undoes the repair.
+fn judged(region: &MappedFile, refused: Option<&str>) -> Result<(), (&'static str, Option<u32>)> {
+    let opened = FileCore::open(region, |_| RwCounter::new());
+    let checked = fsck::check(region).unwrap();
+    let read_only = OpenOptions::new().read_only(true);
+    let locks = |_| Ok::<_, Infallible>(RwCounter::new());
+    let (volume, report) = FileCore::open_with(region, &read_only, locks).unwrap();
+    let (what, inode) = match opened {
+        Ok((opened, _)) => {
+            assert_kept(&opened, "sound");
+            assert!(checked.is_sound() && report.findings.is_empty());
+            return Ok(());
+        }
+        Err(Error::Corrupt { what, place }) => (what, place.inode),
+        Err(error) => panic!("{error}"),
+    };
+    let is_listed = |all: &[fsck::Finding]| {
+        let mut all = all.iter().filter(|it| it.is_damage());
+        all.any(|it| it.what == what && it.place.inode == inode)
+    };
+    assert!(is_listed(&checked.findings), "{what}: {checked:?}");
+    assert!(is_listed(&report.findings), "{what}: {report:?}");
+    assert_kept(&volume, what);
+    if let Some(path) = refused {
+        let error = volume.open_file(path).unwrap_err();
+        let expected = matches!(error, Error::Corrupt { what: found, .. } if found == what);
+        assert!(expected, "{what}: {error}");
+    }
+    drop(volume);
+
+    let mut before = vec![0; region.len() as usize];
+    // SAFETY: no other thread uses the region, here and below.
+    unsafe { region.read(0, &mut before) };
+    let repaired = fsck::repair(region).unwrap();
+    assert!(repaired.is_repaired(), "{what}: {repaired:?}");
+    assert_eq!(repaired.findings.len(), checked.findings.len(), "{what}");
+    assert!(is_listed(&repaired.findings), "{what}: {repaired:?}");
+    assert!(fsck::check(region).unwrap().is_sound(), "{what}");
+    let (volume, _) = FileCore::open(region, |_| RwCounter::new()).unwrap();
+    assert_kept(&volume, what);
+    for (path, _) in volume.list() {
+        volume.open_file(&path).unwrap();
+    }
+    drop(volume);
+    store(region, 0, &before);
+    Err((what, inode))
+}
+
+/// Stores the page of a log, with these slots.
+fn put_page(region: &MappedFile, id: &PageId, slots: &[u8], next: Option<u32>) {
+    let mut image = [0; PAGE];
+    image[..slots.len()].copy_from_slice(slots);
+    id.put_tail(&mut image, next.map_or(0, |page| seal(id.seed(), page)));
+    store(region, page_at(id.page), &image);
+}
+
 /// Replaces the log of inode `number` by as many pages as `slots` needs, and a next pointer to
-/// `next`, in a volume with one file. Opens the volume and returns the damage that is reported.
+/// `next`, in a volume with the files "a" and "kept". Returns the damage that [`judged`] finds.
 fn opened(
     number: u32,
     slots: impl FnOnce(&PageId) -> Vec<u8>,
@@ -51,9 +141,7 @@ fn opened(
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("volume");
     let region = MappedFile::create(path, PAGES as u64 * PAGE_BYTES, Options::default()).unwrap();
-    let options = FormatOptions::new().inodes(32).max_file_size(1 << 30);
-    let volume = FileCore::format(&region, &options, |_| RwCounter::new()).unwrap();
-    volume.create("a").unwrap();
+    formatted(&region, 2, |volume| drop(volume.create("a").unwrap()));
 
     let generation = if number == ROOT {
         ROOT_GENERATION
@@ -72,30 +160,31 @@ fn opened(
     let count = slots.len().div_ceil(TAIL_AT).max(1);
     for nth in 0..count {
         let page = LOG_PAGE + nth as u32;
-        let mut image = [0; PAGE];
-        if let Some(slots) = slots.chunks(TAIL_AT).nth(nth) {
-            image[..slots.len()].copy_from_slice(slots);
-        }
-        let id = PageId { page, ..id };
+        let slots = slots.chunks(TAIL_AT).nth(nth).unwrap_or(&[]);
         let next = if nth + 1 < count {
             Some(page + 1)
         } else {
             next
         };
-        id.put_tail(&mut image, next.map_or(0, |page| seal(id.seed(), page)));
-        // SAFETY: no other thread uses the region.
-        let written = unsafe { region.write(page_at(page), &image) };
-        region.persist(written);
+        put_page(&region, &PageId { page, ..id }, slots, next);
     }
-    let geometry = crate::format::find(&&region).unwrap().geometry;
-    let head = seal(id.log.head_seed(), LOG_PAGE);
-    let head = region.publish(geometry.inode_at(number), head, Durable::at_rest());
-    region.persist(head);
-    match FileCore::open(&region, |_| RwCounter::new()) {
-        Ok(_) => Ok(()),
-        Err(Error::Corrupt { what, .. }) => Err(what),
-        Err(error) => panic!("{error}"),
-    }
+    let first = match number {
+        ROOT => {
+            let id = PageId {
+                birth: 4,
+                page: KEPT_PAGE,
+                ..id
+            };
+            let kept = group(&id, 0, 20, |g| put_add(g, file(2, 3), "kept"));
+            put_page(&region, &id, &kept, Some(LOG_PAGE));
+            KEPT_PAGE
+        }
+        _ => LOG_PAGE,
+    };
+    let head = seal(id.log.head_seed(), first);
+    let at = geometry(&region).inode_at(number);
+    store(&region, at, &head.to_le_bytes());
+    judged(&region, (number == 1).then_some("a")).map_err(|(what, _)| what)
 }
 
 fn file(number: u32, generation: u64) -> InodeId {
@@ -301,11 +390,11 @@ fn a_name_or_inode_listed_twice_is_damage() {
         assert_eq!(opened(0, two((1, 2, "a"), (2, 2, name)), None), impossible);
     }
     assert_eq!(
-        opened(0, two((1, 2, "a"), (2, 2, "b")), None),
+        opened(0, two((1, 2, "a"), (3, 2, "b")), None),
         Err("an unreadable inode")
     );
     let other = Err("an inode of another generation");
-    assert_eq!(opened(0, two((1, 3, "a"), (2, 2, "b")), None), other);
+    assert_eq!(opened(0, two((1, 3, "a"), (3, 2, "b")), None), other);
     assert_eq!(opened(0, two((1, 2, "a"), (1, 3, "b")), None), other);
 }
 
@@ -345,11 +434,8 @@ fn a_cycle_of_directories_is_damage() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("volume");
     let region = MappedFile::create(path, PAGES as u64 * PAGE_BYTES, Options::default()).unwrap();
-    let options = FormatOptions::new().inodes(32).max_file_size(1 << 30);
-    let volume = FileCore::format(&region, &options, |_| RwCounter::new()).unwrap();
-    volume.create_dir_all("a/b").unwrap();
-    drop(volume);
-    let geometry = crate::format::find(&&region).unwrap().geometry;
+    formatted(&region, 3, |volume| volume.create_dir_all("a/b").unwrap());
+    let geometry = geometry(&region);
     let [a, b] = [directory(1, 2), directory(2, 3)];
     for named in [a, b] {
         let id = PageId {
@@ -357,23 +443,12 @@ fn a_cycle_of_directories_is_damage() {
             birth: 0,
             page: LOG_PAGE,
         };
-        let mut image = [0; PAGE];
         let slots = group(&id, 0, 17, |g| put_add(g, named, "c"));
-        image[..slots.len()].copy_from_slice(&slots);
-        id.put_tail(&mut image, 0);
-        // SAFETY: no other thread uses the region.
-        let written = unsafe { region.write(page_at(LOG_PAGE), &image) };
-        region.persist(written);
+        put_page(&region, &id, &slots, None);
         let head = seal(id.log.head_seed(), LOG_PAGE);
-        let head = region.publish(geometry.inode_at(b.number), head, Durable::at_rest());
-        region.persist(head);
-        match FileCore::open(&region, |_| RwCounter::new()) {
-            Err(Error::Corrupt { what, place }) => {
-                assert_eq!(what, "a directory that is named twice");
-                assert_eq!(place.inode, Some(b.number));
-            }
-            other => panic!("{:?}", other.map(|(_, report)| report)),
-        }
+        store(&region, geometry.inode_at(b.number), &head.to_le_bytes());
+        let twice = ("a directory that is named twice", Some(b.number));
+        assert_eq!(judged(&region, None), Err(twice));
     }
 }
 

@@ -39,8 +39,11 @@ fn sample(data_checksums: bool) -> Vec<u8> {
 fn readable(mem: &Arc<Mem>) -> Content {
     let options = OpenOptions::new().read_only(true);
     let lock = |capacity| Ok::<_, Error>(segments(capacity));
+    mem.set_read_only(true);
     let (volume, _) = FileCore::open_with(Arc::clone(mem), &options, lock).unwrap();
-    read(&volume)
+    let found = read(&volume);
+    mem.set_read_only(false);
+    found
 }
 
 fn read(volume: &Volume) -> Content {
@@ -64,7 +67,9 @@ fn shown(report: &Report) -> Vec<String> {
 /// Repairs the volume, and checks everything that a repair promises. Returns the report.
 fn mend(mem: &Arc<Mem>, what: &str) -> Report {
     let before = mem.bytes();
+    mem.set_read_only(true);
     let checked = fsck::check(mem).unwrap();
+    mem.set_read_only(false);
     assert_eq!(mem.bytes(), before, "{what}: a check wrote");
     let intact = readable(mem);
     // Of a copy: opening may repair a superblock.

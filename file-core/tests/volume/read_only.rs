@@ -7,10 +7,12 @@ use std::time::{Duration, SystemTime};
 
 use crate::common::{Mem, PAGE, Rng, Volume, content, format, segments};
 use spanlock_file_core::{
-    CleanReport, CleanerOptions, Error, FileCore, FormatOptions, OpenOptions, RecoveryReport,
+    CleanReport, CleanerOptions, Error, FileCore, FormatOptions, OpenOptions, RecoveryReport, fsck,
 };
 
+/// Opens the volume read-only, in a region that is read-only from here on.
 fn open_read_only(mem: &Arc<Mem>) -> Result<(Volume, RecoveryReport), Error> {
+    mem.set_read_only(true);
     let options = OpenOptions::new().read_only(true).grow(true);
     let lock = |capacity| Ok::<_, Error>(segments(capacity));
     FileCore::open_with(Arc::clone(mem), &options, lock)
@@ -91,6 +93,7 @@ fn every_change_is_refused_and_nothing_is_written() {
     for (nth, error) in refused.into_iter().enumerate() {
         assert_eq!(error, Some(Error::ReadOnly), "operation {nth}");
     }
+    volume.sync().unwrap();
     let error = std::io::Error::from(Error::ReadOnly);
     assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     let eager = CleanerOptions::new().free_below(u64::MAX);
@@ -153,6 +156,33 @@ fn a_damaged_directory_is_refused_and_the_others_are_read() {
     assert!(volume.exists("a/b") && !volume.exists("a/b/three"));
     let names: Vec<_> = volume.list().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["a/five", "a/one again", "a/two", "one"]);
+}
+
+#[test]
+fn a_read_only_region_is_neither_formatted_nor_repaired() {
+    let volume = sample();
+    let expected = read_all(&volume);
+    let mem = Arc::clone(volume.pmem());
+    // An opening that may write would erase the checkpoint.
+    volume.close().unwrap();
+    let bytes = mem.bytes();
+    mem.set_read_only(true);
+    let options = FormatOptions::new();
+    let refused = [
+        crate::common::open(&mem).err(),
+        FileCore::format(Arc::clone(&mem), &options, segments).err(),
+        fsck::repair(&mem).err(),
+    ];
+    for error in refused {
+        assert_eq!(error, Some(Error::ReadOnlyRegion));
+    }
+    let error = std::io::Error::from(Error::ReadOnlyRegion);
+    assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert!(fsck::check(&mem).unwrap().is_sound());
+    let (volume, _) = open_read_only(&mem).unwrap();
+    assert_eq!(read_all(&volume), expected);
+    volume.close().unwrap();
+    assert_eq!(mem.bytes(), bytes);
 }
 
 /// Whatever is damaged: the volume opens, files have their content or are refused, and nothing is

@@ -5,7 +5,7 @@ mod sim;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use spanlock_file_core::{Error, File, FileCore, FormatOptions, RecoveryReport};
 use spanlock_pmem::{Durable, Flushed, Pmem, RegionId, Written};
@@ -82,6 +82,8 @@ pub(crate) struct Mem {
     id: RegionId,
     /// Counts operations down; the one that reaches zero panics.
     fuse: AtomicU64,
+    /// Whether stores panic.
+    is_read_only: AtomicBool,
     /// The content of the medium, kept only if there is a hook.
     sim: Option<Mutex<(Sim, CrashHook)>>,
 }
@@ -101,6 +103,7 @@ impl Mem {
             words,
             id: RegionId::new(),
             fuse: AtomicU64::new(u64::MAX),
+            is_read_only: AtomicBool::new(false),
             sim: None,
         })
     }
@@ -145,6 +148,15 @@ impl Mem {
             .store(operations.wrapping_sub(1), Ordering::Relaxed);
     }
 
+    /// Sets whether the region can only be read. Stores then panic.
+    pub(crate) fn set_read_only(&self, on: bool) {
+        self.is_read_only.store(on, Ordering::Relaxed);
+    }
+
+    fn check_writable(&self) {
+        assert!(!self.is_read_only(), "a store to a read-only region");
+    }
+
     /// Returns whether a panic is still to come.
     pub(crate) fn will_panic(&self) -> bool {
         self.fuse.load(Ordering::Relaxed) < u64::MAX / 2
@@ -185,6 +197,10 @@ unsafe impl Pmem for Mem {
         self.words.len() as u64 * 8
     }
 
+    fn is_read_only(&self) -> bool {
+        self.is_read_only.load(Ordering::Relaxed)
+    }
+
     unsafe fn read(&self, at: u64, into: &mut [u8]) {
         let (mut at, mut rest) = (at as usize, into);
         while !rest.is_empty() {
@@ -197,6 +213,7 @@ unsafe impl Pmem for Mem {
     }
 
     unsafe fn write(&self, at: u64, data: &[u8]) -> Written {
+        self.check_writable();
         self.store(at, data);
         self.simulate(|sim| sim.store(at, data, false));
         // SAFETY: these bytes were stored above and lie in the region.
@@ -204,6 +221,7 @@ unsafe impl Pmem for Mem {
     }
 
     unsafe fn write_streaming(&self, at: u64, data: &[u8]) -> Flushed {
+        self.check_writable();
         self.store(at, data);
         self.simulate(|sim| sim.store(at, data, true));
         // SAFETY: in the simulation, a streaming store only waits for a fence.
@@ -224,6 +242,7 @@ unsafe impl Pmem for Mem {
     }
 
     fn publish(&self, at: u64, value: u64, _: Durable) -> Written {
+        self.check_writable();
         assert!(at.is_multiple_of(8));
         self.words[at as usize / 8].store(value, Ordering::Release);
         self.simulate(|sim| sim.store(at, &value.to_le_bytes(), false));
