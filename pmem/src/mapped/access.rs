@@ -45,8 +45,8 @@ unsafe impl Pmem for MappedFile {
     #[inline]
     unsafe fn write(&self, at: u64, data: &[u8]) -> Written {
         let to = self.bytes_to_store(at, data.len());
-        // SAFETY: as in `read`, with no other thread reading or writing, and writable (PM-I12);
-        // then PM-I1, by `bytes` and the copy.
+        // SAFETY: as in `read`, with no other thread reading or writing, in a writable mapping
+        // (PM-I12); then PM-I1, by `bytes` and the copy.
         unsafe {
             to.copy_from_nonoverlapping(data.as_ptr(), data.len());
             Written::new(self.id, at..at + data.len() as u64)
@@ -102,8 +102,9 @@ unsafe impl Pmem for MappedFile {
         let word = self.word(at);
         // Release [A→B], in the callee: a thread that loads the value sees everything written
         // before it.
-        // SAFETY: the word is aligned and mapped (`word`, PM-I6, PM-I12). Other threads access it through
-        // this module only, or break the contract of `read` or `write`. Then PM-I1.
+        // SAFETY: the word is aligned, mapped (`word`, PM-I6), and writable (PM-I12). Other threads
+        // access it through this module only, or break the contract of `read` or `write`. Then
+        // PM-I1.
         unsafe {
             store_release(word, value.to_le());
             Written::new(self.id, at..at + 8)
