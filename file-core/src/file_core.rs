@@ -459,8 +459,9 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// Makes all changes that have returned durable. Does nothing if each change is durable on
     /// return ([`Durability::AtReturn`]).
     ///
-    /// Costs one flush of each line that these changes have written, and two fences. Blocks while
-    /// another thread syncs. Readers and writers are not blocked.
+    /// Costs one flush of each line that these changes have written, one more for the mark of each
+    /// change, and two fences. Blocks while another thread syncs. Readers and writers are not
+    /// blocked.
     ///
     /// # Errors
     /// [`Error::Poisoned`] if the region has panicked during a sync. Changes were lost then, so

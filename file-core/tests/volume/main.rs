@@ -6,6 +6,7 @@ mod cleaning;
 mod close;
 mod common;
 mod compaction;
+mod costs;
 mod crashes;
 mod damage;
 mod directories;

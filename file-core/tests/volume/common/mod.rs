@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use spanlock_file_core::{Error, File, FileCore, FormatOptions, RecoveryReport};
-use spanlock_pmem::{Durable, Flushed, Pmem, RegionId, Written};
+use spanlock_pmem::{Durable, Flushed, LINE_BYTES, Pmem, RegionId, Written};
 use spanlock_range_lock::{RawRangeLock, RwCounter};
 use spanlock_srl::SrlArray;
 
@@ -84,6 +84,9 @@ pub(crate) struct Mem {
     fuse: AtomicU64,
     /// Whether stores panic.
     is_read_only: AtomicBool,
+    /// Lines whose write-back was started.
+    flushes: AtomicU64,
+    fences: AtomicU64,
     /// The content of the medium, kept only if there is a hook.
     sim: Option<Mutex<(Sim, CrashHook)>>,
 }
@@ -104,6 +107,8 @@ impl Mem {
             id: RegionId::new(),
             fuse: AtomicU64::new(u64::MAX),
             is_read_only: AtomicBool::new(false),
+            flushes: AtomicU64::new(0),
+            fences: AtomicU64::new(0),
             sim: None,
         })
     }
@@ -160,6 +165,14 @@ impl Mem {
     /// Returns whether a panic is still to come.
     pub(crate) fn will_panic(&self) -> bool {
         self.fuse.load(Ordering::Relaxed) < u64::MAX / 2
+    }
+
+    /// Returns how many lines were flushed, and how many fences were taken. Streamed bytes need no
+    /// flush.
+    pub(crate) fn flushes_and_fences(&self) -> (u64, u64) {
+        // Relaxed: statistics, which order nothing.
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (of(&self.flushes), of(&self.fences))
     }
 
     fn simulate(&self, act: impl FnOnce(&mut Sim)) {
@@ -230,12 +243,15 @@ unsafe impl Pmem for Mem {
 
     fn flush(&self, written: Written) -> Flushed {
         let range = written.into_range(self.id);
+        let lines = range.end.div_ceil(LINE_BYTES) - range.start / LINE_BYTES;
+        self.flushes.fetch_add(lines, Ordering::Relaxed);
         self.simulate(|sim| sim.flush(range));
         // SAFETY: the flush was started above.
         unsafe { Flushed::new() }
     }
 
     fn fence(&self, _: Flushed) -> Durable {
+        self.fences.fetch_add(1, Ordering::Relaxed);
         self.simulate(Sim::fence);
         // SAFETY: fenced above.
         unsafe { Durable::new() }
