@@ -18,8 +18,15 @@ const QUICK: [&str; 7] = [
     "srl-tree,parking_lot",
 ];
 
-/// The cases without a limit.
-const BATCHES: [&str; 4] = ["append", "truncate", "create", "remove"];
+/// The cases without a limit, with the flushes and fences of a usual operation.
+const BATCHES: [(&str, f64, f64); 6] = [
+    ("append", 2.0, 2.0),
+    ("truncate", 2.0, 2.0),
+    ("create", 3.0, 2.0),
+    ("remove", 1.0, 1.0),
+    ("rename", 3.0, 3.0),
+    ("rename-across", 43.0, 7.0),
+];
 
 /// Runs it and returns its output and its rows.
 fn measured(scene: &Scene, args: &[&str]) -> (String, Vec<Value>) {
@@ -51,7 +58,7 @@ fn every_case_has_a_row_for_each_lock_and_its_limit() {
     for case in ["overwrite-4k", "overwrite-64k"] {
         cells.extend([(case, 1, 4), (case, 2, 4)]);
     }
-    cells.extend(BATCHES.map(|case| (case, 1, 2)));
+    cells.extend(BATCHES.map(|it| (it.0, 1, 2)));
     cells.push(("cleaning", 1, 4));
     assert_eq!(rows.len(), cells.iter().map(|it| it.2).sum::<usize>());
     for (case, threads, count) in cells {
@@ -60,7 +67,13 @@ fn every_case_has_a_row_for_each_lock_and_its_limit() {
             follows(&rows, find(&rows, case, lock, threads));
         }
     }
-    for wanted in ["to limit", "cleanings", "Targets", "volume: temporary"] {
+    for wanted in [
+        "to limit",
+        "rename-across",
+        "cleanings",
+        "Targets",
+        "volume: temporary",
+    ] {
         assert!(told.contains(wanted), "no {wanted:?} in: {told}");
     }
     let page = fs::read_to_string(scene.path("report.html")).unwrap();
@@ -84,18 +97,23 @@ fn follows(rows: &[Value], row: &Value) {
     assert!(number(row, "p50_ns") <= number(row, "p99_ns"), "{row}");
     assert!(number(row, "p99_ns") <= number(row, "max_ns"), "{row}");
     same("to_one_thread", own / ops(lock, 1));
-    if row["to_limit"].is_null() {
-        assert!(BATCHES.contains(&case), "{row}");
-    } else {
-        same("to_limit", own / ops("limit", threads));
-        let (flushes, fences) = if lock == "copy" {
-            (0.0, 1.0)
-        } else {
-            (2.0, 2.0)
-        };
-        assert_eq!(number(row, "flushes"), flushes, "{row}");
-        assert_eq!(number(row, "fences"), fences, "{row}");
-    }
+    let batches = BATCHES.iter().find(|it| it.0 == case);
+    let (flushes, fences) = match batches {
+        Some(&(_, flushes, fences)) => {
+            assert!(row["to_limit"].is_null(), "{row}");
+            (flushes, fences)
+        }
+        None => {
+            same("to_limit", own / ops("limit", threads));
+            if lock == "copy" {
+                (0.0, 1.0)
+            } else {
+                (2.0, 2.0)
+            }
+        }
+    };
+    assert_eq!(number(row, "flushes"), flushes, "{row}");
+    assert_eq!(number(row, "fences"), fences, "{row}");
     if ["srl-tree", "parking_lot"].contains(&lock) {
         assert_eq!(row["whole_file"], "parking_lot");
         same("to_whole_file", own / ops("parking_lot", threads));

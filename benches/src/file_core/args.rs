@@ -118,7 +118,7 @@ mod tests {
         let plan = |args: &[&str]| Alone::parse_from([&["compare"], args].concat()).args.plan();
         let all = plan(&[]);
         assert_eq!(all.locks, DEFAULT_LOCKS);
-        assert_eq!((all.cases.len(), &all.threads[..]), (7, &[1, 2][..]));
+        assert_eq!((all.cases.len(), &all.threads[..]), (9, &[1, 2][..]));
         let some = plan(&["--locks", "range-lock,srl-tree", "--threads", "2,1,2"]);
         assert_eq!(some.locks, ["srl-tree", "range-lock"]);
         assert_eq!(some.threads, [1, 2]);

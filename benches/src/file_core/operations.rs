@@ -21,6 +21,8 @@ const PAGE: usize = 4096;
 const HOT: &str = "hot";
 /// The file that grows.
 const GROWING: &str = "growing";
+/// The directory to which files are renamed.
+const ELSEWHERE: &str = "elsewhere";
 /// Operations in a batch. As many files exist at a time.
 pub const BATCH: usize = 1024;
 
@@ -30,6 +32,10 @@ pub struct Stage<P: Pmem, L: RawRangeLock> {
     pub(super) volume: FileCore<P, L>,
     /// Names for [`BATCH`] files.
     names: Vec<String>,
+    /// New names for these files, in the same directory.
+    new_names: Vec<String>,
+    /// Their paths with the old names, but in [`ELSEWHERE`].
+    elsewhere: Vec<String>,
     data: Vec<u8>,
 }
 
@@ -128,19 +134,46 @@ pub fn operations<P: Pmem, L: RawRangeLock>() -> Vec<Operation<P, L>> {
             bare_bytes: None,
             begin: hot,
             step: |stage, _, turn| stage.volume.create(&stage.names[turn.nth]).map(drop),
-            end: |stage| each(stage, |volume, name| volume.remove(name)),
+            end: |stage| each(stage, &stage.names, |volume, name| volume.remove(name)),
         },
         Operation {
             name: "remove",
             about: "removes one of up to 1,024 empty files",
             pace: Pace::Batches,
             bare_bytes: None,
-            begin: |stage| {
-                each(stage, |volume, name| volume.create(name).map(drop))?;
-                hot(stage)
-            },
+            begin: with_files,
             step: |stage, _, turn| stage.volume.remove(&stage.names[turn.nth]),
             end: nothing,
+        },
+        Operation {
+            name: "rename",
+            about: "renames one of 1,024 empty files within its directory, to a name that is free",
+            pace: Pace::Batches,
+            bare_bytes: None,
+            begin: with_files,
+            step: |stage, _, turn| {
+                let nth = turn.nth;
+                (stage.volume).rename(&stage.names[nth], &stage.new_names[nth])
+            },
+            end: |stage| each(stage, &stage.new_names, |volume, name| volume.remove(name)),
+        },
+        Operation {
+            name: "rename-across",
+            about: "renames one of up to 1,024 empty files to another directory",
+            pace: Pace::Batches,
+            bare_bytes: None,
+            begin: |stage| {
+                stage.volume.create_dir(ELSEWHERE)?;
+                with_files(stage)
+            },
+            step: |stage, _, turn| {
+                let nth = turn.nth;
+                (stage.volume).rename(&stage.names[nth], &stage.elsewhere[nth])
+            },
+            end: |stage| {
+                each(stage, &stage.elsewhere, |volume, path| volume.remove(path))?;
+                stage.volume.remove_dir(ELSEWHERE)
+            },
         },
         Operation {
             name: CLEANING,
@@ -161,9 +194,12 @@ pub fn operations<P: Pmem, L: RawRangeLock>() -> Vec<Operation<P, L>> {
 impl<P: Pmem, L: RawRangeLock> Stage<P, L> {
     /// Returns the stage on a volume that [`fill`](Self::fill) has filled.
     pub fn new(volume: FileCore<P, L>) -> Self {
+        let each_name = |before: &str| (0..BATCH).map(|nth| format!("{before}-{nth:04}")).collect();
         Stage {
             volume,
-            names: (0..BATCH).map(|nth| format!("file-{nth:04}")).collect(),
+            names: each_name("file"),
+            new_names: each_name("renamed"),
+            elsewhere: each_name(&format!("{ELSEWHERE}/file")),
             data: vec![0x5a; MOST_BYTES],
         }
     }
@@ -199,10 +235,19 @@ fn nothing<P: Pmem, L: RawRangeLock>(_: &Stage<P, L>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Creates the files that a batch removes or renames.
+fn with_files<P: Pmem, L: RawRangeLock>(stage: &Stage<P, L>) -> Result<File<P, L>, Error> {
+    each(stage, &stage.names, |volume, name| {
+        volume.create(name).map(drop)
+    })?;
+    hot(stage)
+}
+
 fn each<P: Pmem, L: RawRangeLock>(
     stage: &Stage<P, L>,
+    paths: &[String],
     of_one: impl Fn(&FileCore<P, L>, &str) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut names = stage.names.iter();
-    names.try_for_each(|name| of_one(&stage.volume, name))
+    let mut paths = paths.iter();
+    paths.try_for_each(|path| of_one(&stage.volume, path))
 }
