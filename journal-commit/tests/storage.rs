@@ -193,3 +193,24 @@ fn planned_failures_occur_as_planned() {
     assert_eq!(device.visible()[0], 0, "dirty data is lost");
     assert!(device.write_at(&[5; 512], 0).is_err(), "for ever");
 }
+
+#[test]
+fn a_read_only_region_refuses_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("region");
+    let region = MappedFile::create(&path, 1 << 20, Options::default()).unwrap();
+    PmemStorage::new(region).write_at(b"kept", 0).unwrap();
+    let open = || MappedFile::open_read_only(&path).unwrap();
+    for storage in [
+        PmemStorage::new(open()),
+        PmemStorage::sectors(open()).unwrap(),
+    ] {
+        for refused in [storage.write_at(b"lost", 0), storage.write_fua(b"lost", 0)] {
+            let error = refused.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ReadOnlyFilesystem, "{error}");
+        }
+        let mut found = [0; 4];
+        storage.read_at(&mut found, 0).unwrap();
+        assert_eq!(&found, b"kept");
+    }
+}

@@ -129,7 +129,8 @@ impl<P: Pmem> PmemStorage<P> {
     /// Open a region either always with this function, or never.
     ///
     /// # Errors
-    /// The region is too small, or its last 1024 bytes hold other data. Nothing is changed.
+    /// The region is too small; its last 1024 bytes hold other data; or it is read-only, and a
+    /// crash has interrupted the write of a sector. Nothing is changed.
     pub fn sectors(region: P) -> io::Result<Self> {
         let sectors = region.len() / SECTOR_BYTES;
         let Some(len) = sectors.checked_sub(2).map(|it| it * SECTOR_BYTES) else {
@@ -157,6 +158,7 @@ impl<P: Pmem> PmemStorage<P> {
             let what = "the region's last 1024 bytes hold something other than a sector's copy";
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
+        self.check_writable()?;
         let mut copy = [0; SECTOR_BYTES as usize];
         // SAFETY: no other thread has this storage yet.
         unsafe { self.region.read(spare + SECTOR_BYTES, &mut copy) };
@@ -164,6 +166,17 @@ impl<P: Pmem> PmemStorage<P> {
         let written = unsafe { self.region.write(sector, &copy) };
         self.mark(spare, 0, self.region.persist(written));
         Ok(())
+    }
+
+    /// Checks that the region can be written to. A store to it would panic otherwise.
+    fn check_writable(&self) -> io::Result<()> {
+        match self.region.is_read_only() {
+            true => Err(io::Error::new(
+                io::ErrorKind::ReadOnlyFilesystem,
+                "the region is read-only: open it writable",
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Durably writes the mark: the sector that the copy belongs to, or 0.
@@ -227,6 +240,7 @@ impl<P: Pmem> Storage for PmemStorage<P> {
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.check_writable()?;
         let _held = self.hold(offset, data.len())?;
         // SAFETY: as above.
         let written = unsafe { self.region.write(self.start + offset, data) };
@@ -242,6 +256,7 @@ impl<P: Pmem> Storage for PmemStorage<P> {
         let Some(spare) = &self.spare else {
             return self.write_at(data, offset);
         };
+        self.check_writable()?;
         let _held = self.hold(offset, data.len())?;
         let _turn = spare.turn.lock();
         let end = offset + data.len() as u64;
