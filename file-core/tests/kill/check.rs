@@ -18,7 +18,7 @@
 use std::str::FromStr;
 
 use spanlock_file_core::Durability::{self, AtReturn, AtSync};
-use spanlock_file_core::Kind as NameKind;
+use spanlock_file_core::{DirEntry, Error, Kind as NameKind};
 
 use crate::model::{Model, Seen};
 use crate::op::{Answer, Kind, Op, SHARED, SHARED_PAGES, path, perform};
@@ -34,6 +34,8 @@ pub(crate) enum Line {
     End(usize, Answer),
     /// How often logs were cleaned since the volume was opened.
     Cleaned(u64),
+    /// All threads have paused, and the volume was closed. It is opened again.
+    Closed,
 }
 
 impl Line {
@@ -42,6 +44,7 @@ impl Line {
             Line::Start(thread, op) => format!("start {thread} {op}"),
             Line::End(thread, answer) => format!("end {thread} {answer}"),
             Line::Cleaned(count) => format!("cleaned {count}"),
+            Line::Closed => "closed".to_owned(),
         }
     }
 }
@@ -51,6 +54,9 @@ impl FromStr for Line {
 
     fn from_str(line: &str) -> Result<Self, String> {
         let wrong = || format!("not a line of the child: {line:?}");
+        if line == "closed" {
+            return Ok(Line::Closed);
+        }
         let (word, rest) = line.split_once(' ').ok_or_else(wrong)?;
         if word == "cleaned" {
             return rest.parse().map(Line::Cleaned).map_err(|_| wrong());
@@ -107,11 +113,8 @@ impl State {
             *own = explained.map_err(|why| format!("thread {thread}: {why}"))?;
             known += seen.len();
         }
-        let files = volume.list().into_iter().map(|(path, _)| path);
-        let directories = volume.read_dir("").map_err(|why| why.to_string())?;
-        let directories = (directories.into_iter())
-            .filter_map(|it| (it.kind == NameKind::Directory).then_some(it.name));
-        let names: Vec<String> = files.chain(directories).collect();
+        let mut names = Vec::new();
+        walk(volume, "", &mut names).map_err(|why| why.to_string())?;
         if names.len() != known {
             return Err(format!(
                 "there are names that nobody has created: {names:?}"
@@ -122,14 +125,30 @@ impl State {
     }
 }
 
+/// Adds the paths of all files and directories in a directory.
+fn walk(volume: &Volume, directory: &str, paths: &mut Vec<String>) -> Result<(), Error> {
+    for DirEntry { name, kind, .. } in volume.read_dir(directory)? {
+        let path = match directory {
+            "" => name,
+            _ => format!("{directory}/{name}"),
+        };
+        if kind == NameKind::Directory {
+            walk(volume, &path, paths)?;
+        }
+        paths.push(path);
+    }
+    Ok(())
+}
+
 /// Returns the number of the line, counted from 0, at which the last sync began that has returned;
-/// 0 if none has.
+/// 0 if none has. Closing the volume syncs, too.
 fn last_sync(told: &[Line]) -> usize {
     let (mut open, mut last) = ([0; THREADS], 0);
     for (line, at) in told.iter().zip(0..) {
         match *line {
             Line::Start(thread, op) => open[thread] = if op.kind.syncs() { at } else { 0 },
             Line::End(thread, Answer::Done) => last = last.max(open[thread]),
+            Line::Closed => last = at,
             _ => {}
         }
     }

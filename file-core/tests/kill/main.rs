@@ -27,7 +27,7 @@ use spanlock_srl::SrlArray;
 use spanlock_testkit::rounds::{number, scaled};
 
 /// The number of kills. `SPANLOCK_ROUNDS` multiplies it.
-const KILLS: usize = 20;
+const KILLS: usize = 40;
 /// The threads of a child.
 pub(crate) const THREADS: usize = 3;
 pub(crate) const PAGE: u64 = 4096;
@@ -35,6 +35,8 @@ pub(crate) const PAGE: u64 = 4096;
 const VOLUME_BYTES: u64 = 120 * PAGE;
 /// The longest time that a child lives.
 const LONGEST: Duration = Duration::from_millis(50);
+/// The operations of each thread after which a child closes its volume and opens it again.
+const CLOSE_EVERY: u64 = 48;
 /// A thread reports once in so many operations how often logs were cleaned.
 const REPORT_EVERY: u64 = 16;
 /// Makes a process a child. Contains the path of the volume.
@@ -144,20 +146,25 @@ fn child_process() {
         Some(_) => Durability::AtSync,
         None => Durability::AtReturn,
     };
-    let volume = open(Path::new(&path), durability);
+    let mut volume = open(Path::new(&path), durability);
     say("begin");
     let mut random = fastrand::Rng::with_seed(number(SEED, 0));
-    thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let (volume, random) = (&volume, random.fork());
-            scope.spawn(move || work(volume, thread, random));
-        }
-    });
+    loop {
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (volume, random) = (&volume, random.fork());
+                scope.spawn(move || work(volume, thread, random));
+            }
+        });
+        volume.close().expect("the last handle");
+        say(&Line::Closed.text());
+        volume = open(Path::new(&path), durability);
+    }
 }
 
-/// Performs random operations for ever.
+/// Performs random operations.
 fn work(volume: &Volume, thread: usize, mut random: fastrand::Rng) {
-    for turn in 0_u64.. {
+    for turn in 0..CLOSE_EVERY {
         let op = Op::draw(&mut random);
         say(&Line::Start(thread, op).text());
         let answer = perform(volume, thread, &op);
@@ -182,9 +189,10 @@ fn say(line: &str) {
 struct Tally {
     /// For each kind of operation and each answer, how many there were.
     answers: BTreeMap<String, usize>,
-    /// Operations in flight at a kill.
-    in_flight: usize,
+    /// Operations in flight at a kill, of each kind.
+    in_flight: BTreeMap<String, usize>,
     cleaned: u64,
+    closed: usize,
 }
 
 impl Tally {
@@ -196,15 +204,19 @@ impl Tally {
                         let what = format!("{:?} {answer}", op.kind);
                         *self.answers.entry(what).or_default() += 1;
                     }
-                    None => self.in_flight += 1,
+                    None => *self.in_flight.entry(format!("{:?}", op.kind)).or_default() += 1,
                 }
             }
         }
-        let cleaned = told.iter().filter_map(|line| match line {
-            Line::Cleaned(count) => Some(*count),
-            _ => None,
-        });
-        self.cleaned += cleaned.max().unwrap_or(0);
+        self.closed += told.iter().filter(|it| **it == Line::Closed).count();
+        // The count begins anew with each opening.
+        for opened in told.split(|it| *it == Line::Closed) {
+            let cleaned = opened.iter().filter_map(|line| match line {
+                Line::Cleaned(count) => Some(*count),
+                _ => None,
+            });
+            self.cleaned += cleaned.max().unwrap_or(0);
+        }
     }
 }
 
@@ -228,9 +240,12 @@ fn kill_many(durability: Durability) {
         answers,
         in_flight,
         cleaned,
+        closed,
     } = tally;
-    println!("{answers:?}, {in_flight} in flight; logs cleaned {cleaned} times");
-    assert!(in_flight >= scaled(KILLS) && cleaned as usize >= scaled(KILLS) / 4);
+    println!("{answers:?}; in flight: {in_flight:?}");
+    println!("logs cleaned {cleaned} times, volumes closed {closed} times");
+    assert!(in_flight.values().sum::<usize>() >= scaled(KILLS));
+    assert!(cleaned as usize >= scaled(KILLS) / 4 && closed >= scaled(KILLS) / 4);
     for kind in op::kinds() {
         let done = answers.get(&format!("{kind:?} {}", Answer::Done));
         assert!(done.is_some(), "no operation {kind:?} returned");

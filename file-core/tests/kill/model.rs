@@ -6,8 +6,12 @@ use spanlock_file_core::Error;
 
 use crate::Volume;
 use crate::op::{
-    Answer, DIRECTORIES, Kind, NAMES, Op, directory_of, directory_path, names_in, path,
+    Answer, DIRECTORIES, Kind, NAMES, Op, directory_of, directory_path, future, inner_of, names_in,
+    outer_of, path,
 };
+
+/// What a file contains, and the time of its last change if that was set in the future.
+type File = (Vec<u8>, Option<u64>);
 
 /// What a thread's own files contain, as its operations see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,7 +20,7 @@ pub(crate) struct Model {
     names: BTreeMap<u64, u64>,
     directories: BTreeSet<u64>,
     /// What each file contains.
-    files: BTreeMap<u64, Vec<u8>>,
+    files: BTreeMap<u64, File>,
     /// How many files were created.
     created: u64,
 }
@@ -24,8 +28,8 @@ pub(crate) struct Model {
 /// What can be seen of a thread's own files in a volume.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// For each name, what its file contains, and how many names that has.
-    names: BTreeMap<u64, (Vec<u8>, u32)>,
+    /// For each name, its file, and how many names that has.
+    names: BTreeMap<u64, (File, u32)>,
     directories: BTreeSet<u64>,
 }
 
@@ -43,7 +47,8 @@ impl Seen {
                     if read < bytes.len() {
                         return Err(format!("{path}: only {read} bytes can be read"));
                     }
-                    names.insert(name, (bytes, volume.links(&path).map_err(told)?));
+                    let file = (bytes, future(open.metadata().modified));
+                    names.insert(name, (file, volume.links(&path).map_err(told)?));
                 }
                 Err(Error::NotFound { .. }) => {}
                 Err(why) => return Err(told(why)),
@@ -78,15 +83,21 @@ impl Model {
         };
         let file = self.names.get(&op.file).copied();
         match (op.kind, file) {
-            (Kind::Stamp | Kind::Sync, _) => {}
-            (Kind::CreateDir | Kind::RemoveDir | Kind::RenameDir, _) => {
+            (Kind::Stamp | Kind::Sync | Kind::CleanAll, _) => {}
+            (Kind::CreateDir | Kind::RemoveDir | Kind::CleanDir, _) => {
                 return self.apply_to_directory(op);
             }
-            (Kind::Create, _) if !is_there(op.file) => return Answer::NotFound,
+            (Kind::RenameDir | Kind::MoveDir | Kind::ExchangeDirs, _) => {
+                return self.apply_to_directories(op);
+            }
+            (Kind::Create | Kind::OpenOrCreate, _) if !is_there(op.file) => {
+                return Answer::NotFound;
+            }
             (Kind::Create, Some(_)) => return Answer::Exists,
-            (Kind::Create, None) => {
+            (Kind::OpenOrCreate, Some(_)) => {}
+            (Kind::Create | Kind::OpenOrCreate, None) => {
                 self.created += 1;
-                self.files.insert(self.created, Vec::new());
+                self.files.insert(self.created, File::default());
                 self.names.insert(op.file, self.created);
             }
             (_, None) => return Answer::NotFound,
@@ -94,12 +105,20 @@ impl Model {
             (Kind::Link, _) if !is_there(op.at) => return Answer::NotFound,
             (Kind::Link, _) if self.names.contains_key(&op.at) => return Answer::Exists,
             (Kind::Link, Some(file)) => _ = self.names.insert(op.at, file),
+            (Kind::Move, _) if !is_there(op.at) => return Answer::NotFound,
             // Two names of one file stay.
-            (Kind::Rename, file) if self.names.get(&op.at).copied() == file => {}
-            (Kind::Rename, Some(file)) => {
+            (Kind::Rename | Kind::Move, file) if self.names.get(&op.at).copied() == file => {}
+            (Kind::Rename | Kind::Move, Some(file)) => {
                 self.names.remove(&op.file);
                 self.names.insert(op.at, file);
             }
+            (Kind::Exchange, Some(file)) => match self.names.get(&op.at).copied() {
+                None => return Answer::NotFound,
+                Some(other) => {
+                    self.names.insert(op.file, other);
+                    self.names.insert(op.at, file);
+                }
+            },
             (_, Some(file)) => {
                 change(self.files.get_mut(&file).expect("it has a name"), op);
             }
@@ -109,24 +128,58 @@ impl Model {
         Answer::Done
     }
 
+    /// Returns whether there is no file and no directory in this one.
+    fn is_empty(&self, directory: u64) -> bool {
+        let has_inner = inner_of(directory).is_some_and(|it| self.directories.contains(&it));
+        !has_inner && self.names.range(names_in(directory)).next().is_none()
+    }
+
+    /// Returns whether the directory is there in which this one has its place.
+    fn has_place(&self, directory: u64) -> bool {
+        outer_of(directory).is_none_or(|it| self.directories.contains(&it))
+    }
+
     fn apply_to_directory(&mut self, op: &Op) -> Answer {
-        let has_names = |it| self.names.range(names_in(it)).next().is_some();
         match (op.kind, self.directories.contains(&op.file)) {
             (Kind::CreateDir, true) => return Answer::Exists,
+            (Kind::CreateDir, false) if !self.has_place(op.file) => return Answer::NotFound,
             (Kind::CreateDir, false) => _ = self.directories.insert(op.file),
             (_, false) => return Answer::NotFound,
-            (Kind::RemoveDir, true) if has_names(op.file) => return Answer::NotEmpty,
-            (Kind::RemoveDir, true) => _ = self.directories.remove(&op.file),
-            (_, true) if op.at == op.file => {}
-            (_, true) if has_names(op.at) => return Answer::NotEmpty,
-            (_, true) => {
-                self.directories.remove(&op.file);
-                self.directories.insert(op.at);
-                for (from, to) in names_in(op.file).zip(names_in(op.at)) {
-                    if let Some(file) = self.names.remove(&from) {
-                        self.names.insert(to, file);
-                    }
-                }
+            (Kind::CleanDir, true) => {}
+            (_, true) if !self.is_empty(op.file) => return Answer::NotEmpty,
+            (_, true) => _ = self.directories.remove(&op.file),
+        }
+        Answer::Done
+    }
+
+    fn apply_to_directories(&mut self, op: &Op) -> Answer {
+        let is_target = match op.kind {
+            Kind::ExchangeDirs => self.directories.contains(&op.at),
+            _ => self.has_place(op.at),
+        };
+        if !self.directories.contains(&op.file) || !is_target {
+            return Answer::NotFound;
+        }
+        if op.file == op.at {
+            return Answer::Done;
+        }
+        if op.kind != Kind::ExchangeDirs && !self.is_empty(op.at) {
+            return Answer::NotEmpty;
+        }
+        let inner = inner_of(op.file).zip(inner_of(op.at));
+        for (from, to) in [(op.file, op.at)].into_iter().chain(inner) {
+            let [moved, replaced] = [from, to].map(|it| self.directories.remove(&it));
+            let places = [
+                (moved, to),
+                (replaced && op.kind == Kind::ExchangeDirs, from),
+            ];
+            let there = places.into_iter().filter_map(|(is, at)| is.then_some(at));
+            self.directories.extend(there);
+            for (from, to) in names_in(from).zip(names_in(to)) {
+                let files = [from, to].map(|it| self.names.remove(&it));
+                let files = files.into_iter().zip([to, from]);
+                let there = files.filter_map(|(file, at)| file.map(|file| (at, file)));
+                self.names.extend(there);
             }
         }
         Answer::Done
@@ -191,8 +244,8 @@ impl Model {
     }
 }
 
-/// Performs a change of what a file contains.
-fn change(content: &mut Vec<u8>, op: &Op) {
+/// Performs a change of a file.
+fn change((content, modified): &mut File, op: &Op) {
     let (size, at) = (content.len(), op.at as usize);
     let end = at + op.len as usize;
     match op.kind {
@@ -200,6 +253,7 @@ fn change(content: &mut Vec<u8>, op: &Op) {
         Kind::Truncate => content.resize(at, 0),
         Kind::Punch => content[at.min(size)..end.min(size)].fill(0),
         Kind::Allocate => content.resize(size.max(end), 0),
+        Kind::SetModified => *modified = op.future(),
         Kind::Write => {
             content.resize(size.max(end), 0);
             content[at..end].copy_from_slice(&op.bytes());

@@ -4,8 +4,10 @@
 //! [`Model::apply`](crate::model::Model::apply).
 
 use std::fmt;
+use std::io::{IoSlice, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::str::FromStr;
+use std::time::{Duration, SystemTime};
 
 use spanlock_file_core::Error;
 
@@ -15,32 +17,52 @@ use crate::{PAGE, Volume};
 pub(crate) const SHARED: &str = "shared";
 /// Its pages.
 pub(crate) const SHARED_PAGES: u64 = 12;
-/// The directories of each thread.
-pub(crate) const DIRECTORIES: u64 = 2;
+/// The places of directories of each thread: those in the root that may have an inner one, the
+/// inner ones, and one in the root that never has any.
+pub(crate) const DIRECTORIES: u64 = 2 * OUTER + 1;
+const OUTER: u64 = 2;
 /// The names of each thread's own files: so many in the root, and so many in each directory.
 const IN_ROOT: u64 = 4;
 const IN_DIRECTORY: u64 = 2;
 pub(crate) const NAMES: u64 = IN_ROOT + DIRECTORIES * IN_DIRECTORY;
 /// No operation on a thread's own file begins at or beyond this byte.
 const LONGEST: u64 = 10 * PAGE;
+/// The first of the times that [`Kind::SetModified`] sets, in seconds since 1970. No clock has
+/// reached it, so no other operation changes it.
+const FUTURE: u64 = 1 << 33;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Create,
+    /// Creates a file if there is none.
+    OpenOrCreate,
     Remove,
     /// Gives a file another name.
     Link,
     /// Renames a file within its directory.
     Rename,
+    /// Renames a file to another directory.
+    Move,
+    /// Exchanges two files, of one directory or of two.
+    Exchange,
     CreateDir,
     RemoveDir,
+    /// Renames a directory, with the one inside it, within the root.
     RenameDir,
+    /// Renames a directory to another directory.
+    MoveDir,
+    ExchangeDirs,
     Write,
     Append,
     Truncate,
     Punch,
     Allocate,
     AllocateKeepingSize,
+    SetModified,
+    /// Cleans the log of a file, of a directory, or all logs.
+    Clean,
+    CleanDir,
+    CleanAll,
     /// Writes whole pages of the shared file.
     Stamp,
     Sync,
@@ -51,37 +73,50 @@ impl Kind {
     /// groups changes, it is durable after a sync.
     pub(crate) fn is_change(self) -> bool {
         match self {
-            Kind::Create | Kind::Remove | Kind::Link | Kind::Rename => false,
-            Kind::CreateDir | Kind::RemoveDir | Kind::RenameDir | Kind::Sync => false,
+            Kind::Create | Kind::OpenOrCreate | Kind::Remove | Kind::Link => false,
+            Kind::Rename | Kind::Move | Kind::Exchange => false,
+            Kind::CreateDir | Kind::RemoveDir => false,
+            Kind::RenameDir | Kind::MoveDir | Kind::ExchangeDirs => false,
+            Kind::Clean | Kind::CleanDir | Kind::CleanAll | Kind::Sync => false,
             Kind::Write | Kind::Append | Kind::Truncate | Kind::Punch => true,
-            Kind::Allocate | Kind::AllocateKeepingSize | Kind::Stamp => true,
+            Kind::Allocate | Kind::AllocateKeepingSize => true,
+            Kind::SetModified | Kind::Stamp => true,
         }
     }
 
     /// Returns whether the operation makes all changes durable that returned before.
     pub(crate) fn syncs(self) -> bool {
-        matches!(
-            self,
-            Kind::Sync | Kind::Link | Kind::Rename | Kind::RenameDir
-        )
+        let of_files = [Kind::Link, Kind::Rename, Kind::Move, Kind::Exchange];
+        let of_directories = [Kind::RenameDir, Kind::MoveDir, Kind::ExchangeDirs];
+        let others = [Kind::Clean, Kind::CleanAll, Kind::Sync];
+        of_files.contains(&self) || of_directories.contains(&self) || others.contains(&self)
     }
 }
 
 /// Each kind, its name in the lines of the child, and how often it is drawn.
-const KINDS: [(Kind, &str, u64); 15] = [
-    (Kind::Create, "create", 10),
+const KINDS: [(Kind, &str, u64); 24] = [
+    (Kind::Create, "create", 8),
+    (Kind::OpenOrCreate, "open-or-create", 4),
     (Kind::Remove, "remove", 5),
-    (Kind::Link, "link", 4),
+    (Kind::Link, "link", 5),
     (Kind::Rename, "rename", 5),
-    (Kind::CreateDir, "create-dir", 4),
-    (Kind::RemoveDir, "remove-dir", 4),
-    (Kind::RenameDir, "rename-dir", 3),
+    (Kind::Move, "move", 8),
+    (Kind::Exchange, "exchange", 10),
+    (Kind::CreateDir, "create-dir", 10),
+    (Kind::RemoveDir, "remove-dir", 5),
+    (Kind::RenameDir, "rename-dir", 4),
+    (Kind::MoveDir, "move-dir", 10),
+    (Kind::ExchangeDirs, "exchange-dirs", 8),
     (Kind::Write, "write", 16),
     (Kind::Append, "append", 8),
     (Kind::Truncate, "truncate", 8),
     (Kind::Punch, "punch", 8),
     (Kind::Allocate, "allocate", 3),
     (Kind::AllocateKeepingSize, "allocate-keeping-size", 3),
+    (Kind::SetModified, "set-modified", 6),
+    (Kind::Clean, "clean", 5),
+    (Kind::CleanDir, "clean-dir", 5),
+    (Kind::CleanAll, "clean-all", 2),
     (Kind::Stamp, "stamp", 25),
     (Kind::Sync, "sync", 3),
 ];
@@ -98,11 +133,12 @@ pub(crate) struct Op {
     /// Which of the thread's own names, or of its directories.
     pub(crate) file: u64,
     /// The first byte, or the size; for the shared file, the first page. The new name of a link and
-    /// of a rename.
+    /// of a rename, and the other name of an exchange. Determines the time that is set.
     pub(crate) at: u64,
     /// The number of bytes, or of pages.
     pub(crate) len: u64,
-    /// Determines the bytes that are written. It is unique and never 0.
+    /// Determines the bytes that are written, and which of several methods performs the operation.
+    /// It is unique and never 0.
     pub(crate) seed: u64,
 }
 
@@ -154,17 +190,48 @@ impl Op {
             is_it
         });
         let kind = row.expect("less than the sum").0;
-        let mut file = random.u64(..NAMES);
+        // Names in the root are in use more often than those in directories.
+        let mut file = match random.bool() {
+            true => random.u64(..IN_ROOT),
+            false => random.u64(..NAMES),
+        };
         let (mut at, mut len) = (random.u64(..LONGEST), random.u64(1..3 * PAGE));
         match kind {
             Kind::Stamp => {
                 len = random.u64(1..4);
                 at = random.u64(..=SHARED_PAGES - len);
             }
-            Kind::Link => at = random.u64(..NAMES),
+            Kind::Link | Kind::Exchange => at = random.u64(..NAMES),
             Kind::Rename => at = random.u64(beside(file)),
-            Kind::CreateDir | Kind::RemoveDir | Kind::RenameDir => {
-                (file, at) = (random.u64(..DIRECTORIES), random.u64(..DIRECTORIES));
+            Kind::Move => {
+                let there = beside(file);
+                at = random.u64(..NAMES - (there.end - there.start));
+                at += if at < there.start {
+                    0
+                } else {
+                    there.end - there.start
+                };
+            }
+            Kind::CreateDir | Kind::RemoveDir | Kind::CleanDir => {
+                file = random.u64(..DIRECTORIES);
+            }
+            // The place in which it gets may have an inner directory, too.
+            Kind::RenameDir => (file, at) = (random.u64(..OUTER), random.u64(..OUTER)),
+            Kind::ExchangeDirs if random.bool() => {
+                (file, at) = (random.u64(..OUTER), random.u64(..OUTER));
+            }
+            Kind::ExchangeDirs => {
+                (file, at) = (
+                    random.u64(OUTER..DIRECTORIES),
+                    random.u64(OUTER..DIRECTORIES),
+                );
+            }
+            // It has no inner directory, so it may get into any place of another directory.
+            Kind::MoveDir => {
+                file = random.u64(OUTER..DIRECTORIES);
+                let may_be = |it: &u64| outer_of(*it) != outer_of(file);
+                let places: Vec<u64> = (0..DIRECTORIES).filter(may_be).collect();
+                at = *random.choice(&places).expect("there are some");
             }
             _ => {}
         }
@@ -176,6 +243,24 @@ impl Op {
             len,
             seed,
         }
+    }
+
+    /// Returns the time that the operation sets, in seconds since 1970: in the future, or else 1.
+    fn time(&self) -> u64 {
+        match self.at.is_multiple_of(4) {
+            true => 1,
+            false => FUTURE + self.at,
+        }
+    }
+
+    /// Returns the time that the operation sets if it is in the future.
+    pub(crate) fn future(&self) -> Option<u64> {
+        Some(self.time()).filter(|it| *it >= FUTURE)
+    }
+
+    /// Returns a number that tells which of several methods performs the operation.
+    fn variant(&self) -> u64 {
+        self.seed >> 1
     }
 
     /// Returns the bytes that the operation writes.
@@ -194,6 +279,13 @@ impl Op {
             }
         }
     }
+}
+
+/// Returns a time of last change, in seconds since 1970, if an operation has set it in the future.
+pub(crate) fn future(modified: SystemTime) -> Option<u64> {
+    let since = modified.duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = since.expect("no time before 1970 is stored").as_secs();
+    Some(seconds).filter(|it| *it >= FUTURE)
 }
 
 /// Returns which directory a name is in; none if in the root.
@@ -223,9 +315,24 @@ pub(crate) fn path(thread: usize, name: u64) -> String {
     }
 }
 
+/// Returns which directory an inner one is in.
+pub(crate) fn outer_of(directory: u64) -> Option<u64> {
+    (OUTER..2 * OUTER)
+        .contains(&directory)
+        .then(|| directory - OUTER)
+}
+
+/// Returns the place of the directory inside this one, if it may have any.
+pub(crate) fn inner_of(directory: u64) -> Option<u64> {
+    (directory < OUTER).then_some(directory + OUTER)
+}
+
 /// Returns the path of a thread's own directory.
 pub(crate) fn directory_path(thread: usize, directory: u64) -> String {
-    format!("thread {thread}, directory {directory}")
+    match outer_of(directory) {
+        None => format!("thread {thread}, directory {directory}"),
+        Some(outer) => format!("{}/inner", directory_path(thread, outer)),
+    }
 }
 
 /// How an operation ended, as the child reports it.
@@ -269,28 +376,66 @@ impl FromStr for Answer {
 /// If it fails with an error that is no [`Answer`].
 pub(crate) fn perform(volume: &Volume, thread: usize, op: &Op) -> Answer {
     let own = || volume.open_file(&path(thread, op.file));
-    let [name, new] = [op.file, op.at].map(|name| path(thread, name % NAMES));
-    let [folder, to] = [op.file, op.at].map(|it| directory_path(thread, it % DIRECTORIES));
     let range = op.at..op.at + op.len;
+    let bytes = || op.bytes();
     let done = match op.kind {
-        Kind::Create => volume.create(&name).map(drop),
-        Kind::Remove => volume.remove(&name),
-        Kind::Link => volume.link(&name, &new),
-        Kind::Rename => volume.rename(&name, &new),
-        Kind::CreateDir => volume.create_dir(&folder),
-        Kind::RemoveDir => volume.remove_dir(&folder),
-        Kind::RenameDir => volume.rename(&folder, &to),
-        Kind::Write => own().and_then(|it| it.write_at(&op.bytes(), op.at)),
-        Kind::Append => own().and_then(|it| it.append(&op.bytes()).map(drop)),
+        Kind::Write => own().and_then(|it| match op.variant() % 3 {
+            0 => it.write_at(&bytes(), op.at),
+            1 => {
+                let bytes = bytes();
+                let (first, last) = bytes.split_at(bytes.len() / 2);
+                it.write_vectored_at(&[IoSlice::new(first), IoSlice::new(last)], op.at)
+            }
+            _ => {
+                let mut cursor = it.cursor();
+                let sought = cursor.seek(SeekFrom::Start(op.at));
+                sought.expect("a cursor may be anywhere");
+                let written = cursor.write_all(&bytes());
+                written.map_err(|why| why.downcast().expect("an error of the file core"))
+            }
+        }),
+        Kind::Append => own().and_then(|it| it.append(&bytes()).map(drop)),
         Kind::Truncate => own().and_then(|it| it.truncate(op.at)),
         Kind::Punch => own().and_then(|it| it.punch_hole(range)),
         Kind::Allocate => own().and_then(|it| it.allocate(range)),
         Kind::AllocateKeepingSize => own().and_then(|it| it.allocate_keeping_size(range)),
+        Kind::SetModified => own().and_then(|it| {
+            let time = Duration::from_secs(op.time());
+            it.set_modified(SystemTime::UNIX_EPOCH + time)
+        }),
+        Kind::Clean => own().and_then(|it| it.clean().map(drop)),
+        Kind::CleanDir => {
+            let directory = volume.open_dir(&directory_path(thread, op.file));
+            directory.and_then(|it| it.clean().map(drop))
+        }
+        Kind::CleanAll => volume.clean().map(drop),
         Kind::Stamp => {
             let shared = volume.open_file(SHARED);
-            shared.and_then(|it| it.write_at(&op.bytes(), op.at * PAGE))
+            shared.and_then(|it| it.write_at(&bytes(), op.at * PAGE))
         }
-        Kind::Sync => volume.sync(),
+        Kind::Sync => match op.variant() % 2 {
+            0 => volume.sync(),
+            _ => volume.open_file(SHARED).and_then(|it| it.sync()),
+        },
+        _ => {
+            let is_of_directories = matches!(
+                op.kind,
+                Kind::CreateDir
+                    | Kind::RemoveDir
+                    | Kind::RenameDir
+                    | Kind::MoveDir
+                    | Kind::ExchangeDirs
+            );
+            let both = [op.file, op.at].map(|it| match is_of_directories {
+                true => directory_path(thread, it % DIRECTORIES),
+                false => path(thread, it % NAMES),
+            });
+            let [one, other] = both.each_ref().map(|it| &**it);
+            match op.variant() % 2 {
+                0 => perform_on_paths(volume, op, one, other),
+                _ => perform_on_handles(volume, op, one, other),
+            }
+        }
     };
     match done {
         Ok(()) => Answer::Done,
@@ -299,6 +444,51 @@ pub(crate) fn perform(volume: &Volume, thread: usize, op: &Op) -> Answer {
         Err(Error::NotEmpty { .. }) => Answer::NotEmpty,
         Err(Error::NoSpace { .. }) => Answer::NoSpace,
         Err(error) => panic!("{op}: {error}"),
+    }
+}
+
+/// Performs an operation on names, given by their paths.
+fn perform_on_paths(volume: &Volume, op: &Op, path: &str, other: &str) -> Result<(), Error> {
+    match op.kind {
+        Kind::Create => volume.create(path).map(drop),
+        Kind::OpenOrCreate => volume.open_or_create(path).map(drop),
+        Kind::Remove => volume.remove(path),
+        Kind::Link => volume.link(path, other),
+        Kind::Rename | Kind::Move => volume.rename(path, other),
+        Kind::RenameDir | Kind::MoveDir => volume.rename(path, other),
+        Kind::Exchange | Kind::ExchangeDirs => volume.exchange(path, other),
+        Kind::CreateDir => volume.create_dir(path),
+        Kind::RemoveDir => volume.remove_dir(path),
+        _ => unreachable!("{op} is not an operation on names"),
+    }
+}
+
+/// Performs the same by handles to the directories.
+fn perform_on_handles(volume: &Volume, op: &Op, path: &str, other: &str) -> Result<(), Error> {
+    let split = |path: &str| {
+        let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let name = name.to_owned();
+        volume
+            .open_dir(directory)
+            .map(|directory| (directory, name))
+    };
+    let (at, name) = split(path)?;
+    match op.kind {
+        Kind::Create => at.create(&name).map(drop),
+        Kind::OpenOrCreate => volume.open_or_create(path).map(drop),
+        Kind::Remove => at.remove(&name),
+        Kind::CreateDir => at.create_dir(&name).map(drop),
+        Kind::RemoveDir => at.remove_dir(&name),
+        Kind::Rename | Kind::RenameDir => at.rename(&name, &split(other)?.1),
+        _ => {
+            let (into, new) = split(other)?;
+            match op.kind {
+                Kind::Link => at.link(&name, &into, &new),
+                Kind::Move | Kind::MoveDir => at.rename_into(&name, &into, &new),
+                Kind::Exchange | Kind::ExchangeDirs => at.exchange(&name, &into, &new),
+                _ => unreachable!("{op} is not an operation on names"),
+            }
+        }
     }
 }
 
