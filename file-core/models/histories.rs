@@ -9,13 +9,15 @@ mod names;
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
+use std::sync::{Arc, Mutex};
 
+use spanlock_pmem::simulated::Simulated;
 use spanlock_verify::oracles::linearizability::{Model, Recorder, Scenarios, THREADS};
-use spanlock_verify::{Program, Suite, finished};
+use spanlock_verify::{Program, Suite, apart, finished};
 
-use self::file::{FileOp, Pages};
-use self::names::{NameOp, Names};
-use crate::store::PAGE;
+use self::file::{FileOp, Pages, Sparse};
+use self::names::{Moves, NameOp, Names};
+use crate::store::{PAGE, Volume, open};
 
 /// Half of a page.
 const HALF_PAGE: u64 = PAGE / 2;
@@ -54,6 +56,18 @@ pub(crate) fn suite() -> Suite {
             FileOp::ALL,
             sampled(3, 2),
         ))
+        .program(program::<Sparse>(
+            "cleaned-2",
+            of_file,
+            FileOp::CLEANED,
+            sampled(2, 3),
+        ))
+        .program(program::<Sparse>(
+            "cleaned-3",
+            of_file,
+            FileOp::CLEANED,
+            sampled(3, 2),
+        ))
         .program(program::<Names>(
             "names",
             of_names,
@@ -84,6 +98,18 @@ pub(crate) fn suite() -> Suite {
             NameOp::DIRECTORIES,
             sampled(3, 2),
         ))
+        .program(program::<Moves>(
+            "moves-2",
+            of_names,
+            NameOp::MOVES,
+            sampled(2, 3),
+        ))
+        .program(program::<Moves>(
+            "moves-3",
+            of_names,
+            NameOp::MOVES,
+            sampled(3, 2),
+        ))
 }
 
 fn program<S: Sequential>(
@@ -93,6 +119,23 @@ fn program<S: Sequential>(
     scenarios: Scenarios,
 ) -> Program {
     Program::new(name, claim).linearizable(Histories::<S> { ops }, scenarios)
+}
+
+/// Returns the medium that `make` makes, outside the search.
+fn made_apart(make: fn() -> Vec<u8>) -> Vec<u8> {
+    let made = Arc::new(Mutex::new(None));
+    let into = made.clone();
+    apart(Box::new(move || {
+        let bytes = make();
+        *into.lock().expect("no panic") = Some(bytes);
+    }));
+    let made = made.lock().expect("no panic").take();
+    made.expect("the function has run")
+}
+
+/// Opens the volume on this medium.
+fn reopened(medium: &[u8]) -> Volume {
+    open(Simulated::new(medium)).expect("the medium is sound")
 }
 
 /// The bounds of an operation, and of an answer.

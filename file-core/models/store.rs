@@ -169,7 +169,7 @@ pub(crate) fn lock(capacity: u64) -> SrlArray {
     lock_of(capacity, PAGE)
 }
 
-fn lock_of(capacity: u64, segment: u64) -> SrlArray {
+pub(crate) fn lock_of(capacity: u64, segment: u64) -> SrlArray {
     SrlArray::with_segment_size(capacity, segment).expect("memory, and a power of two")
 }
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::OnceLock;
 
-use spanlock_file_core::{File, FileCore, FormatOptions};
+use spanlock_file_core::{FileCore, FormatOptions};
 use spanlock_pmem::simulated::Simulated;
 use spanlock_srl::SrlArray;
 
-use super::Sequential;
-use crate::store::PAGE;
+use super::{Sequential, made_apart, reopened};
+use crate::store::{FILE, Handle, PAGE, Volume, lock, lock_of, needs_a_page};
 
 /// The words of a page.
 const WORDS: u64 = PAGE / 8;
@@ -47,6 +47,12 @@ pub(super) enum FileOp {
     Allocate {
         end: u64,
     },
+    /// As `Allocate`, but the size stays.
+    AllocateKeepingSize {
+        end: u64,
+    },
+    /// Cleans the file's log, which changes no answer.
+    Clean,
     Read,
     Size,
 }
@@ -76,6 +82,7 @@ const PUNCH: FileOp = punch("punch", 0, WORDS);
 const PUNCH_ACROSS: FileOp = punch("punch-across", WORDS / 2, WORDS);
 /// Gives the third page to the file.
 const ALLOCATE: FileOp = FileOp::Allocate { end: 2 * WORDS + 2 };
+const ALLOCATE_KEEPING_SIZE: FileOp = FileOp::AllocateKeepingSize { end: 2 * WORDS + 2 };
 
 const fn punch(name: &'static str, at: u64, len: u64) -> FileOp {
     FileOp::Punch { name, at, len }
@@ -96,8 +103,21 @@ impl FileOp {
         PUNCH,
         PUNCH_ACROSS,
         ALLOCATE,
+        ALLOCATE_KEEPING_SIZE,
         FileOp::Append,
         FileOp::Size,
+        FileOp::Read,
+    ];
+    /// Operations beside cleanings, which are drawn more often than any other.
+    pub(super) const CLEANED: &[FileOp] = &[
+        FileOp::Clean,
+        FileOp::Clean,
+        LOW,
+        ACROSS,
+        CUT,
+        PUNCH,
+        ALLOCATE_KEEPING_SIZE,
+        FileOp::Append,
         FileOp::Read,
     ];
     /// Operations of few steps. A read of all pages takes many, so that a search of it takes too
@@ -113,6 +133,8 @@ impl fmt::Display for FileOp {
             | FileOp::Truncate { name, .. }
             | FileOp::Punch { name, .. } => name,
             FileOp::Allocate { .. } => "allocate",
+            FileOp::AllocateKeepingSize { .. } => "allocate-keeping-size",
+            FileOp::Clean => "clean",
             FileOp::Append => "append",
             FileOp::Read => "read",
             FileOp::Size => "size",
@@ -179,7 +201,7 @@ impl Content {
 /// A file, whose lock has segments of so many bytes. With whole pages, a search takes few steps.
 /// With half pages, an access to half a page does not lock all of it.
 pub(super) struct Pages<const SEGMENT: u64> {
-    file: File<Arc<Simulated>, SrlArray>,
+    file: Handle,
 }
 
 impl<const SEGMENT: u64> Sequential for Pages<SEGMENT> {
@@ -189,86 +211,175 @@ impl<const SEGMENT: u64> Sequential for Pages<SEGMENT> {
     const AT_END: &[FileOp] = &[FileOp::Size, FileOp::Read];
 
     fn new() -> Self {
-        let lock = |capacity| SrlArray::with_segment_size(capacity, SEGMENT).expect("memory");
-        let region = Simulated::new(&[0; 24 * PAGE as usize]);
-        let options = FormatOptions::new().inodes(8).clock(|| 0);
-        let options = options.max_file_size(4 * PAGE);
-        let volume = FileCore::format(region, &options, lock).expect("there is room");
-        let file = volume.create("file").expect("there is room");
-        let mut initial = vec![0; INITIAL as usize * 8];
-        initial[..8].fill(FIRST);
-        file.write_at(&initial, 0).expect("there is room");
+        let volume = formatted(|capacity| lock_of(capacity, SEGMENT));
+        let file = volume.open_file(FILE).expect("it is there");
         Pages { file }
     }
 
     fn perform(&self, op: FileOp, stamp: u8) -> FileAnswer {
-        let Pages { file } = self;
-        match op {
-            FileOp::Write { at, len, .. } => {
-                let written = file.write_at(&[stamp; 16][..len as usize * 8], at * 8);
-                written.expect("there is room");
-                FileAnswer::Done
-            }
-            FileOp::Truncate { size, .. } => {
-                file.truncate(size * 8).expect("there is room");
-                FileAnswer::Done
-            }
-            FileOp::Punch { at, len, .. } => {
-                let range = at * 8..(at + len) * 8;
-                file.punch_hole(range).expect("there is room");
-                FileAnswer::Done
-            }
-            FileOp::Allocate { end } => {
-                file.allocate(0..end * 8).expect("there is room");
-                FileAnswer::Done
-            }
-            FileOp::Append => {
-                let at = file.append(&[stamp; 8]).expect("there is room");
-                FileAnswer::At(at / 8)
-            }
-            FileOp::Size => FileAnswer::Size(file.size() / 8),
-            FileOp::Read => {
-                let mut bytes = vec![0xEE; (MOST_PAGES * PAGE) as usize];
-                let read = file.read_at(&mut bytes, 0).expect("the range is valid");
-                let word = |(at, word): (u16, &[u8])| {
-                    let is_whole = word.iter().all(|byte| *byte == word[0]);
-                    assert!(is_whole, "word {at} is torn");
-                    (word[0] != 0).then_some((at, word[0]))
-                };
-                let words = (0..).zip(bytes[..read].chunks(8)).filter_map(word);
-                let size = read as u64 / 8;
-                let words = words.collect();
-                Content { size, words }.answer()
-            }
-        }
+        perform(&self.file, op, stamp)
     }
 
     fn initial() -> Content {
-        Content {
-            size: INITIAL,
-            words: BTreeMap::from([(0, FIRST)]),
-        }
+        initial()
     }
 
     fn apply(content: &mut Content, op: FileOp, stamp: u8) -> FileAnswer {
-        match op {
-            FileOp::Write { at, len, .. } => content.write(at, len, stamp),
-            FileOp::Append => {
-                let at = content.size;
-                content.write(at, 1, stamp);
-                return FileAnswer::At(at);
-            }
-            FileOp::Truncate { size, .. } => content.truncate(size),
-            FileOp::Punch { at, len, .. } => {
-                let hole = at..at + len;
-                content
-                    .words
-                    .retain(|it, _| !hole.contains(&u64::from(*it)));
-            }
-            FileOp::Allocate { end } => content.size = content.size.max(end),
-            FileOp::Size => return FileAnswer::Size(content.size),
-            FileOp::Read => return content.answer(),
-        }
-        FileAnswer::Done
+        apply(content, op, stamp)
     }
+}
+
+/// The same file with a log of several pages, so that a cleaning unlinks and copies.
+pub(super) struct Sparse {
+    file: Handle,
+}
+
+impl Sparse {
+    /// Returns a volume whose file has a log of four pages: three with a group that is needed, and
+    /// one of which nothing is needed.
+    fn make() -> Vec<u8> {
+        let volume = formatted(lock);
+        let file = volume.open_file(FILE).expect("it is there");
+        let overwrite = |file: &Handle| {
+            file.write_at(&[FIRST; 8], 0).expect("there is room");
+        };
+        let fill = || {
+            let again = |it: &Volume| overwrite(&it.open_file(FILE).expect("it is there"));
+            while !needs_a_page(&volume, again) {
+                overwrite(&file);
+            }
+        };
+        fill();
+        file.write_at(&[0; 8], PAGE).expect("there is room");
+        fill();
+        overwrite(&file);
+        fill();
+        overwrite(&file);
+        let (stats, again) = (volume.stats(), reopened(&volume.pmem().bytes()));
+        assert_eq!((stats.log_pages, stats.unlinked_pages), (5, 0));
+        let file = again.open_file(FILE).expect("it is there");
+        let cleaned = file.clean().expect("no operation has panicked");
+        assert!(cleaned.pages_unlinked > 0 && cleaned.pages_copied > 0);
+        volume.pmem().bytes()
+    }
+}
+
+impl Sequential for Sparse {
+    type Op = FileOp;
+    type Answer = FileAnswer;
+    type State = Content;
+    const AT_END: &[FileOp] = Pages::<PAGE>::AT_END;
+
+    fn new() -> Self {
+        static MEDIUM: OnceLock<Vec<u8>> = OnceLock::new();
+        let volume = reopened(MEDIUM.get_or_init(|| made_apart(Sparse::make)));
+        let file = volume.open_file(FILE).expect("it is there");
+        Sparse { file }
+    }
+
+    fn perform(&self, op: FileOp, stamp: u8) -> FileAnswer {
+        perform(&self.file, op, stamp)
+    }
+
+    fn initial() -> Content {
+        initial()
+    }
+
+    fn apply(content: &mut Content, op: FileOp, stamp: u8) -> FileAnswer {
+        apply(content, op, stamp)
+    }
+}
+
+/// Returns a volume with the file.
+fn formatted(lock: impl Fn(u64) -> SrlArray + Send + Sync + 'static) -> Volume {
+    let region = Simulated::new(&[0; 24 * PAGE as usize]);
+    let options = FormatOptions::new().inodes(8).clock(|| 0);
+    let options = options.max_file_size(4 * PAGE);
+    let volume = FileCore::format(region, &options, lock).expect("there is room");
+    let file = volume.create(FILE).expect("there is room");
+    let mut initial = vec![0; INITIAL as usize * 8];
+    initial[..8].fill(FIRST);
+    file.write_at(&initial, 0).expect("there is room");
+    drop(file);
+    volume
+}
+
+fn perform(file: &Handle, op: FileOp, stamp: u8) -> FileAnswer {
+    match op {
+        FileOp::Write { at, len, .. } => {
+            let written = file.write_at(&[stamp; 16][..len as usize * 8], at * 8);
+            written.expect("there is room");
+            FileAnswer::Done
+        }
+        FileOp::Truncate { size, .. } => {
+            file.truncate(size * 8).expect("there is room");
+            FileAnswer::Done
+        }
+        FileOp::Punch { at, len, .. } => {
+            let range = at * 8..(at + len) * 8;
+            file.punch_hole(range).expect("there is room");
+            FileAnswer::Done
+        }
+        FileOp::Allocate { end } => {
+            file.allocate(0..end * 8).expect("there is room");
+            FileAnswer::Done
+        }
+        FileOp::AllocateKeepingSize { end } => {
+            let allocated = file.allocate_keeping_size(0..end * 8);
+            allocated.expect("there is room");
+            FileAnswer::Done
+        }
+        FileOp::Clean => {
+            file.clean().expect("no operation has panicked");
+            FileAnswer::Done
+        }
+        FileOp::Append => {
+            let at = file.append(&[stamp; 8]).expect("there is room");
+            FileAnswer::At(at / 8)
+        }
+        FileOp::Size => FileAnswer::Size(file.size() / 8),
+        FileOp::Read => {
+            let mut bytes = vec![0xEE; (MOST_PAGES * PAGE) as usize];
+            let read = file.read_at(&mut bytes, 0).expect("the range is valid");
+            let word = |(at, word): (u16, &[u8])| {
+                let is_whole = word.iter().all(|byte| *byte == word[0]);
+                assert!(is_whole, "word {at} is torn");
+                (word[0] != 0).then_some((at, word[0]))
+            };
+            let words = (0..).zip(bytes[..read].chunks(8)).filter_map(word);
+            let size = read as u64 / 8;
+            let words = words.collect();
+            Content { size, words }.answer()
+        }
+    }
+}
+
+fn initial() -> Content {
+    Content {
+        size: INITIAL,
+        words: BTreeMap::from([(0, FIRST)]),
+    }
+}
+
+fn apply(content: &mut Content, op: FileOp, stamp: u8) -> FileAnswer {
+    match op {
+        FileOp::Write { at, len, .. } => content.write(at, len, stamp),
+        FileOp::Append => {
+            let at = content.size;
+            content.write(at, 1, stamp);
+            return FileAnswer::At(at);
+        }
+        FileOp::Truncate { size, .. } => content.truncate(size),
+        FileOp::Punch { at, len, .. } => {
+            let hole = at..at + len;
+            content
+                .words
+                .retain(|it, _| !hole.contains(&u64::from(*it)));
+        }
+        FileOp::Allocate { end } => content.size = content.size.max(end),
+        FileOp::AllocateKeepingSize { .. } | FileOp::Clean => {}
+        FileOp::Size => return FileAnswer::Size(content.size),
+        FileOp::Read => return content.answer(),
+    }
+    FileAnswer::Done
 }

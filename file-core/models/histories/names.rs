@@ -2,24 +2,28 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use spanlock_file_core::{Error, FileCore, FormatOptions, Kind};
 use spanlock_pmem::simulated::Simulated;
 
-use super::Sequential;
+use super::{Sequential, made_apart, reopened};
 use crate::store::{PAGE, Volume, lock};
 
-/// The names in the root. In the beginning, the first is a file's and the last a directory's.
+/// The names in the root. In the beginning, the first is a file's and the last a directory's. The
+/// second is there only in [`Moves`], and a directory's.
 const NAMES: [&str; 3] = [A, B, D];
 const A: &str = "a";
 const B: &str = "b";
 const D: &str = "d";
-/// A path through the directory, and the same after a rename of the directory.
+/// A path through the directory, and the same after a rename or an exchange of the directory.
 const D_C: &str = "d/c";
 const B_C: &str = "b/c";
+const A_C: &str = "a/c";
 /// What the first file contains. A file that is created later is empty.
 const FIRST: u8 = 7;
+/// The second file of [`Moves`], and what it contains. No operation has this stamp.
+const SECOND: u8 = 0xFE;
 
 /// An operation on a path, or on two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,6 +34,9 @@ pub(super) enum NameOp {
     RemoveDir(&'static str),
     Link(&'static str, &'static str),
     Rename(&'static str, &'static str),
+    Exchange(&'static str, &'static str),
+    /// Cleans all logs, which changes no answer.
+    Clean,
     /// Opens a file, and reads it.
     Open(&'static str),
     /// Counts the names of a file. Exact only if nobody links it meanwhile.
@@ -76,6 +83,27 @@ impl NameOp {
         NameOp::CreateDir(B),
         NameOp::RemoveDir(D),
         NameOp::Rename(D, B),
+        NameOp::Exchange(A, D),
+        NameOp::Open(D_C),
+        NameOp::List,
+    ];
+    /// Moves of files between the root and two directories, to and fro, and cleanings beside them.
+    pub(super) const MOVES: &[NameOp] = &[
+        NameOp::Create(D_C),
+        NameOp::Remove(B_C),
+        NameOp::RemoveDir(D),
+        NameOp::Link(A, D_C),
+        NameOp::Rename(A, D_C),
+        NameOp::Rename(D_C, A),
+        NameOp::Rename(A, B_C),
+        NameOp::Rename(B_C, A),
+        NameOp::Rename(B_C, D_C),
+        NameOp::Rename(D_C, B_C),
+        NameOp::Exchange(A, B_C),
+        NameOp::Exchange(B_C, D_C),
+        NameOp::Clean,
+        NameOp::Open(A),
+        NameOp::Open(B_C),
         NameOp::Open(D_C),
         NameOp::List,
     ];
@@ -90,6 +118,8 @@ impl fmt::Display for NameOp {
             NameOp::RemoveDir(path) => write!(f, "remove-dir({path})"),
             NameOp::Link(path, new) => write!(f, "link({path},{new})"),
             NameOp::Rename(path, new) => write!(f, "rename({path},{new})"),
+            NameOp::Exchange(path, other) => write!(f, "exchange({path},{other})"),
+            NameOp::Clean => f.write_str("clean"),
             NameOp::Open(path) => write!(f, "open({path})"),
             NameOp::Links(path) => write!(f, "links({path})"),
             NameOp::List => f.write_str("list"),
@@ -137,24 +167,17 @@ impl fmt::Display for NameAnswer {
     }
 }
 
-/// A volume.
-pub(super) struct Names {
-    volume: Volume,
-}
-
-impl Names {
-    fn open(&self, name: &str) -> Result<NameAnswer, Error> {
-        let file = self.volume.open_file(name)?;
-        let mut content = [0];
-        file.read_at(&mut content, 0)?;
-        Ok(NameAnswer::Opened(content[0]))
-    }
+fn open(volume: &Volume, name: &str) -> Result<NameAnswer, Error> {
+    let file = volume.open_file(name)?;
+    let mut content = [0];
+    file.read_at(&mut content, 0)?;
+    Ok(NameAnswer::Opened(content[0]))
 }
 
 /// What stands at a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Entry {
-    /// A file, by the stamp of the operation that created it; 0 for the first one.
+    /// A file, by the stamp of the operation that created it; 0 for the first one, and [`SECOND`].
     File(u8),
     Directory,
 }
@@ -203,8 +226,9 @@ fn is_empty(paths: &Paths, directory: &str) -> bool {
     !paths.keys().any(|it| it.starts_with(&prefix))
 }
 
-/// Renames within the root.
+/// Renames within a directory, or from one to another, whose paths no rename changes.
 fn rename(paths: &mut Paths, from: &str, to: &str) -> Result<NameAnswer, NameAnswer> {
+    check_parent(paths, to)?;
     let renamed = find(paths, from)?;
     match (renamed, paths.get(to)) {
         (one, Some(other)) if one != Entry::Directory && one == *other => {
@@ -215,19 +239,31 @@ fn rename(paths: &mut Paths, from: &str, to: &str) -> Result<NameAnswer, NameAns
         (Entry::Directory, Some(_)) if !is_empty(paths, to) => return Err(NameAnswer::NotEmpty),
         _ => {}
     }
-    let prefix = format!("{from}/");
-    let moved: Vec<String> = paths
-        .keys()
-        .filter(|it| it.starts_with(&prefix))
-        .cloned()
-        .collect();
-    for path in moved {
-        let entry = paths.remove(&path).expect("it is there");
-        paths.insert(format!("{to}/{}", &path[prefix.len()..]), entry);
+    for (path, entry) in taken(paths, from) {
+        paths.insert(format!("{to}{path}"), entry);
     }
-    paths.remove(from);
-    paths.insert(to.to_owned(), renamed);
     Ok(NameAnswer::Done)
+}
+
+/// Exchanges what two paths stand for, of which neither leads through the other.
+fn exchange(paths: &mut Paths, one: &str, other: &str) -> Result<NameAnswer, NameAnswer> {
+    find(paths, one)?;
+    find(paths, other)?;
+    let [first, last] = [one, other].map(|path| taken(paths, path));
+    for (to, moved) in [(one, last), (other, first)] {
+        let moved = moved.into_iter();
+        paths.extend(moved.map(|(path, entry)| (format!("{to}{path}"), entry)));
+    }
+    Ok(NameAnswer::Done)
+}
+
+/// Takes out what stands at a path and below it. Returns the rest of each path.
+fn taken(paths: &mut Paths, path: &str) -> Vec<(String, Entry)> {
+    let prefix = format!("{path}/");
+    let is_taken = |it: &str| it == path || it.starts_with(&prefix);
+    let all = paths.extract_if(.., |it, _| is_taken(it));
+    all.map(|(it, entry)| (it[path.len()..].to_owned(), entry))
+        .collect()
 }
 
 /// Performs an operation on the specification. Returns its answer in either case.
@@ -250,9 +286,15 @@ fn apply(paths: &mut Paths, op: NameOp, stamp: u8) -> Result<NameAnswer, NameAns
             return add(paths, new, Entry::File(file));
         }
         NameOp::Rename(from, to) => return rename(paths, from, to),
+        NameOp::Exchange(one, other) => return exchange(paths, one, other),
+        NameOp::Clean => {}
         NameOp::Open(path) => {
-            let file = find_file(paths, path)?;
-            return Ok(NameAnswer::Opened(if file == 0 { FIRST } else { 0 }));
+            let content = match find_file(paths, path)? {
+                0 => FIRST,
+                SECOND => SECOND,
+                _ => 0,
+            };
+            return Ok(NameAnswer::Opened(content));
         }
         NameOp::Links(path) => {
             let entry = Entry::File(find_file(paths, path)?);
@@ -267,6 +309,62 @@ fn apply(paths: &mut Paths, op: NameOp, stamp: u8) -> Result<NameAnswer, NameAns
     Ok(NameAnswer::Done)
 }
 
+/// Performs an operation on a volume.
+fn perform(volume: &Volume, op: NameOp) -> NameAnswer {
+    let done = |()| NameAnswer::Done;
+    let answer = match op {
+        NameOp::Create(path) => volume.create(path).map(drop).map(done),
+        NameOp::CreateDir(path) => volume.create_dir(path).map(done),
+        NameOp::Remove(path) => volume.remove(path).map(done),
+        NameOp::RemoveDir(path) => volume.remove_dir(path).map(done),
+        NameOp::Link(path, new) => volume.link(path, new).map(done),
+        NameOp::Rename(from, to) => volume.rename(from, to).map(done),
+        NameOp::Exchange(one, other) => volume.exchange(one, other).map(done),
+        NameOp::Clean => volume.clean().map(drop).map(done),
+        NameOp::Open(path) => open(volume, path),
+        NameOp::Links(path) => match volume.kind(path) {
+            Ok(Kind::Directory) => return NameAnswer::IsADirectory,
+            _ => volume.links(path).map(NameAnswer::Links),
+        },
+        NameOp::List => volume.read_dir("").map(|listed| {
+            let kind = |name: &str| {
+                let entry = listed.iter().find(|it| it.name == name);
+                entry.map(|it| it.kind == Kind::Directory)
+            };
+            NameAnswer::Listed(NAMES.map(kind))
+        }),
+    };
+    match answer {
+        Ok(answer) => answer,
+        Err(Error::Exists { .. }) => NameAnswer::Exists,
+        Err(Error::NotFound { .. }) => NameAnswer::NotFound,
+        Err(Error::IsADirectory { .. }) => NameAnswer::IsADirectory,
+        Err(Error::NotADirectory { .. }) => NameAnswer::NotADirectory,
+        Err(Error::NotEmpty { .. }) => NameAnswer::NotEmpty,
+        Err(error) => panic!("{op}: {error}"),
+    }
+}
+
+/// Returns a volume with a file and a directory.
+fn formatted() -> Volume {
+    let region: Arc<Simulated> = Simulated::new(&[0; 32 * PAGE as usize]);
+    let options = FormatOptions::new()
+        .clock(|| 0)
+        .inodes(8)
+        .max_file_size(4 * PAGE);
+    let volume = FileCore::format(region, &options, lock).expect("there is room");
+    let file = volume.create(A).expect("there is room");
+    file.write_at(&[FIRST], 0).expect("there is room");
+    volume.create_dir(D).expect("there is room");
+    drop(file);
+    volume
+}
+
+/// A volume with a file and a directory.
+pub(super) struct Names {
+    volume: Volume,
+}
+
 impl Sequential for Names {
     type Op = NameOp;
     type Answer = NameAnswer;
@@ -277,57 +375,20 @@ impl Sequential for Names {
         NameOp::Open(B),
         NameOp::Open(D_C),
         NameOp::Open(B_C),
+        NameOp::Open(A_C),
         NameOp::Links(A),
         NameOp::Links(B),
         NameOp::Links(D_C),
     ];
 
     fn new() -> Names {
-        let region: Arc<Simulated> = Simulated::new(&[0; 24 * PAGE as usize]);
-        let options = FormatOptions::new()
-            .clock(|| 0)
-            .inodes(8)
-            .max_file_size(4 * PAGE);
-        let volume = FileCore::format(region, &options, lock).expect("there is room");
-        let file = volume.create(A).expect("there is room");
-        file.write_at(&[FIRST], 0).expect("there is room");
-        volume.create_dir(D).expect("there is room");
-        drop(file);
-        Names { volume }
+        Names {
+            volume: formatted(),
+        }
     }
 
     fn perform(&self, op: NameOp, _: u8) -> NameAnswer {
-        let Names { volume } = self;
-        let done = |()| NameAnswer::Done;
-        let answer = match op {
-            NameOp::Create(path) => volume.create(path).map(drop).map(done),
-            NameOp::CreateDir(path) => volume.create_dir(path).map(done),
-            NameOp::Remove(path) => volume.remove(path).map(done),
-            NameOp::RemoveDir(path) => volume.remove_dir(path).map(done),
-            NameOp::Link(path, new) => volume.link(path, new).map(done),
-            NameOp::Rename(from, to) => volume.rename(from, to).map(done),
-            NameOp::Open(path) => self.open(path),
-            NameOp::Links(path) => match volume.kind(path) {
-                Ok(Kind::Directory) => return NameAnswer::IsADirectory,
-                _ => volume.links(path).map(NameAnswer::Links),
-            },
-            NameOp::List => volume.read_dir("").map(|listed| {
-                let kind = |name: &str| {
-                    let entry = listed.iter().find(|it| it.name == name);
-                    entry.map(|it| it.kind == Kind::Directory)
-                };
-                NameAnswer::Listed(NAMES.map(kind))
-            }),
-        };
-        match answer {
-            Ok(answer) => answer,
-            Err(Error::Exists { .. }) => NameAnswer::Exists,
-            Err(Error::NotFound { .. }) => NameAnswer::NotFound,
-            Err(Error::IsADirectory { .. }) => NameAnswer::IsADirectory,
-            Err(Error::NotADirectory { .. }) => NameAnswer::NotADirectory,
-            Err(Error::NotEmpty { .. }) => NameAnswer::NotEmpty,
-            Err(error) => panic!("{op}: {error}"),
-        }
+        perform(&self.volume, op)
     }
 
     fn initial() -> Paths {
@@ -337,5 +398,73 @@ impl Sequential for Names {
 
     fn apply(paths: &mut Paths, op: NameOp, stamp: u8) -> NameAnswer {
         apply(paths, op, stamp).unwrap_or_else(|answer| answer)
+    }
+}
+
+/// A volume with two directories, of which one has a file. A cleaning finds pages of the root's log
+/// and of that directory's to unlink or to copy.
+pub(super) struct Moves {
+    volume: Volume,
+}
+
+impl Moves {
+    fn make() -> Vec<u8> {
+        let volume = formatted();
+        let long = "n".repeat(1_000);
+        // More than a page of names that are gone.
+        let scatter = |directory: &str| {
+            let gone = format!("{directory}{long}");
+            for _ in 0..4 {
+                volume.create(&gone).expect("there is room");
+                volume.remove(&gone).expect("it is there");
+            }
+        };
+        scatter("");
+        volume.create_dir(B).expect("there is room");
+        let file = volume.create(B_C).expect("there is room");
+        file.write_at(&[SECOND], 0).expect("there is room");
+        drop(file);
+        scatter("b/");
+        let again = reopened(&volume.pmem().bytes());
+        let cleaned = again.clean().expect("no operation has panicked");
+        assert!(cleaned.pages_copied > 0);
+        volume.pmem().bytes()
+    }
+}
+
+impl Sequential for Moves {
+    type Op = NameOp;
+    type Answer = NameAnswer;
+    type State = Paths;
+    const AT_END: &[NameOp] = &[
+        NameOp::List,
+        NameOp::Open(A),
+        NameOp::Open(B_C),
+        NameOp::Open(D_C),
+        NameOp::Links(A),
+        NameOp::Links(B_C),
+        NameOp::Links(D_C),
+    ];
+
+    fn new() -> Moves {
+        static MEDIUM: OnceLock<Vec<u8>> = OnceLock::new();
+        Moves {
+            volume: reopened(MEDIUM.get_or_init(|| made_apart(Moves::make))),
+        }
+    }
+
+    fn perform(&self, op: NameOp, _: u8) -> NameAnswer {
+        perform(&self.volume, op)
+    }
+
+    fn initial() -> Paths {
+        let mut initial = Names::initial();
+        initial.insert(B.to_owned(), Entry::Directory);
+        initial.insert(B_C.to_owned(), Entry::File(SECOND));
+        initial
+    }
+
+    fn apply(paths: &mut Paths, op: NameOp, stamp: u8) -> NameAnswer {
+        Names::apply(paths, op, stamp)
     }
 }
