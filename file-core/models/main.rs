@@ -10,6 +10,7 @@ mod grouped;
 mod grouped_names;
 mod histories;
 mod index;
+mod inodes;
 mod memory;
 mod names;
 mod store;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         close::suite(),
         memory::suite(),
         index::suite(),
+        inodes::suite(),
         histories::suite(),
         names::suite(),
         names::links(),

@@ -47,7 +47,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use spanlock_sync::atomic::{AtomicU32, Ordering};
-use spanlock_sync::{Arc, Condvar, Mutex};
+use spanlock_sync::{Arc, Condvar, Mutex, injected_bug};
 
 use crate::inode::Inode;
 
@@ -145,8 +145,16 @@ impl<L> Inodes<L> {
                 *was_used = true;
                 Begin::Here(Arc::clone(inode))
             }
-            Some(Slot::Loading) => Begin::Wait,
-            None => {
+            Some(Slot::Loading)
+                if !injected_bug!(
+                    "loads-twice",
+                    "a thread loads a file that another one is loading",
+                    killed_by = "file-core-inodes/open-open"
+                ) =>
+            {
+                Begin::Wait
+            }
+            _ => {
                 state.files.insert(number, Slot::Loading);
                 Begin::Load(Loading {
                     inodes: self,
@@ -287,13 +295,25 @@ impl<L> State<L> {
             };
             // `get_mut` succeeds if nobody else has a reference, and then sees all that others did
             // with theirs. A poisoned log must stay, because the file may disagree with it (L5).
-            let is_open = Arc::get_mut(inode).is_none();
+            let is_open = Arc::get_mut(inode).is_none()
+                && !injected_bug!(
+                    "evicts-open",
+                    "an opening evicts a file that is open",
+                    killed_by = "file-core-inodes/write-evict"
+                );
             let stays = *was_used || is_open || inode.log.is_poisoned();
             if stays {
                 *was_used = false;
                 self.hand.push_back(number);
             } else if let Some(Slot::Here { inode, .. }) = self.files.remove(&number) {
-                self.sizes[number as usize] = inode.size();
+                let is_lost = injected_bug!(
+                    "evicted-size",
+                    "an evicted file has the size that it had when it was loaded",
+                    killed_by = "file-core-inodes/append-evict"
+                );
+                if !is_lost {
+                    self.sizes[number as usize] = inode.size();
+                }
                 evicted.push(inode);
             }
         }
@@ -313,7 +333,14 @@ impl<L> Loading<'_, L> {
 
 impl<L> Drop for Loading<'_, L> {
     fn drop(&mut self) {
-        self.inodes.state.lock().files.remove(&self.number);
+        let stays = injected_bug!(
+            "load-never-ends",
+            "a file whose loading has failed is being loaded for ever",
+            killed_by = "file-core-inodes/failed"
+        );
+        if !stays {
+            self.inodes.state.lock().files.remove(&self.number);
+        }
         self.inodes.loaded.notify_all();
     }
 }
