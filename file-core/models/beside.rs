@@ -1,4 +1,5 @@
-//! Cleanings beside each operation on the file: what memory has, and what recovery finds.
+//! Cleanings beside each change of the file and beside a reader: what memory has, and what recovery
+//! finds.
 //!
 //! For most of these pairs, a search of the images of crashes takes too long. `cleaning.rs` has
 //! those of the other pairs, and of sequences.
@@ -32,12 +33,14 @@ pub(crate) fn suite() -> Suite {
         for other in &names[at..] {
             suite = suite.no_pair(one, other, "a pair of another suite");
         }
+        suite = suite.no_pair("read", one, "this suite is about cleanings");
     }
+    suite = suite.no_pair("read", "read", "this suite is about cleanings");
     suite = suite.no_pair("clean", "clean", "two threads that clean a log take turns");
+    let whole = |name: &str| Program::new(name, CLAIM).injection(Injection::None);
     let program = |name: &str, medium| {
         let why = "the search without a bound takes longer than ten minutes";
-        let program = Program::new(name, CLAIM).injection(Injection::None);
-        program.bounded(2, why).scene(scene(medium))
+        whole(name).bounded(2, why).scene(scene(medium))
     };
     for (cleaning, medium) in CLEANINGS {
         suite = suite.programs(OTHERS.map(|kind| {
@@ -47,13 +50,20 @@ pub(crate) fn suite() -> Suite {
             scene.at_end(move |it| it.assert_sound(Some(kind)))
         }));
     }
+    // The suite `file-core-memory` has a reader beside a thorough cleaning.
+    for (cleaning, medium) in [("fast", unlinked as MakeBytes), ("last", emptied)] {
+        let program = whole(&format!("{cleaning}-read")).scene(scene(medium));
+        let scene = program.thread(["clean"], |it| it.clean_file());
+        let scene = scene.thread(["read"], |it| it.read());
+        suite = suite.program(scene.at_end(|it| it.assert_sound(None)));
+    }
     // These change the log of a directory.
     let rename = program("names-rename", scattered).thread(["clean"], |it| it.clean_all());
-    let rename = rename.thread(["rename"], |it| it.rename());
+    let rename = rename.thread(["rename"], |it| it.perform(Kind::Rename));
     let remove = program("names-remove", scattered).thread(["clean"], |it| it.clean_all());
     let remove = remove.thread(["remove"], |it| it.perform(Kind::Remove));
     suite
-        .program(rename.at_end(|it| it.assert_sound(None)))
+        .program(rename.at_end(|it| it.assert_sound(Some(Kind::Rename))))
         .program(remove.at_end(|it| it.assert_sound(Some(Kind::Remove))))
 }
 
@@ -111,25 +121,25 @@ impl Beside {
         Cleaned::new().perform(&self.open(), number(kind, 0));
     }
 
-    fn rename(&self) {
-        let renamed = self.open().volume.rename(FILE, "c");
-        renamed.expect("there is room");
+    /// Reads the start of the file, which no thread changes.
+    fn read(&self) {
+        let mut found = [0; 8];
+        let read = self.open().file().read_at(&mut found, 0);
+        let read = read.expect("the range is valid");
+        // The size comes first.
+        let (_, content) = self.before[FILE].split_at(8);
+        assert_eq!(found[..read], content[..content.len().min(8)]);
     }
 
-    /// Asserts that the volume contains what `kind`, or a rename, makes of the content before, and
-    /// that no page is lost.
+    /// Asserts that the volume contains what `kind` makes of the content before, and that no page
+    /// is lost.
     fn assert_sound(&self, kind: Option<Kind>) {
-        let (subject, mut before) = (Cleaned::new(), self.before.clone());
         let expected = match kind {
             Some(kind) => {
-                let after = subject.apply(&before, number(kind, 0), None);
+                let after = Cleaned::new().apply(&self.before, number(kind, 0), None);
                 after.expect("the operation is possible")
             }
-            None => {
-                let file = before.remove(FILE).expect("it is there");
-                before.insert("c".to_owned(), file);
-                before
-            }
+            None => self.before.clone(),
         };
         let volume = self.open().volume.clone();
         self.open.lock().expect("no panic").take();

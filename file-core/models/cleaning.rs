@@ -9,8 +9,8 @@ use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
 use spanlock_verify::{Mode, Suite};
 
 use crate::store::{
-    Content, FILE, Files, Handle, Kind, LARGEST, Open, PAGE, SHORT, Volume, content, format,
-    needs_a_page, number,
+    Content, DIRECTORY, FILE, Files, Handle, Kind, LARGEST, Open, PAGE, SHORT, Volume, content,
+    format, needs_a_page, number, open,
 };
 
 /// The operations beside a cleaning, in sequences at least.
@@ -23,42 +23,45 @@ const OTHERS: [Kind; 6] = [
     Kind::Remove,
 ];
 
+/// The renames beside a cleaning. Sequences have none: the model follows no file to its new name.
+const RENAMES: [Kind; 2] = [Kind::Rename, Kind::Across];
+
 const CLAIM: &str = "after a crash, a cleaning has changed nothing that a file contains, and a \
                      volume of which everything is removed and cleaned has no page in use";
 
+const WHY_LONG: &str = "the search takes longer than a minute; sequences of both operations are \
+                        searched here, and threads without crashes in `file-core-beside-cleaning`";
+
 pub(crate) fn suites() -> [Suite; 3] {
+    let few = &[Kind::Create, Kind::Remove, Kind::Rename, Kind::Across];
+    let most = [&few[..], &[Kind::Punch]].concat();
     [
-        suite(
-            "file-core-unlinked",
-            unlinked,
-            &[Kind::Create, Kind::Remove],
-        ),
-        suite("file-core-sparse", sparse, &[Kind::Remove]),
-        suite(
-            "file-core-emptied",
-            emptied,
-            &[Kind::Punch, Kind::Create, Kind::Remove],
-        ),
+        suite("file-core-unlinked", unlinked, few),
+        suite("file-core-sparse", sparse, few),
+        suite("file-core-emptied", emptied, &most),
     ]
 }
 
-/// Returns a suite that searches crashes of a cleaning beside each of the operations `paired`.
+/// Returns a suite that searches crashes of a cleaning beside each of the operations `paired`, and
+/// of sequences.
 fn suite(name: &str, medium: fn() -> Vec<u8>, paired: &[Kind]) -> Suite {
-    let medium: MakeMedium = Arc::new(medium);
     let subject = Arc::new(Cleaned::new());
     let mut suite = Suite::new(name).step_bound(2_000);
     let twice = "two cleanings exclude each other from their first step on";
     suite = suite.no_pair("clean", "clean", twice);
-    for (at, one) in OTHERS.iter().enumerate() {
-        for other in &OTHERS[at..] {
+    let others = [&OTHERS[..], &RENAMES].concat();
+    for (at, one) in others.iter().enumerate() {
+        for other in &others[at..] {
             suite = suite.no_pair(one.name(), other.name(), "a pair of another suite");
         }
         if !paired.contains(one) {
-            let why = "the search takes longer than a minute; sequences of both operations are \
-                       searched here, and threads in `file-core-beside-cleaning`";
-            suite = suite.no_pair("clean", one.name(), why);
+            suite = suite.no_pair("clean", one.name(), WHY_LONG);
             continue;
         }
+        let medium: MakeMedium = match one {
+            Kind::Across => Arc::new(move || with_directory(medium())),
+            _ => Arc::new(medium),
+        };
         let name = format!("clean-{}", one.name());
         let operations: [&[u32]; 2] = [&[number(Kind::Clean, 0)], &[number(*one, 1)]];
         let modes = [Mode::Cut];
@@ -67,6 +70,7 @@ fn suite(name: &str, medium: fn() -> Vec<u8>, paired: &[Kind]) -> Suite {
     }
     let all = [&[Kind::Clean], &OTHERS[..]].concat();
     let all: Vec<_> = all.iter().map(|it| number(*it, 0)).collect();
+    let medium: MakeMedium = Arc::new(medium);
     suite.programs((1..=3).map(|length| {
         let name = format!("sequences-of-{length}");
         sequences(&name, CLAIM, &subject, &medium, &all, length)
@@ -91,10 +95,13 @@ impl Cleaned {
     }
 }
 
-/// Removes all files, and cleans.
+/// Removes all files and the directory, and cleans.
 pub(crate) fn give_all_back(volume: &Volume) -> Result<(), Error> {
     for (name, _) in volume.list() {
         volume.remove(&name)?;
+    }
+    if volume.exists(DIRECTORY) {
+        volume.remove_dir(DIRECTORY)?;
     }
     volume.clean().map(drop)
 }
@@ -141,6 +148,16 @@ pub(crate) fn sparse() -> Vec<u8> {
     fill_page(&volume, &file);
     file.write_at(b"content.", 0).expect("there is room");
     assert_eq!(volume.stats().log_pages, 4);
+    volume.pmem().bytes()
+}
+
+/// Adds a directory, whose log has a page already.
+fn with_directory(medium: Vec<u8>) -> Vec<u8> {
+    let volume = open(Simulated::new(&medium)).expect("the medium is sound");
+    volume.create_dir(DIRECTORY).expect("there is room");
+    let name = format!("{DIRECTORY}/gone");
+    volume.create(&name).expect("there is room");
+    volume.remove(&name).expect("it is there");
     volume.pmem().bytes()
 }
 

@@ -44,6 +44,10 @@ pub(crate) enum Kind {
     Other,
     /// Cleans the file's log.
     Clean,
+    /// Renames the file within the root.
+    Rename,
+    /// Renames the file into the directory [`DIRECTORY`].
+    Across,
 }
 
 /// The kinds of which each pair is searched.
@@ -60,7 +64,7 @@ pub(crate) const KINDS: [Kind; 9] = [
 ];
 
 /// The kinds in the order of their numbers.
-const ALL: [Kind; 12] = {
+const ALL: [Kind; 14] = {
     let [a, b, c, d, e, f, g, h, i] = KINDS;
     [
         a,
@@ -75,6 +79,8 @@ const ALL: [Kind; 12] = {
         Kind::First,
         Kind::Other,
         Kind::Clean,
+        Kind::Rename,
+        Kind::Across,
     ]
 };
 
@@ -93,6 +99,8 @@ impl Kind {
             Kind::First => "hole-first",
             Kind::Other => "hole-second",
             Kind::Clean => "clean",
+            Kind::Rename => "rename",
+            Kind::Across => "rename-across",
         }
     }
 }
@@ -120,6 +128,14 @@ fn hole(kind: Kind) -> Range<u64> {
     }
 }
 
+/// Returns the name that a rename gives the file.
+fn new_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Across => MOVED,
+        _ => RENAMED,
+    }
+}
+
 /// Returns the bytes that an operation writes.
 fn bytes(operation: u32) -> [u8; 8] {
     [b'A' + operation as u8; 8]
@@ -140,11 +156,20 @@ impl Open {
         let file = volume.open_file(FILE).ok();
         Open { volume, file }
     }
+
+    pub(crate) fn file(&self) -> &Handle {
+        self.file.as_ref().expect("the medium has the file")
+    }
 }
 
 /// The file that the operations use, and one that fills the volume.
 pub(crate) const FILE: &str = "a";
 const HOG: &str = "hog";
+
+/// The directory that a rename moves the file to, and the names that a rename gives the file.
+pub(crate) const DIRECTORY: &str = "d";
+const RENAMED: &str = "c";
+const MOVED: &str = "d/c";
 
 /// The result of an operation that has changed nothing.
 pub(crate) const NO_SPACE: &str = "no space";
@@ -268,7 +293,9 @@ impl Subject for Files {
                 let is_new = !state.contains_key(self.created);
                 ["there is one", "done"][usize::from(is_new)].to_owned()
             }
-            Kind::Remove => ["there is none", "done"][usize::from(has_file)].to_owned(),
+            Kind::Remove | Kind::Rename | Kind::Across => {
+                ["there is none", "done"][usize::from(has_file)].to_owned()
+            }
             // A removed file lives on only in memory.
             _ if !has_file => return Some(state.clone()),
             Kind::Append => format!("at {end}"),
@@ -295,6 +322,12 @@ impl Files {
             }
             Kind::Remove => {
                 state.remove(FILE);
+                return state;
+            }
+            renaming @ (Kind::Rename | Kind::Across) => {
+                if let Some(file) = state.remove(FILE) {
+                    state.insert(new_name(renaming).to_owned(), file);
+                }
                 return state;
             }
             Kind::Clean => return state,
@@ -355,9 +388,9 @@ fn change(file: &mut Vec<u8>, act: impl FnOnce(&mut Vec<u8>)) {
 }
 
 impl Crashable for Files {
-    fn perform(&self, Open { volume, file }: &Open, operation: u32) -> String {
-        let data = bytes(operation);
-        let file = || file.as_ref().expect("the medium has the file");
+    fn perform(&self, open: &Open, operation: u32) -> String {
+        let (volume, data) = (&open.volume, bytes(operation));
+        let file = || open.file();
         let done = match kind(operation) {
             Kind::Patch => file().write_at(&data, 0),
             Kind::Second => file().write_at(&data, PAGE),
@@ -372,6 +405,7 @@ impl Crashable for Files {
             Kind::Create => volume.create(self.created).map(drop),
             Kind::Remove => volume.remove(FILE),
             Kind::Clean => file().clean().map(drop),
+            renaming @ (Kind::Rename | Kind::Across) => volume.rename(FILE, new_name(renaming)),
         };
         match done {
             Ok(()) => "done".to_owned(),
