@@ -29,6 +29,9 @@ const RENAMES: [Kind; 2] = [Kind::Rename, Kind::Across];
 const CLAIM: &str = "after a crash, a cleaning has changed nothing that a file contains, and a \
                      volume of which everything is removed and cleaned has no page in use";
 
+/// The pair whose search takes about half a minute. Only the full run searches it.
+const LONG: (&str, Kind) = ("file-core-sparse", Kind::Create);
+
 const WHY_LONG: &str = "the search takes longer than a minute; sequences of both operations are \
                         searched here, and threads without crashes in `file-core-beside-cleaning`";
 
@@ -44,9 +47,9 @@ pub(crate) fn suites() -> [Suite; 3] {
 
 /// Returns a suite that searches crashes of a cleaning beside each of the operations `paired`, and
 /// of sequences.
-fn suite(name: &str, medium: fn() -> Vec<u8>, paired: &[Kind]) -> Suite {
+fn suite(suite_name: &str, medium: fn() -> Vec<u8>, paired: &[Kind]) -> Suite {
     let subject = Arc::new(Cleaned::new());
-    let mut suite = Suite::new(name).step_bound(2_000);
+    let mut suite = Suite::new(suite_name).step_bound(2_000);
     let twice = "two cleanings exclude each other from their first step on";
     suite = suite.no_pair("clean", "clean", twice);
     let others = [&OTHERS[..], &RENAMES].concat();
@@ -66,7 +69,10 @@ fn suite(name: &str, medium: fn() -> Vec<u8>, paired: &[Kind]) -> Suite {
         let operations: [&[u32]; 2] = [&[number(Kind::Clean, 0)], &[number(*one, 1)]];
         let modes = [Mode::Cut];
         let program = threads(&name, CLAIM, &subject, &medium, &operations, &modes);
-        suite = suite.program(program);
+        suite = suite.program(match (suite_name, *one) == LONG {
+            true => program.whole_in_full_run(),
+            false => program,
+        });
     }
     let all = [&[Kind::Clean], &OTHERS[..]].concat();
     let all: Vec<_> = all.iter().map(|it| number(*it, 0)).collect();

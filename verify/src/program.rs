@@ -164,7 +164,8 @@ impl Program {
     }
 
     /// In the full run, loom's weak mode searches this program of three threads without a bound.
-    /// A program [with crashes](Self::crashes) then runs in the full run only.
+    /// A program [with crashes](Self::crashes), of any number of threads, then runs in the full run
+    /// only.
     pub fn whole_in_full_run(mut self) -> Self {
         self.info.whole_in_full_run = true;
         self
@@ -266,7 +267,10 @@ impl Program {
             Some("`bounded` is for searches, which have at most three threads: remove it")
         } else if info.crashes.iter().any(|mode| !mode.has_crashes()) {
             Some("`crashes` takes the modes `Global`, `Cut` and `Sequence` only")
-        } else if info.whole_in_full_run && (!info.is_searched() || info.is_exact()) {
+        } else if info.whole_in_full_run
+            && info.crashes.is_empty()
+            && (!info.is_searched() || info.is_exact())
+        {
             Some("`whole_in_full_run` is for searches of three threads: remove it")
         } else {
             None
