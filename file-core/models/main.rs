@@ -12,6 +12,7 @@ mod histories;
 mod index;
 mod inodes;
 mod memory;
+mod mixed;
 mod names;
 mod store;
 
@@ -27,24 +28,25 @@ use store::{
 };
 
 fn main() -> ExitCode {
-    let volume = |name, make: fn() -> Vec<u8>, created, long| On {
+    let volume = |name, make: fn() -> Vec<u8>, created, [full_run, long]: [Pairs; 2]| On {
         name,
         medium: Arc::new(make),
         files: Arc::new(Files {
             created,
             segment: PAGE,
         }),
+        full_run,
         long,
     };
-    let roomy = volume("file-core", roomy, LONG, LONG_ROOMY);
-    let at_page_end = volume("file-core-page-end", at_page_end, SHORT, LONG_AT_PAGE_END);
-    let full = volume("file-core-full", full, SHORT, LONG_FULL);
-    let cleaned = volume("file-core-cleaning", cleaned, SHORT, &[]);
+    let roomy = volume("file-core", roomy, LONG, [&[], &[]]);
+    let pairs = [SLOW_AT_PAGE_END, LONG_AT_PAGE_END];
+    let at_page_end = volume("file-core-page-end", at_page_end, SHORT, pairs);
+    let full = volume("file-core-full", full, SHORT, [&[], LONG_FULL]);
+    let cleaned = volume("file-core-cleaning", cleaned, SHORT, [&[], &[]]);
 
     let suites = [
         roomy
             .pairs(&BOTH, &THREES)
-            .program(roomy.three())
             .programs(roomy.more_threes())
             .programs(roomy.sequences(3)),
         at_page_end
@@ -62,6 +64,9 @@ fn main() -> ExitCode {
         histories::suite(),
         names::suite(),
         names::links(),
+        mixed::suite(),
+        mixed::file_page_end(),
+        mixed::directory_page_end(),
         grouped_names::suite(),
         beside::suite(),
     ]
@@ -76,34 +81,38 @@ const BOTH: [Mode; 2] = [Mode::Cut, Mode::Global];
 const CLAIM: &str = "after a crash, every operation that returned is there, every other one is \
                      there as a whole or not at all, and the volume goes on working";
 
+type Pairs = &'static [(Kind, Kind)];
+
+/// Pairs of operations that only `cut` searches, on every volume.
+const CUT_ONLY: Pairs = &[(Kind::Patch, Kind::Append), (Kind::Patch, Kind::Truncate)];
+
+/// Pairs of operations that only the full run searches by `cut`, because that takes longer than 15
+/// seconds.
+const SLOW_AT_PAGE_END: Pairs = &[
+    (Kind::Patch, Kind::Create),
+    (Kind::Append, Kind::Create),
+    (Kind::Punch, Kind::Create),
+];
+
 /// Pairs of operations whose search by `cut` takes longer than about a minute.
-type Long = &'static [(Kind, Kind)];
-
-const LONG_ROOMY: Long = &[(Kind::Patch, Kind::Append), (Kind::Patch, Kind::Truncate)];
-
-const LONG_AT_PAGE_END: Long = &[
+const LONG_AT_PAGE_END: Pairs = &[
     (Kind::Patch, Kind::Second),
     (Kind::Patch, Kind::Extend),
     (Kind::Patch, Kind::Append),
     (Kind::Patch, Kind::Truncate),
     (Kind::Patch, Kind::Punch),
-    (Kind::Patch, Kind::Create),
     (Kind::Second, Kind::Extend),
     (Kind::Second, Kind::Truncate),
     (Kind::Second, Kind::Create),
     (Kind::Extend, Kind::Append),
     (Kind::Extend, Kind::Allocate),
     (Kind::Extend, Kind::Create),
-    (Kind::Append, Kind::Truncate),
-    (Kind::Append, Kind::Create),
-    (Kind::Truncate, Kind::Punch),
     (Kind::Truncate, Kind::Allocate),
     (Kind::Truncate, Kind::Create),
-    (Kind::Punch, Kind::Create),
     (Kind::Allocate, Kind::Create),
 ];
 
-const LONG_FULL: Long = &[
+const LONG_FULL: Pairs = &[
     (Kind::Patch, Kind::Second),
     (Kind::Patch, Kind::Append),
     (Kind::Patch, Kind::Truncate),
@@ -160,15 +169,17 @@ struct On {
     name: &'static str,
     medium: MakeMedium,
     files: Arc<Files>,
-    long: Long,
+    /// The pairs that only the full run searches, and those that no run does.
+    full_run: Pairs,
+    long: Pairs,
 }
 
 impl On {
     /// Returns a suite with a program for each pair of operations in two threads. Without modes,
     /// the search of every pair takes too long. A pair that one of `threes` has needs no reason.
     fn pairs(&self, modes: &[Mode], threes: &[[Kind; 3]]) -> Suite {
-        let why = "the search takes longer than a minute; sequences of both operations are \
-                   searched, and tests/volume/crashes.rs draws crashes of threads";
+        let why = "the search takes longer than a minute; the suite `file-core` has the pair on a \
+                   volume with room, and sequences of both operations are searched on this volume";
         let mut suite = Suite::new(self.name).step_bound(2_000);
         for (at, one) in KINDS.into_iter().enumerate() {
             for &other in &KINDS[at..] {
@@ -181,8 +192,14 @@ impl On {
                     continue;
                 }
                 let name = format!("{}-{}", one.name(), other.name());
-                let on = self.for_pair(one, other);
-                suite = suite.program(on.threads(&name, &[one, other], modes));
+                let (on, both) = (self.for_pair(one, other), [one, other]);
+                suite = suite.program(match self.full_run.contains(&(one, other)) {
+                    true => on.threads(&name, &both, &[Mode::Cut]).whole_in_full_run(),
+                    false if CUT_ONLY.contains(&(one, other)) => {
+                        on.threads(&name, &both, &[Mode::Cut])
+                    }
+                    false => on.threads(&name, &both, modes),
+                });
             }
         }
         suite
@@ -199,25 +216,9 @@ impl On {
             }),
             medium: self.medium.clone(),
             name: self.name,
+            full_run: self.full_run,
             long: self.long,
         }
-    }
-
-    /// Returns a program of three threads. It creates a file with a short name, because with a long
-    /// one the search takes nine times as long.
-    fn three(&self) -> Program {
-        let short = On {
-            files: Arc::new(Files {
-                created: SHORT,
-                ..*self.files
-            }),
-            medium: self.medium.clone(),
-            name: self.name,
-            long: self.long,
-        };
-        let kinds = [Kind::Patch, Kind::Append, Kind::Create];
-        let program = short.threads("patch-append-create", &kinds, &[Mode::Cut]);
-        program.whole_in_full_run()
     }
 
     /// Returns programs of three threads for the full run, with a million images together.

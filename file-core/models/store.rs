@@ -148,7 +148,7 @@ pub(crate) type Handle = File<Arc<Simulated>, SrlArray>;
 /// An open volume, and the file that the operations use.
 pub(crate) struct Open {
     pub(crate) volume: Volume,
-    file: Option<Handle>,
+    pub(crate) file: Option<Handle>,
 }
 
 impl Open {
@@ -539,31 +539,41 @@ fn fill_up(volume: &Volume) {
 fn filled(pages: u64, groups: u32) -> Volume {
     let volume = format(pages);
     volume.create(HOG).expect("there is room");
+    fill_log(&volume, groups);
+    fill_names(&volume, "");
+    volume
+}
+
+/// Fills the log of the file until it has room for so many groups only.
+pub(crate) fn fill_log(volume: &Volume, groups: u32) {
     let overwrite = |volume: &Volume| {
         let file = volume.open_file(FILE).expect("it is there");
         file.write_at(b"content.", 0).expect("there is room");
     };
     let overwrite_often = |volume: &Volume| (0..=groups).for_each(|_| overwrite(volume));
-    while !needs_a_page(&volume, overwrite_often) {
-        overwrite(&volume);
+    while !needs_a_page(volume, overwrite_often) {
+        overwrite(volume);
     }
-    // The directory's log drops what is dead, so it is filled with files that stay: first with long
-    // names, of many slots each.
+}
+
+/// Fills the log of a directory, whose path is empty or ends in a slash. The log drops what is
+/// dead, so it is filled with files that stay: first with long names, of many slots each.
+pub(crate) fn fill_names(volume: &Volume, directory: &str) {
+    let create = |volume: &Volume, name: &str| {
+        let path = format!("{directory}{name}");
+        volume.create(&path).expect("there is room");
+    };
     for len in [600, 20] {
         for number in b'A'..=b'Z' {
             let name = [number].repeat(len);
             let name = str::from_utf8(&name).expect("letters");
-            let create = |volume: &Volume| drop(volume.create(name).expect("there is room"));
-            if needs_a_page(&volume, create) {
+            if needs_a_page(volume, |it| create(it, name)) {
                 break;
             }
-            create(&volume);
+            create(volume, name);
         }
     }
-    assert!(needs_a_page(&volume, |it| drop(
-        it.create(SHORT).expect("there is room")
-    )));
-    volume
+    assert!(needs_a_page(volume, |it| create(it, SHORT)));
 }
 
 /// Whether an operation would add a page to a log.

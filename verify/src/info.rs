@@ -86,6 +86,12 @@ impl ProgramInfo {
         self.threads <= 2 || self.expected.is_some()
     }
 
+    /// Whether the program can state that only the full run searches all of it. For a program of
+    /// two threads without crashes, the recorded executions decide that.
+    pub fn can_be_whole_in_full_run(&self) -> bool {
+        !self.crashes.is_empty() || self.is_searched() && !self.is_exact()
+    }
+
     /// Whether the program also runs with every single fault and every pair of faults.
     pub fn meets_faults(&self) -> bool {
         let is_plain = self.expected.is_none() && self.faults.is_empty();

@@ -267,11 +267,8 @@ impl Program {
             Some("`bounded` is for searches, which have at most three threads: remove it")
         } else if info.crashes.iter().any(|mode| !mode.has_crashes()) {
             Some("`crashes` takes the modes `Global`, `Cut` and `Sequence` only")
-        } else if info.whole_in_full_run
-            && info.crashes.is_empty()
-            && (!info.is_searched() || info.is_exact())
-        {
-            Some("`whole_in_full_run` is for searches of three threads: remove it")
+        } else if info.whole_in_full_run && !info.can_be_whole_in_full_run() {
+            Some("`whole_in_full_run` is for crashes and for searches of three threads: remove it")
         } else {
             None
         }
