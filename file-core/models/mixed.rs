@@ -61,6 +61,7 @@ pub(crate) fn file_page_end() -> Suite {
 pub(crate) fn directory_page_end() -> Suite {
     let root = On::new(full_directories, OTHER, SHORT);
     let directory = On::new(full_directories, OTHER, "d/b");
+    let all = On::new(full_logs, OTHER, SHORT);
     let [patch, create] = [Kind::Patch, Kind::Create].map(|kind| number(kind, 0));
     let cut = [Mode::Cut];
     let other = "`file-core-page-end` has this pair";
@@ -77,6 +78,7 @@ pub(crate) fn directory_page_end() -> Suite {
         .program(root.pair(RENAME, RENAME, &cut))
         .program(root.pair(RENAME, MOVE, &cut))
         .program(root.pair(MOVE, MOVE, &cut))
+        .program(all.named("full-logs-patch-rename", patch, RENAME, &cut))
         .program(root.sequences(&[Kind::Patch, Kind::Create], 2))
 }
 
@@ -128,9 +130,12 @@ impl On {
 
     fn pair(&self, one: u32, other: u32, modes: &[Mode]) -> Program {
         let [first, second] = [one, other].map(|it| self.mixed.name(it));
-        let name = format!("{first}-{second}");
+        self.named(&format!("{first}-{second}"), one, other, modes)
+    }
+
+    fn named(&self, name: &str, one: u32, other: u32, modes: &[Mode]) -> Program {
         let operations: [&[u32]; 2] = [&[one], &[other]];
-        threads(&name, CLAIM, &self.mixed, &self.medium, &operations, modes)
+        threads(name, CLAIM, &self.mixed, &self.medium, &operations, modes)
     }
 
     /// Returns a program of all sequences of so many renames and operations of `kinds`.
@@ -165,6 +170,17 @@ fn full_file() -> Vec<u8> {
 /// A volume on which the next name in the root and in the directory each adds a page to a log, and
 /// the file's log has room.
 fn full_directories() -> Vec<u8> {
+    filled().pmem().bytes()
+}
+
+/// A volume as [`full_directories`], on which a change of the file adds a page to its log, too.
+fn full_logs() -> Vec<u8> {
+    let volume = filled();
+    fill_log(&volume, 0);
+    volume.pmem().bytes()
+}
+
+fn filled() -> Volume {
     let volume = with_directory();
     for directory in ["", "d/"] {
         fill_names(&volume, directory);
@@ -173,7 +189,7 @@ fn full_directories() -> Vec<u8> {
         let rename = |volume: &Volume| volume.rename(FILE, to).expect("there is room");
         assert!(needs_a_page(&volume, rename), "the log has room for {to}");
     }
-    volume.pmem().bytes()
+    volume
 }
 
 /// The file core, as a store whose file has one of several names.
