@@ -112,6 +112,7 @@ const LONG_AT_PAGE_END: Pairs = &[
     (Kind::Allocate, Kind::Create),
 ];
 
+/// As [`LONG_AT_PAGE_END`], on the full volume.
 const LONG_FULL: Pairs = &[
     (Kind::Patch, Kind::Second),
     (Kind::Patch, Kind::Append),

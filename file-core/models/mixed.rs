@@ -56,8 +56,8 @@ pub(crate) fn file_page_end() -> Suite {
     suite.program(on.sequences(&CHANGES, 2))
 }
 
-/// The suite of volumes on which a rename, or a creation, adds a page to a directory's log. Only the
-/// full run searches the programs of two threads that take longer than 15 seconds.
+/// The suite of volumes on which a rename or a creation adds a page to a directory's log. Only the
+/// full run searches a write beside a rename to the directory, which takes 20 seconds.
 pub(crate) fn directory_page_end() -> Suite {
     let root = On::new(full_directories, OTHER, SHORT);
     let directory = On::new(full_directories, OTHER, "d/b");
