@@ -83,9 +83,6 @@ const CLAIM: &str = "after a crash, every operation that returned is there, ever
 
 type Pairs = &'static [(Kind, Kind)];
 
-/// Pairs of operations that only `cut` searches, on every volume.
-const CUT_ONLY: Pairs = &[(Kind::Patch, Kind::Append), (Kind::Patch, Kind::Truncate)];
-
 /// Pairs of operations that only the full run searches by `cut`, because that takes longer than 15
 /// seconds.
 const SLOW_AT_PAGE_END: Pairs = &[
@@ -196,9 +193,6 @@ impl On {
                 let (on, both) = (self.for_pair(one, other), [one, other]);
                 suite = suite.program(match self.full_run.contains(&(one, other)) {
                     true => on.threads(&name, &both, &[Mode::Cut]).whole_in_full_run(),
-                    false if CUT_ONLY.contains(&(one, other)) => {
-                        on.threads(&name, &both, &[Mode::Cut])
-                    }
                     false => on.threads(&name, &both, modes),
                 });
             }
