@@ -17,7 +17,7 @@ use crate::store::{FILE, Handle, LARGEST, PAGE, Volume, content, format};
 
 /// The file whose opening evicts [`FILE`].
 const OTHER: &str = "b";
-/// What the files begin with, and what the programs write there.
+/// The bytes at the start of each file, and those that the programs write there.
 const BEFORE: [u8; 8] = *b"content.";
 const AFTER: [u8; 8] = *b"written.";
 

@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
@@ -327,46 +326,6 @@ fn a_check_leaves_the_time_of_modification() {
     file.set_modified(long_ago).unwrap();
     assert_eq!(scene.run(&[]).0, 0);
     assert_eq!(file.metadata().unwrap().modified().unwrap(), long_ago);
-}
-
-/// The volume on a read-only file system, in the child.
-const MOUNTED: &str = "SPANLOCK_FSCK_TEST_VOLUME";
-
-/// The child's part.
-#[test]
-fn child_on_a_read_only_file_system() {
-    if let Some(volume) = std::env::var_os(MOUNTED) {
-        assert_only_checked(Path::new(&volume), "on a read-only file system");
-    }
-}
-
-#[test]
-fn a_volume_on_a_read_only_file_system_can_be_checked() {
-    let scene = Scene::new();
-    let mut command = Command::new("unshare");
-    if !rustix::process::geteuid().is_root() {
-        command.args(["--user", "--map-root-user"]);
-    }
-    let script = "(mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\") >&2 || exit 77; \
-                  shift; exec \"$@\"";
-    command
-        .args(["--mount", "--", "sh", "-c", script, "sh"])
-        .arg(scene.path.parent().unwrap())
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "child_on_a_read_only_file_system"])
-        .env(MOUNTED, &scene.path);
-    let Ok(output) = command.output() else {
-        eprintln!("skipped: there is no `unshare` here");
-        return;
-    };
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complained = String::from_utf8_lossy(&output.stderr);
-    if output.status.code() == Some(77) || complained.contains("unshare:") {
-        eprintln!("skipped: nothing can be mounted read-only here: {complained}");
-        return;
-    }
-    assert!(output.status.success(), "{said}\n{complained}");
-    assert!(said.contains("1 passed"), "{said}");
 }
 
 #[test]

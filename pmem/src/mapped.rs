@@ -92,9 +92,8 @@ pub const PAGE_BYTES: u64 = 4096;
 /// The file is locked (`flock`) while mapped. Another `MappedFile` on it, in any process, gets
 /// [`PmemError::InUse`], unless both were opened with
 /// [`open_read_only`](MappedFile::open_read_only). The lock binds only programs that ask for it. If
-/// another program truncates
-/// the file, the next access past its new end raises **SIGBUS**, which ends the process. If another
-/// program writes to it, the bytes appear here.
+/// another program truncates the file, the next access past its new end raises **SIGBUS**, which
+/// ends the process. If another program writes to it, the bytes appear here.
 ///
 /// # Bad blocks
 /// An access to a block that the medium cannot read raises **SIGBUS**, too. Copy the file with a
@@ -272,8 +271,8 @@ impl MappedFile {
     /// # Errors
     /// After an error the region is as it was. [`Shrink`](PmemError::Shrink),
     /// [`BadLength`](PmemError::BadLength), [`ReadOnly`](PmemError::ReadOnly),
-    /// [`NoSpace`](PmemError::NoSpace),
-    /// [`WriteBack`](PmemError::WriteBack) (sticky), [`Io`](PmemError::Io).
+    /// [`NoSpace`](PmemError::NoSpace), [`WriteBack`](PmemError::WriteBack) (sticky),
+    /// [`Io`](PmemError::Io).
     pub fn grow(&mut self, new_len: u64) -> Result<(), PmemError> {
         let len = self.len();
         let mappable = opening::check_len(&self.path, new_len)?;

@@ -82,6 +82,19 @@ fn a_writable_file_can_be_opened_read_only() {
     assert!(!region.is_read_only());
 }
 
+/// Runs `test` in a thread that is not root, because root may do anything.
+fn without_privileges(test: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            if rustix::process::geteuid().is_root() {
+                let nobody = rustix::process::Uid::from_raw(65534);
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            }
+            test();
+        });
+    });
+}
+
 /// Any user but root needs read permission only.
 #[test]
 fn a_file_without_write_permission_can_be_opened_read_only() {
@@ -89,35 +102,22 @@ fn a_file_without_write_permission_can_be_opened_read_only() {
     fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let path = old_file(&folder);
     fs::set_permissions(&path, PermissionsExt::from_mode(0o444)).unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            // Root may do anything, so only this thread gives up being root.
-            if rustix::process::geteuid().is_root() {
-                let nobody = rustix::process::Uid::from_raw(65534);
-                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
-            }
-            let error = MappedFile::open(&path, Options::new()).unwrap_err();
-            assert!(
-                matches!(error, PmemError::PermissionDenied { .. }),
-                "{error:?}"
-            );
-            assert!(error.to_string().contains("`MappedFile::open_read_only`"));
-            assert_only_readable(&path);
-        });
+    without_privileges(|| {
+        let error = MappedFile::open(&path, Options::new()).unwrap_err();
+        assert!(
+            matches!(error, PmemError::PermissionDenied { .. }),
+            "{error:?}"
+        );
+        assert!(error.to_string().contains("`MappedFile::open_read_only`"));
+        assert_only_readable(&path);
     });
     fs::set_permissions(&path, PermissionsExt::from_mode(0o000)).unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            if rustix::process::geteuid().is_root() {
-                let nobody = rustix::process::Uid::from_raw(65534);
-                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
-            }
-            let error = MappedFile::open_read_only(&path).unwrap_err();
-            assert!(
-                matches!(error, PmemError::PermissionDenied { .. }),
-                "{error:?}"
-            );
-        });
+    without_privileges(|| {
+        let error = MappedFile::open_read_only(&path).unwrap_err();
+        assert!(
+            matches!(error, PmemError::PermissionDenied { .. }),
+            "{error:?}"
+        );
     });
 }
 
@@ -224,6 +224,7 @@ fn a_file_on_a_read_only_file_system_can_be_opened_read_only() {
         .args(child.get_args())
         .env(MOUNTED, folder.path());
     let Ok(output) = command.output() else {
+        assert!(std::env::var_os("CI").is_none(), "there is no `unshare`");
         eprintln!("skipped: there is no `unshare` here");
         return;
     };

@@ -10,7 +10,7 @@ use crate::op::{
     outer_of, path,
 };
 
-/// What a file contains, and the time of its last change if that was set in the future.
+/// The content of a file, and the time of its last change if that was set in the future.
 type File = (Vec<u8>, Option<u64>);
 
 /// What a thread's own files contain, as its operations see it.

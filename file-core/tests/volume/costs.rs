@@ -1,4 +1,4 @@
-//! What each operation costs: the lines that it flushes, and the fences that it takes, exactly.
+//! The exact costs of each operation: the lines that it flushes, and the fences that it takes.
 //!
 //! An operation that appends to a log usually finds room there. The first tests count that case.
 //! The others count what is added when a log needs a page, or is cleaned.
@@ -39,12 +39,13 @@ const JOURNAL: Cost = (5 * 8, 5);
 const ACROSS: Cost = plus(JOURNAL, (1 + 2, 2));
 /// As above, in both directions at once.
 const EXCHANGE: Cost = plus(JOURNAL, (2 + 4, 2));
-/// What adding a page to a log costs: the page is streamed and fenced, the pointer to it published.
+/// The cost of a page that is added to a log: the page is streamed and fenced, the pointer to it
+/// published.
 const LOG_PAGE: Cost = (1, 2);
-/// What unlinking pages of a log in place costs, any number of them.
+/// The cost of unlinking any number of pages of a log in place.
 const UNLINK: Cost = (1, 1);
-/// What copying the live content of pages costs: the new pages are streamed and fenced, the pointer
-/// to them published.
+/// The cost of copying the live content of pages: the new pages are streamed and fenced, the
+/// pointer to them published.
 const COPY: Cost = (1, 2);
 
 /// An operation on the [stage](stage) and its file.
