@@ -12,10 +12,12 @@
 //!   that shard is empty. The hint is a hash of inode and file page, so writers of different places
 //!   use different shards. A freed page returns to the stripe it lies in, and joins its
 //!   neighbours when it enters the tree there.
-//! - **Reuse**: a shard keeps the eight extents that were freed last outside its tree, unless they
-//!   have more than 64 pages. A request takes from the newest if that one is long enough. So a
-//!   writer that keeps replacing the same pages of a file alternates between a few pages of the
-//!   volume, and leaves the tree alone.
+//! - **Reuse**: a shard keeps the extents that were freed last outside its tree, unless they have
+//!   more than 64 pages: the last one in a word of its own, its *spare*, and eight before that under
+//!   its lock. A request for as many pages as the spare has takes it without the lock. Other
+//!   requests take from the newest of the eight if that one is long enough. So a writer that keeps
+//!   replacing the same pages of a file alternates between a few pages of the volume. It takes and
+//!   frees them with one atomic exchange each.
 //! - **Extents**: otherwise, a request gets the first sufficient extent among the first 16 of a
 //!   shard. If there is none, it gets several extents.
 //! - **Nothing on the medium**: recovery determines which pages are free.
@@ -29,14 +31,20 @@
 //! | [`Class::Compaction`] | fresh logs, which free more pages than they take | yes | yes | yes |
 //!
 //! # Invariants
-//! - **A1** A page of the data area is in at most one of these places: a shard, a pool, or an
-//!   extent that was taken and not yet freed.
+//! - **A1** A page of the data area is in at most one of these places: a shard, a shard's spare, a
+//!   pool, or an extent that was taken and not yet freed.
 //! - **A2** The extents in a shard's tree do not touch: each is joined with its neighbours when it
 //!   enters the tree. All extents outside the tree enter it when none of the tree's first 16
 //!   extents suffices for a request.
 //!
 //! # Orderings
-//! The only atomic is a hint: see [`Reserve::missing`]. Everything else is protected by mutexes.
+//!
+//! | letter | where | pairs with | carries |
+//! |---|---|---|---|
+//! | P | [`Spare::replace`]: the swap, Release | Q | the end of the pages' earlier use |
+//! | Q | [`Spare::take`]: the exchange, Acquire; the swap of [`Spare::replace`], Acquire | P | |
+//!
+//! [`Reserve::missing`] is a hint. Everything else is protected by mutexes.
 //!
 //! # Not guaranteed
 //! Two large concurrent requests on a volume with room for one may both fail. Each may briefly hold
@@ -46,7 +54,7 @@ use core::mem::take;
 use std::collections::BTreeMap;
 
 use spanlock_sync::Mutex;
-use spanlock_sync::atomic::{AtomicU32, Ordering};
+use spanlock_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::error::Error;
 
@@ -132,7 +140,7 @@ const LOOK_BEFORE_PAGES: u32 = 256;
 const LOOKS: usize = 16;
 /// The most extents in [`Shard::recent`].
 const MAX_RECENT: usize = 8;
-/// The most pages in one of these extents.
+/// The most pages in one of these extents, and in a spare.
 const MAX_RECENT_PAGES: u32 = 64;
 
 /// The free extents of one stripe.
@@ -140,7 +148,8 @@ const MAX_RECENT_PAGES: u32 = 64;
 struct Shard {
     /// Start → length.
     extents: BTreeMap<u32, u32>,
-    /// Recently freed extents, which have not entered the tree. The newest comes last.
+    /// Extents that were freed recently and have been the spare. They have not entered the tree. The
+    /// newest comes last.
     recent: Vec<Extent>,
     free: u32,
 }
@@ -155,9 +164,9 @@ impl Shard {
         }
     }
 
-    /// Takes one extent of up to `want` pages.
+    /// Takes one extent of up to `want` pages. The shard's spare is `spare`.
     #[inline]
-    fn take(&mut self, want: u32) -> Option<Extent> {
+    fn take(&mut self, want: u32, spare: &Spare) -> Option<Extent> {
         match self.recent.last_mut() {
             Some(newest) if newest.len >= want => {
                 newest.len -= want;
@@ -171,13 +180,17 @@ impl Shard {
                 self.free -= want;
                 Some(taken)
             }
-            _ => self.take_from_tree(want),
+            _ => self.take_from_tree(want, spare),
         }
     }
 
-    fn take_from_tree(&mut self, want: u32) -> Option<Extent> {
+    fn take_from_tree(&mut self, want: u32, spare: &Spare) -> Option<Extent> {
         let mut best = self.best(want);
-        if best.is_none_or(|it| it.len < want) && !self.recent.is_empty() {
+        if best.is_none_or(|it| it.len < want) {
+            if let Some(extent) = spare.replace(None) {
+                self.free += extent.len;
+                self.join(extent);
+            }
             let mut recent = take(&mut self.recent);
             recent.drain(..).for_each(|extent| self.join(extent));
             self.recent = recent;
@@ -269,10 +282,106 @@ struct Reserve {
     missing: AtomicU32,
 }
 
+/// A word that holds at most one free extent: its start in the upper half, and its length.
+#[derive(Debug)]
+struct Spare(AtomicU64);
+
+impl Spare {
+    /// No extent. Page 0 is never free, so no extent has this word.
+    const NONE: u64 = 0;
+
+    fn new() -> Self {
+        Spare(AtomicU64::new(Spare::NONE))
+    }
+
+    fn extent(word: u64) -> Option<Extent> {
+        (word != Spare::NONE).then_some(Extent {
+            start: (word >> 32) as u32,
+            len: word as u32,
+        })
+    }
+
+    /// Takes the extent if it has `want` pages.
+    #[inline]
+    fn take(&self, want: u32) -> Option<Extent> {
+        // Relaxed: the exchange checks it.
+        let word = self.0.load(Ordering::Relaxed);
+        if word as u32 != want {
+            return None;
+        }
+        // Acquire [Q←P]: the end of the pages' earlier use. Relaxed on failure: nothing is taken.
+        // equivalent(Relaxed): the simulated region orders all accesses to its bytes, so no model
+        // sees a race between two uses of a page.
+        let taken =
+            (self.0).compare_exchange(word, Spare::NONE, Ordering::Acquire, Ordering::Relaxed);
+        taken.ok().and_then(Spare::extent)
+    }
+
+    /// Puts `extent` there, if there is one, and takes the extent that was there.
+    #[inline]
+    fn replace(&self, extent: Option<Extent>) -> Option<Extent> {
+        let word = extent.map_or(Spare::NONE, |it| {
+            u64::from(it.start) << 32 | u64::from(it.len)
+        });
+        // Release [P→Q]: the end of the pages' earlier use. Acquire [Q←P]: that of the pages that
+        // were there.
+        // equivalent(Relaxed), equivalent(Acquire), equivalent(Release): as in `take`.
+        Spare::extent(self.0.swap(word, Ordering::AcqRel))
+    }
+
+    /// Returns the number of pages.
+    fn pages(&self) -> u32 {
+        // Relaxed: only a number.
+        self.0.load(Ordering::Relaxed) as u32
+    }
+}
+
 /// A shard on its own cache lines: two, because processors fetch lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Aligned(Mutex<Shard>);
+struct Aligned {
+    spare: Spare,
+    shard: Mutex<Shard>,
+}
+
+impl Aligned {
+    fn new() -> Self {
+        Aligned {
+            spare: Spare::new(),
+            shard: Mutex::new(Shard::new()),
+        }
+    }
+
+    /// Takes up to `want` pages. Adds them to `list` and returns their number.
+    fn take_into(&self, list: &mut ExtentList, want: u32) -> u32 {
+        let mut left = want;
+        let mut shard = self.shard.lock();
+        while left > 0
+            && let Some(extent) = shard.take(left, &self.spare)
+        {
+            left -= extent.len;
+            list.push(extent);
+        }
+        want - left
+    }
+
+    /// Frees an extent that lies in the stripe.
+    #[inline]
+    fn release(&self, extent: Extent) {
+        let extent = match extent.len <= MAX_RECENT_PAGES {
+            true => self.spare.replace(Some(extent)),
+            false => Some(extent),
+        };
+        if let Some(extent) = extent {
+            self.shard.lock().release(extent);
+        }
+    }
+
+    /// Returns the number of free pages.
+    fn free(&self) -> u64 {
+        u64::from(self.shard.lock().free) + u64::from(self.spare.pages())
+    }
+}
 
 /// The allocator of a volume's pages.
 #[derive(Debug)]
@@ -293,9 +402,7 @@ impl Allocator {
         let shards = (total / MIN_SHARD_PAGES).clamp(1, MAX_SHARDS);
         let target = (total / 128).clamp(2, 256);
         Allocator {
-            shards: (0..shards)
-                .map(|_| Aligned(Mutex::new(Shard::new())))
-                .collect(),
+            shards: (0..shards).map(|_| Aligned::new()).collect(),
             first,
             total,
             stripe: total.div_ceil(shards),
@@ -334,6 +441,10 @@ impl Allocator {
             return Err(self.no_space(pages, class));
         }
         let start = shard_of_hint(hint, self.shards.len());
+        if let Some(spare) = self.shards[start].spare.take(pages) {
+            list.push(spare);
+            return Ok(());
+        }
         for i in 0..self.shards.len() {
             // Avoids `%`, because this is on every writer's path.
             let at = if start + i < self.shards.len() {
@@ -341,13 +452,7 @@ impl Allocator {
             } else {
                 start + i - self.shards.len()
             };
-            let mut shard = self.shards[at].0.lock();
-            while left > 0
-                && let Some(extent) = shard.take(left)
-            {
-                left -= extent.len;
-                list.push(extent);
-            }
+            left -= self.shards[at].take_into(list, left);
             if left == 0 {
                 return Ok(());
             }
@@ -397,7 +502,7 @@ impl Allocator {
             let stripe = (rest.start - self.first) / self.stripe;
             let stripe_end = self.first as u64 + (stripe as u64 + 1) * self.stripe as u64;
             let len = (rest.len as u64).min(stripe_end - rest.start as u64) as u32;
-            self.shards[stripe as usize].0.lock().release(Extent {
+            self.shards[stripe as usize].release(Extent {
                 start: rest.start,
                 len,
             });
@@ -431,7 +536,7 @@ impl Allocator {
 
     /// Returns the number of pages that a request of `class` could get.
     fn available(&self, class: Class) -> u64 {
-        let shards: u64 = self.shards.iter().map(|s| s.0.lock().free as u64).sum();
+        let shards: u64 = self.shards.iter().map(Aligned::free).sum();
         let pools = self.reserve.pools.lock();
         shards
             + pools[..class.pools()]
@@ -451,8 +556,10 @@ impl Allocator {
 
     /// Calls `each` with all free pages.
     pub(crate) fn each_free(&self, each: &mut dyn FnMut(Extent)) {
-        for shard in &self.shards {
-            let shard = shard.0.lock();
+        for Aligned { spare, shard } in &self.shards {
+            // Relaxed: the thread that closes the volume has it alone.
+            Spare::extent(spare.0.load(Ordering::Relaxed)).map(&mut *each);
+            let shard = shard.lock();
             for (&start, &len) in &shard.extents {
                 each(Extent { start, len });
             }
@@ -566,21 +673,28 @@ mod tests {
             let list = alloc.take(0, pages, Class::Growth).unwrap();
             list.iter().collect::<Vec<_>>()
         };
-        let (few, one) = (take(4)[0], take(1)[0]);
+        let (few, one, two) = (take(4)[0], take(1)[0], take(2)[0]);
+        // The spare.
         alloc.release(few);
         alloc.release(one);
         assert_eq!(take(1), [one]);
+        // One that was the spare before.
         assert_eq!(take(4), [few]);
-        // Part of it, from its end.
+        // Part of such a one, from its end.
         alloc.release(few);
+        alloc.release(two);
         let last = Extent {
             start: few.start + 3,
             len: 1,
         };
         assert_eq!(take(1), [last]);
+        // `two` is the spare now, and `last` and `one` are taken.
+        assert_eq!(alloc.free_pages().0, 1000 - 2);
         let mut free = 0;
         alloc.each_free(&mut |extent| free += extent.len);
         assert_eq!(free, 1000 - 2);
+        // A request that needs all pages finds the spare too.
+        assert!(alloc.take(0, 998 - 14, Class::Growth).is_ok());
     }
 
     #[test]

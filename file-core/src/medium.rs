@@ -46,7 +46,10 @@ use spanlock_sync::atomic::{AtomicU64, Ordering};
 use spanlock_sync::{Arc, Mutex};
 
 use crate::alloc::{Allocator, Extent};
-use crate::layout::{Geometry, I_HEAD_AT, PAGE, ROOT_GENERATION, RawInode, T_NEXT_AT, page_at};
+use crate::layout::{
+    Geometry, I_HEAD_AT, PAGE, PAGE_SLOTS, ROOT_GENERATION, RawInode, SLOT_BYTES, T_NEXT_AT,
+    page_at,
+};
 use crate::log_page::LogPages;
 use crate::time::Clock;
 
@@ -246,6 +249,15 @@ impl<P: Pmem> Medium<P> {
         // SAFETY: M3, no thread stores to a data page or frees it meanwhile. The operation that
         // stored to it fenced those stores before the page became reachable (M2).
         unsafe { self.pmem.read(page_at(page) + within as u64, into) }
+    }
+
+    /// Fetches reserved slots into the cache, as far as they lie in `page`. A new log page is not in
+    /// the cache, and what is fetched while an operation stores its data need not be waited for.
+    #[inline]
+    pub(crate) fn prefetch_slots(&self, page: u32, slot: u32, count: u32) {
+        let at = page_at(page) + u64::from(slot) * SLOT_BYTES as u64;
+        let count = count.min(PAGE_SLOTS - slot);
+        self.pmem.prefetch(at, u64::from(count) * SLOT_BYTES as u64);
     }
 
     /// Stores slots of a log page, `within` bytes from its start. The caller has reserved them

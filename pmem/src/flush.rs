@@ -1,11 +1,11 @@
 //! The processor's operations for persistent memory: flush instructions, the fence, the
-//! non-temporal copy.
+//! non-temporal copy, the prefetch.
 //!
-//! | architecture | flush | fence | non-temporal copy |
-//! |---|---|---|---|
-//! | x86-64 | `clwb`, else `clflushopt`, else `clflush` | `sfence` | by AVX, else by SSE2 |
-//! | AArch64 | `dc cvac`, if lines have 64 bytes or more | `dsb ish` | ordinary copy and flush |
-//! | others | none | compiler fence | ordinary copy |
+//! | architecture | flush | fence | non-temporal copy | prefetch |
+//! |---|---|---|---|---|
+//! | x86-64 | `clwb`, else `clflushopt`, else `clflush` | `sfence` | by AVX, else by SSE2 | `prefetcht0` |
+//! | AArch64 | `dc cvac`, if lines have 64 bytes or more | `dsb ish` | ordinary copy and flush | `prfm pstl1keep` |
+//! | others | none | compiler fence | ordinary copy | none |
 //!
 //! On x86-64, every instruction that the testing processor has was tested. The AArch64 code was
 //! written from the manual and **never run**; the code for others was never run either.
@@ -94,6 +94,18 @@ impl fmt::Display for FlushInstruction {
             Self::Clflush => "clflush",
             Self::DcCvac => "dc cvac",
         })
+    }
+}
+
+/// Fetches every line that `bytes` touches into the cache, to be stored to.
+#[inline]
+pub(crate) fn prefetch(bytes: Range<*mut u8>) {
+    let mut line = bytes
+        .start
+        .map_addr(|address| address & !(LINE_BYTES as usize - 1));
+    while line < bytes.end {
+        arch::prefetch(line);
+        line = line.wrapping_add(LINE_BYTES as usize);
     }
 }
 

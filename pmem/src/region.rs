@@ -173,6 +173,14 @@ pub unsafe trait Pmem: Send + Sync {
     #[track_caller]
     unsafe fn write_streaming(&self, at: u64, data: &[u8]) -> Flushed;
 
+    /// Fetches the lines of `len` bytes at `at` into the cache, for a store that comes soon. Only a
+    /// hint: it waits for nothing, and changes and orders nothing. Other threads may use the bytes
+    /// meanwhile. By default, it does nothing.
+    #[track_caller]
+    fn prefetch(&self, at: u64, len: u64) {
+        let _ = (at, len);
+    }
+
     /// Starts the write-back of every 64-byte line that `written` covers.
     ///
     /// May block, and may panic if the medium refuses the bytes, where the implementation says so.
@@ -238,6 +246,10 @@ macro_rules! forward_to_pointee {
             unsafe fn write_streaming(&self, at: u64, data: &[u8]) -> Flushed {
                 // SAFETY: the caller gives the same promise.
                 unsafe { (**self).write_streaming(at, data) }
+            }
+
+            fn prefetch(&self, at: u64, len: u64) {
+                (**self).prefetch(at, len);
             }
 
             fn flush(&self, written: Written) -> Flushed {

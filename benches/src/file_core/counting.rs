@@ -75,6 +75,10 @@ unsafe impl<P: Pmem> Pmem for Counting<P> {
         unsafe { self.region.write_streaming(at, data) }
     }
 
+    fn prefetch(&self, at: u64, len: u64) {
+        self.region.prefetch(at, len);
+    }
+
     fn flush(&self, written: Written) -> Flushed {
         let bytes = written.range();
         let lines = bytes.end.div_ceil(LINE_BYTES) - bytes.start / LINE_BYTES;

@@ -16,6 +16,9 @@ pub(super) unsafe fn flush_lines(_: FlushInstruction, _: Range<*mut u8>) {
     unreachable!("refused when the region was opened")
 }
 
+#[inline]
+pub(super) fn prefetch(_: *mut u8) {}
+
 /// Keeps the compiler from moving stores; it does not affect the processor.
 #[inline]
 pub(super) fn fence() {

@@ -2,8 +2,8 @@
 
 use core::arch::asm;
 use core::arch::x86_64::{
-    __cpuid, __cpuid_count, __m128i, __m256i, _mm_clflush, _mm_loadu_si128, _mm_sfence,
-    _mm_stream_si128, _mm256_loadu_si256, _mm256_stream_si256,
+    __cpuid, __cpuid_count, __m128i, __m256i, _MM_HINT_T0, _mm_clflush, _mm_loadu_si128,
+    _mm_prefetch, _mm_sfence, _mm_stream_si128, _mm256_loadu_si256, _mm256_stream_si256,
 };
 use core::ops::Range;
 
@@ -59,6 +59,12 @@ pub(super) unsafe fn flush_lines(instruction: FlushInstruction, lines: Range<*mu
         }
         line = line.wrapping_add(LINE_BYTES as usize);
     }
+}
+
+#[inline]
+pub(super) fn prefetch(line: *mut u8) {
+    // SAFETY: SSE is part of x86-64. A prefetch changes nothing, and faults at no address.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast_const().cast()) };
 }
 
 #[inline]

@@ -73,6 +73,14 @@ unsafe impl Pmem for MappedFile {
         }
     }
 
+    #[inline]
+    fn prefetch(&self, at: u64, len: u64) {
+        let from = self.bytes(at, len as usize);
+        if matches!(self.write_back, WriteBack::Instruction(_)) {
+            flush::prefetch(from..from.wrapping_add(len as usize));
+        }
+    }
+
     /// With [`Options::msync`](crate::Options::msync) it blocks until the disk has the pages, and
     /// other threads' flushes of this region wait for it.
     ///
