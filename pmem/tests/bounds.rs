@@ -71,6 +71,23 @@ fn words_outside_the_region_are_refused() {
 }
 
 #[test]
+fn a_prefetch_changes_nothing_and_refuses_bytes_outside_the_region() {
+    let folder = folder();
+    let region = region(&folder, LEN);
+    for (at, len) in [(0, 0), (0, LEN), (63, 2), (LEN, 0)] {
+        region.prefetch(at, len);
+    }
+    assert_holds(&region, 0, &[0; LEN as usize]);
+    for (at, len, range) in [
+        (LEN - 6, 10, "4090..4100"),
+        (1, u64::MAX, "1..18446744073709551616"),
+    ] {
+        let expected = format!("range {range} out of bounds of a region of 4096 bytes");
+        assert_eq!(panic_of(|| region.prefetch(at, len)), expected);
+    }
+}
+
+#[test]
 fn unaligned_words_are_refused() {
     let folder = folder();
     let region = region(&folder, LEN);
