@@ -1,8 +1,7 @@
 //! Cleanings beside each change of the file and beside a reader: what memory has, and what recovery
 //! finds.
 //!
-//! For most of these pairs, a search of the images of crashes takes too long. `cleaning.rs` has
-//! those of the other pairs, and of sequences.
+//! `cleaning.rs` searches the crashes of these pairs, with fewer preemptions.
 
 use std::sync::{Arc, Mutex, OnceLock};
 

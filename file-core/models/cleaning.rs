@@ -13,7 +13,7 @@ use crate::store::{
     format, needs_a_page, number, open,
 };
 
-/// The operations beside a cleaning, in sequences at least.
+/// The operations beside a cleaning, in another thread and in sequences.
 const OTHERS: [Kind; 6] = [
     Kind::Patch,
     Kind::Append,
@@ -30,24 +30,25 @@ const CLAIM: &str = "after a crash, a cleaning has changed nothing that a file c
                      volume of which everything is removed and cleaned has no page in use";
 
 /// The pair whose search takes about half a minute. Only the full run searches it.
-const LONG: (&str, Kind) = ("file-core-sparse", Kind::Create);
+const SLOW: (&str, Kind) = ("file-core-sparse", Kind::Create);
 
-const WHY_LONG: &str = "the search takes longer than a minute; sequences of both operations are \
-                        searched here, and threads without crashes in `file-core-beside-cleaning`";
+/// The operations whose search beside a cleaning is bounded. With nothing to punch, that of a hole
+/// is not.
+const LONG: [Kind; 4] = [Kind::Patch, Kind::Append, Kind::Truncate, Kind::Punch];
+
+const WHY_BOUNDED: &str = "the search without a bound takes longer than a minute";
 
 pub(crate) fn suites() -> [Suite; 3] {
-    let few = &[Kind::Create, Kind::Remove, Kind::Rename, Kind::Across];
-    let most = [&few[..], &[Kind::Punch]].concat();
     [
-        suite("file-core-unlinked", unlinked, few),
-        suite("file-core-sparse", sparse, few),
-        suite("file-core-emptied", emptied, &most),
+        suite("file-core-unlinked", unlinked, &LONG),
+        suite("file-core-sparse", sparse, &LONG),
+        suite("file-core-emptied", emptied, &LONG[..3]),
     ]
 }
 
-/// Returns a suite that searches crashes of a cleaning beside each of the operations `paired`, and
-/// of sequences.
-fn suite(suite_name: &str, medium: fn() -> Vec<u8>, paired: &[Kind]) -> Suite {
+/// Returns a suite that searches crashes of a cleaning beside each operation, for those in `long`
+/// with a bound, and of sequences.
+fn suite(suite_name: &str, medium: fn() -> Vec<u8>, long: &[Kind]) -> Suite {
     let subject = Arc::new(Cleaned::new());
     let mut suite = Suite::new(suite_name).step_bound(2_000);
     let twice = "two cleanings exclude each other from their first step on";
@@ -57,10 +58,6 @@ fn suite(suite_name: &str, medium: fn() -> Vec<u8>, paired: &[Kind]) -> Suite {
         for other in &others[at..] {
             suite = suite.no_pair(one.name(), other.name(), "a pair of another suite");
         }
-        if !paired.contains(one) {
-            suite = suite.no_pair("clean", one.name(), WHY_LONG);
-            continue;
-        }
         let medium: MakeMedium = match one {
             Kind::Across => Arc::new(move || with_directory(medium())),
             _ => Arc::new(medium),
@@ -69,9 +66,12 @@ fn suite(suite_name: &str, medium: fn() -> Vec<u8>, paired: &[Kind]) -> Suite {
         let operations: [&[u32]; 2] = [&[number(Kind::Clean, 0)], &[number(*one, 1)]];
         let modes = [Mode::Cut];
         let program = threads(&name, CLAIM, &subject, &medium, &operations, &modes);
-        suite = suite.program(match (suite_name, *one) == LONG {
-            true => program.whole_in_full_run(),
-            false => program,
+        suite = suite.program(match *one {
+            kind if long.contains(&kind) => program
+                .bounded_in(Mode::Cut, 1, WHY_BOUNDED)
+                .whole_in_full_run(),
+            kind if (suite_name, kind) == SLOW => program.whole_in_full_run(),
+            _ => program,
         });
     }
     let all = [&[Kind::Clean], &OTHERS[..]].concat();

@@ -28,33 +28,43 @@ use store::{
 };
 
 fn main() -> ExitCode {
-    let volume = |name, make: fn() -> Vec<u8>, created, [full_run, long]: [Pairs; 2]| On {
+    let volume = |name, make: fn() -> Vec<u8>, created, search: SearchOf| On {
         name,
         medium: Arc::new(make),
         files: Arc::new(Files {
             created,
             segment: PAGE,
         }),
-        full_run,
-        long,
+        search,
     };
-    let roomy = volume("file-core", roomy, LONG, [&[], &[]]);
-    let pairs = [SLOW_AT_PAGE_END, LONG_AT_PAGE_END];
-    let at_page_end = volume("file-core-page-end", at_page_end, SHORT, pairs);
-    let full = volume("file-core-full", full, SHORT, [&[], LONG_FULL]);
-    let cleaned = volume("file-core-cleaning", cleaned, SHORT, [&[], &[]]);
+    let roomy = volume("file-core", roomy, LONG, |_| Search::Whole(&BOTH));
+    let at_page_end = volume(
+        "file-core-page-end",
+        at_page_end,
+        SHORT,
+        |pair| match pair {
+            _ if SLOW_AT_PAGE_END.contains(&pair) => Search::InFullRun,
+            _ if LONG_AT_PAGE_END.contains(&pair) => Search::Bounded(2),
+            _ => Search::Whole(&[Mode::Cut]),
+        },
+    );
+    let full = volume("file-core-full", full, SHORT, |pair| match pair {
+        _ if LONG_FULL.contains(&pair) => Search::Bounded(1),
+        _ => Search::Whole(&[Mode::Cut]),
+    });
+    let cleaned = volume("file-core-cleaning", cleaned, SHORT, |_| Search::Bounded(1));
 
     let suites = [
         roomy
-            .pairs(&BOTH, &THREES)
+            .pairs()
             .programs(roomy.more_threes())
             .programs(roomy.sequences(3)),
         at_page_end
-            .pairs(&[Mode::Cut], &THREES)
+            .pairs()
             .programs(at_page_end.more_threes())
             .programs(at_page_end.sequences(2)),
-        full.pairs(&[Mode::Cut], &[]).programs(full.sequences(2)),
-        cleaned.pairs(&[], &[]).programs(cleaned.sequences(2)),
+        full.pairs().programs(full.sequences(2)),
+        cleaned.pairs().programs(cleaned.sequences(2)),
         holes([&roomy, &at_page_end], &full),
         format::suite(),
         close::suite(),
@@ -81,6 +91,18 @@ const BOTH: [Mode; 2] = [Mode::Cut, Mode::Global];
 const CLAIM: &str = "after a crash, every operation that returned is there, every other one is \
                      there as a whole or not at all, and the volume goes on working";
 
+/// How the crashes of a pair of operations in two threads are searched.
+enum Search {
+    /// In these modes.
+    Whole(&'static [Mode]),
+    /// By `cut`, and only in the full run.
+    InFullRun,
+    /// By `cut`, with a bound on preemptions. The full run allows one more.
+    Bounded(u64),
+}
+
+type SearchOf = fn((Kind, Kind)) -> Search;
+
 type Pairs = &'static [(Kind, Kind)];
 
 /// Pairs of operations that only the full run searches by `cut`, because that takes longer than 15
@@ -91,7 +113,7 @@ const SLOW_AT_PAGE_END: Pairs = &[
     (Kind::Punch, Kind::Create),
 ];
 
-/// Pairs of operations whose search by `cut` takes longer than about a minute.
+/// Pairs of operations whose search by `cut` without a bound takes longer than about a minute.
 const LONG_AT_PAGE_END: Pairs = &[
     (Kind::Patch, Kind::Second),
     (Kind::Patch, Kind::Extend),
@@ -167,33 +189,25 @@ struct On {
     name: &'static str,
     medium: MakeMedium,
     files: Arc<Files>,
-    /// The pairs that only the full run searches, and those that no run does.
-    full_run: Pairs,
-    long: Pairs,
+    search: SearchOf,
 }
 
 impl On {
-    /// Returns a suite with a program for each pair of operations in two threads. Without modes,
-    /// the search of every pair takes too long. A pair that one of `threes` has needs no reason.
-    fn pairs(&self, modes: &[Mode], threes: &[[Kind; 3]]) -> Suite {
-        let why = "the search takes longer than a minute; the suite `file-core` has the pair on a \
-                   volume with room, and sequences of both operations are searched on this volume";
+    /// Returns a suite with a program for each pair of operations in two threads.
+    fn pairs(&self) -> Suite {
+        let why = "the search without a bound takes longer than a minute";
         let mut suite = Suite::new(self.name).step_bound(2_000);
         for (at, one) in KINDS.into_iter().enumerate() {
             for &other in &KINDS[at..] {
-                if modes.is_empty() || self.long.contains(&(one, other)) {
-                    let has =
-                        |it: &[Kind; 3]| one != other && it.contains(&one) && it.contains(&other);
-                    if !threes.iter().any(has) {
-                        suite = suite.no_pair(one.name(), other.name(), why);
-                    }
-                    continue;
-                }
                 let name = format!("{}-{}", one.name(), other.name());
                 let (on, both) = (self.for_pair(one, other), [one, other]);
-                suite = suite.program(match self.full_run.contains(&(one, other)) {
-                    true => on.threads(&name, &both, &[Mode::Cut]).whole_in_full_run(),
-                    false => on.threads(&name, &both, modes),
+                let in_modes = |modes| on.threads(&name, &both, modes);
+                suite = suite.program(match (self.search)((one, other)) {
+                    Search::Whole(modes) => in_modes(modes),
+                    Search::InFullRun => in_modes(&[Mode::Cut]).whole_in_full_run(),
+                    Search::Bounded(bound) => in_modes(&[Mode::Cut])
+                        .bounded_in(Mode::Cut, bound, why)
+                        .whole_in_full_run(),
                 });
             }
         }
@@ -210,9 +224,7 @@ impl On {
                 ..*self.files
             }),
             medium: self.medium.clone(),
-            name: self.name,
-            full_run: self.full_run,
-            long: self.long,
+            ..*self
         }
     }
 

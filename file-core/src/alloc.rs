@@ -325,7 +325,8 @@ impl Spare {
         });
         // Release [P→Q]: the end of the pages' earlier use. Acquire [Q←P]: that of the pages that
         // were there.
-        // equivalent(Relaxed), equivalent(Acquire), equivalent(Release): as in `take`.
+        // equivalent(Acquire): as in `take`.
+        // equivalent(Release): as in `take`.
         Spare::extent(self.0.swap(word, Ordering::AcqRel))
     }
 

@@ -86,6 +86,14 @@ impl ProgramInfo {
         self.threads <= 2 || self.expected.is_some()
     }
 
+    /// Whether the program can bound its search in this mode.
+    pub fn can_be_bounded_in(&self, mode: Mode) -> bool {
+        match mode {
+            Mode::Cut | Mode::Global => self.crashes.contains(&mode),
+            _ => self.crashes.is_empty() && self.is_searched(),
+        }
+    }
+
     /// Whether the program can state that only the full run searches all of it. For a program of
     /// two threads without crashes, the recorded executions decide that.
     pub fn can_be_whole_in_full_run(&self) -> bool {

@@ -71,10 +71,12 @@ impl Job {
     }
 
     /// Whether the row explores only one of all executions with the same order of dependent steps:
-    /// true of shuttle's searches, and of loom's unbounded searches of at most two threads.
+    /// true of shuttle's searches without crashes, of unbounded searches with crashes, and of loom's
+    /// unbounded searches of at most two threads.
     pub fn is_reduced(&self) -> bool {
-        let two = self.bound.is_none() && self.program.threads <= 2;
-        self.program.has_facade && (self.mode == Mode::Dfs || self.mode.has_crashes() || two)
+        let may = self.mode.has_crashes() || self.program.threads <= 2;
+        let is = self.mode == Mode::Dfs || self.bound.is_none() && may;
+        self.program.has_facade && is
     }
 
     /// Describes which executions within the bound the row explores.
@@ -84,7 +86,7 @@ impl Job {
             (Mode::Weak | Mode::RmwLoad, true) => ("one", "loom's races, and sleep sets"),
             (Mode::Weak | Mode::RmwLoad, false) => ("one or more", "loom's races"),
             (Mode::Dfs | Mode::Global | Mode::Cut, true) => ("one", "source sets and sleep sets"),
-            (Mode::Dfs, false) => return "every schedule".to_owned(),
+            (Mode::Dfs | Mode::Global | Mode::Cut, false) => return "every schedule".to_owned(),
             (Mode::Ltl, _) => return "every state".to_owned(),
             _ => return "the drawn schedules".to_owned(),
         };
@@ -161,12 +163,14 @@ impl Planner<'_> {
     fn rows(&self, drawn: u64, jobs: &mut Vec<Job>) {
         match &self.program.kind {
             _ if !self.program.crashes.is_empty() => {
-                let row = match self.program.whole_in_full_run {
-                    true => Self::long,
-                    false => Self::row,
-                };
-                let modes = self.program.crashes.iter();
-                jobs.extend(modes.map(|mode| row(self, *mode, None)));
+                for &mode in &self.program.crashes {
+                    let is_long = self.program.whole_in_full_run;
+                    let stated = self.stated(mode);
+                    let row = (!is_long || stated.is_some()).then(|| self.row(mode, stated));
+                    let one_more = stated.map(|bound| bound + 1);
+                    jobs.extend(row);
+                    jobs.extend(is_long.then(|| self.long(mode, one_more)));
+                }
             }
             Kind::Drawn => {
                 let modes = [Mode::Random, Mode::Pct];
@@ -194,7 +198,7 @@ impl Planner<'_> {
     /// Adds the rows of a program that is searched.
     fn searches(&self, jobs: &mut Vec<Job>) {
         let program = &self.program;
-        let is_stated = |mode| program.bounds.contains_key(&mode);
+        let is_stated = |mode| self.stated(mode).is_some();
         let by_loom = [Mode::Weak, Mode::RmwLoad].into_iter();
         for mode in by_loom.filter(|_| !program.unwinds) {
             let row = self.search(mode, 0, false);
@@ -247,9 +251,9 @@ impl Planner<'_> {
     /// Returns the row of a search by loom. Its bound is stated by the program, or recorded.
     fn search(&self, mode: Mode, faults: usize, long: bool) -> Job {
         let program = &self.program;
-        let stated = program.bounds.get(&mode);
+        let stated = self.stated(mode);
         let few = match (faults, stated) {
-            (0, Some((stated, _))) => *stated,
+            (0, Some(stated)) => stated,
             (0, None) => PREEMPTIONS,
             _ => PREEMPTIONS_UNDER_FAULTS,
         };
@@ -266,6 +270,11 @@ impl Planner<'_> {
             };
         }
         row
+    }
+
+    /// Returns the bound on preemptions that the program states for this mode.
+    fn stated(&self, mode: Mode) -> Option<u64> {
+        self.program.bounds.get(&mode).map(|(bound, _)| *bound)
     }
 
     fn recorded(&self, job: &Job) -> Option<Count> {

@@ -151,7 +151,8 @@ impl Program {
         Mode::SEARCHES.into_iter().fold(self, bound)
     }
 
-    /// Bounds the number of preemptions in the search of one mode, for the given `reason`.
+    /// Bounds the number of preemptions in the search of one mode, for the given `reason`. With a
+    /// bound, shuttle's search explores every interleaving within it, without a reduction.
     pub fn bounded_in(mut self, mode: Mode, preemptions: u64, reason: impl Into<String>) -> Self {
         self.info.bounds.insert(mode, (preemptions, reason.into()));
         self
@@ -165,7 +166,8 @@ impl Program {
 
     /// In the full run, loom's weak mode searches this program of three threads without a bound.
     /// A program [with crashes](Self::crashes), of any number of threads, then runs in the full run
-    /// only.
+    /// only. If its search is [bounded](Self::bounded_in), it runs in both, and in the full run with
+    /// one more preemption.
     pub fn whole_in_full_run(mut self) -> Self {
         self.info.whole_in_full_run = true;
         self
@@ -263,8 +265,15 @@ impl Program {
             Some("it has nothing to run: give it a scene with threads, or `run`")
         } else if !info.faults.is_empty() && !info.has_facade {
             Some("it states faults but uses no facade, and only the facade can inject them")
-        } else if !info.bounds.is_empty() && !info.is_searched() {
-            Some("`bounded` is for searches, which have at most three threads: remove it")
+        } else if info
+            .bounds
+            .keys()
+            .any(|mode| !info.can_be_bounded_in(*mode))
+        {
+            Some(
+                "`bounded` is for searches, which have at most three threads, and `bounded_in` for \
+                 the modes in which the program runs: remove it",
+            )
         } else if info.crashes.iter().any(|mode| !mode.has_crashes()) {
             Some("`crashes` takes the modes `Global`, `Cut` and `Sequence` only")
         } else if info.whole_in_full_run && !info.can_be_whole_in_full_run() {

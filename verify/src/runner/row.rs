@@ -50,7 +50,9 @@ fn job(row: &str, description: &Description, args: &Args) -> Job {
     if args.unbounded || args.bound.is_some() {
         job.bound = args.bound;
     }
-    if let Some(few) = args.preemptions {
+    // A search with crashes is longer with a bound than without: it is not reduced then.
+    let is_longer = job.mode.has_crashes() && job.bound.is_none();
+    if let Some(few) = args.preemptions.filter(|_| !is_longer) {
         job.bound = Some(job.bound.map_or(few, |bound| bound.min(few)));
     }
     job

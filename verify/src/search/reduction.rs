@@ -20,6 +20,12 @@
 //!   Below the second step, the first thread sleeps until some thread makes a step that depends on
 //!   the first thread's step. Until then, running it would only repeat explored executions.
 //!
+//! # With a bound
+//!
+//! With a bound on *preemptions* (a switch from a thread that could go on), the search explores
+//! every interleaving within the bound, without the reduction. The reduction would skip an
+//! interleaving because another one of its class is explored, which may be past the bound.
+//!
 //! # Why it is sound
 //!
 //! The algorithm explores every class if it treats every two steps whose order matters as
@@ -66,6 +72,18 @@ struct Node {
     thread: usize,
     touched: Footprint,
     clock: Clock,
+    /// The thread that made the step before, if it could go on.
+    current: Option<usize>,
+    /// The number of preemptions before this point.
+    preemptions: u64,
+}
+
+impl Node {
+    /// Returns the number of preemptions if `thread` makes the step.
+    fn preemptions_with(&self, thread: usize) -> u64 {
+        let preempts = self.current.is_some_and(|current| current != thread);
+        self.preemptions + u64::from(preempts)
+    }
 }
 
 fn threads_of(steps: &[(usize, Footprint)]) -> Threads {
@@ -116,15 +134,19 @@ pub(crate) struct Reduced {
     /// Whether the search ignores the rest of this execution, since it would repeat an explored one
     /// or no thread can run.
     leave: bool,
+    /// The most preemptions in an execution. `None` means no bound, and then the search is reduced.
+    bound: Option<u64>,
     watch: Option<Watch>,
 }
 
 impl Reduced {
-    /// Creates a search for this system thread. The search calls `watch` with the steps of one
-    /// execution of each class.
-    pub(crate) fn new(watch: Option<Watch>) -> Self {
+    /// Creates a search for this system thread, with a bound on preemptions if there is one. The
+    /// search calls `watch` with the steps of one execution of each class or, with a bound, of each
+    /// execution.
+    pub(crate) fn new(bound: Option<u64>, watch: Option<Watch>) -> Self {
         footprint::record();
         Reduced {
+            bound,
             watch,
             ..Self::default()
         }
@@ -189,6 +211,11 @@ impl Reduced {
         }
         node.clock = clock;
         let touched = node.touched.clone();
+        self.see(thread, at, &touched);
+        if self.bound.is_some() {
+            return;
+        }
+        let node = &self.nodes[at as usize - 1];
         self.asleep = (node.asleep.iter().chain(&node.done))
             .filter(|(sleeper, step)| *sleeper != thread && !dependent(step, &touched))
             .cloned()
@@ -196,7 +223,6 @@ impl Reduced {
         if is_new {
             races.into_iter().for_each(|race| self.reverse(race, at));
         }
-        self.see(thread, at, &touched);
     }
 
     /// Panics if the thread has yielded outside a loop.
@@ -337,7 +363,8 @@ impl Reduced {
         // Prefer the running thread, because a switch takes time.
         let thread = current.filter(|thread| awake & 1 << thread != 0);
         let thread = thread.or_else(|| members(awake).next())?;
-        self.nodes.push(Node {
+        let before = self.nodes.last();
+        let mut node = Node {
             enabled,
             tried: 1 << thread,
             done: Vec::new(),
@@ -345,7 +372,16 @@ impl Reduced {
             thread,
             touched: Rc::default(),
             clock: Clock::default(),
-        });
+            current: current.filter(|thread| enabled & 1 << thread != 0),
+            preemptions: before.map_or(0, |node| node.preemptions_with(node.thread)),
+        };
+        if let Some(bound) = self.bound {
+            let fits = |&thread: &usize| node.preemptions_with(thread) <= bound;
+            node.tried |= members(enabled)
+                .filter(fits)
+                .fold(0, |set, it| set | 1 << it);
+        }
+        self.nodes.push(node);
         Some(thread)
     }
 }

@@ -1,7 +1,7 @@
 //! Runs rows under shuttle.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use proptest::prelude::Rng as _;
 use proptest::strategy::Strategy;
@@ -52,7 +52,8 @@ fn images(search: &Search, crashes: &Arc<dyn Crashes>, body: impl Fn() + Send + 
         true
     });
     let is_cut = search.job.mode == Mode::Cut;
-    under(Reduced::new(is_cut.then_some(watch)), steps(search), body);
+    let scheduler = Reduced::new(search.job.bound, is_cut.then_some(watch));
+    under(scheduler, steps(search), body);
     std::panic::set_hook(Box::new(|_| {}));
     let judged = crashes.judge();
     report_panics();
@@ -73,7 +74,7 @@ fn schedules(search: &Search, body: impl Fn() + Send + Sync + 'static) {
     let some = most.unwrap_or(10_000);
     let scheduler: Box<dyn Scheduler + Send> = match job.mode {
         Mode::Dfs if job.is_reduced() && !search.args.plain => {
-            return under(Reduced::new(None), steps(search), body);
+            return under(Reduced::new(None, None), steps(search), body);
         }
         Mode::Dfs => Box::new(DfsScheduler::new(most, false)),
         Mode::Random => Box::new(RandomScheduler::new_from_seed(1, some)),

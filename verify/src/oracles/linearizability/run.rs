@@ -87,7 +87,7 @@ fn search<M: Model>(subject: &Subject<M>, scenario: &Scenario<M::Op>) -> Result<
     let (model, record) = (subject.model.clone(), recorder.clone());
     let body = move || execution(&model, &threads, &record);
     let run = || match subject.schedules {
-        None => under(Reduced::new(Some(watch)), subject.steps, body),
+        None => under(Reduced::new(None, Some(watch)), subject.steps, body),
         Some(schedules) => {
             let (scheduler, steps) = (RandomScheduler::new_from_seed(1, schedules), Vec::new());
             let watched = Watched {
