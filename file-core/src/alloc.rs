@@ -13,8 +13,8 @@
 //!   use different shards. A freed page returns to the stripe it lies in, and joins its
 //!   neighbours when it enters the tree there.
 //! - **Reuse**: a shard keeps the extents that were freed last outside its tree, unless they have
-//!   more than 64 pages: the last one in a word of its own, its *spare*, and eight before that under
-//!   its lock. A request for as many pages as the spare has takes it without the lock. Other
+//!   more than 64 pages: the last one in a word of its own, its *spare*, and eight before that
+//!   under its lock. A request for as many pages as the spare has takes it without the lock. Other
 //!   requests take from the newest of the eight if that one is long enough. So a writer that keeps
 //!   replacing the same pages of a file alternates between a few pages of the volume. It takes and
 //!   frees them with one atomic exchange each.
@@ -38,24 +38,21 @@
 //!   extents suffices for a request.
 //!
 //! # Orderings
-//!
-//! | letter | where | pairs with | carries |
-//! |---|---|---|---|
-//! | P | [`Spare::replace`]: the swap, Release | Q | the end of the pages' earlier use |
-//! | Q | [`Spare::take`]: the exchange, Acquire; the swap of [`Spare::replace`], Acquire | P | |
-//!
-//! [`Reserve::missing`] is a hint. Everything else is protected by mutexes.
+//! [`Reserve::missing`] is a hint. A mutex protects everything else, except the spares: see
+//! [`shard`].
 //!
 //! # Not guaranteed
 //! Two large concurrent requests on a volume with room for one may both fail. Each may briefly hold
 //! pages that the other needs, until it fails and frees them.
 
+mod shard;
+
 use core::mem::take;
-use std::collections::BTreeMap;
 
 use spanlock_sync::Mutex;
-use spanlock_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use spanlock_sync::atomic::{AtomicU32, Ordering};
 
+use self::shard::Aligned;
 use crate::error::Error;
 
 /// Consecutive pages.
@@ -136,142 +133,6 @@ const MIN_SHARD_PAGES: u32 = 256;
 /// Requests for more pages than this first check that enough are free. This avoids briefly holding
 /// pages that other requests could use.
 const LOOK_BEFORE_PAGES: u32 = 256;
-/// The number of extents that a request examines to find a sufficient one.
-const LOOKS: usize = 16;
-/// The most extents in [`Shard::recent`].
-const MAX_RECENT: usize = 8;
-/// The most pages in one of these extents, and in a spare.
-const MAX_RECENT_PAGES: u32 = 64;
-
-/// The free extents of one stripe.
-#[derive(Debug)]
-struct Shard {
-    /// Start → length.
-    extents: BTreeMap<u32, u32>,
-    /// Extents that were freed recently and have been the spare. They have not entered the tree. The
-    /// newest comes last.
-    recent: Vec<Extent>,
-    free: u32,
-}
-
-impl Shard {
-    /// Creates a shard without free pages.
-    fn new() -> Self {
-        Shard {
-            extents: BTreeMap::new(),
-            recent: Vec::with_capacity(MAX_RECENT),
-            free: 0,
-        }
-    }
-
-    /// Takes one extent of up to `want` pages. The shard's spare is `spare`.
-    #[inline]
-    fn take(&mut self, want: u32, spare: &Spare) -> Option<Extent> {
-        match self.recent.last_mut() {
-            Some(newest) if newest.len >= want => {
-                newest.len -= want;
-                let taken = Extent {
-                    start: newest.start + newest.len,
-                    len: want,
-                };
-                if newest.len == 0 {
-                    self.recent.pop();
-                }
-                self.free -= want;
-                Some(taken)
-            }
-            _ => self.take_from_tree(want, spare),
-        }
-    }
-
-    fn take_from_tree(&mut self, want: u32, spare: &Spare) -> Option<Extent> {
-        let mut best = self.best(want);
-        if best.is_none_or(|it| it.len < want) {
-            if let Some(extent) = spare.replace(None) {
-                self.free += extent.len;
-                self.join(extent);
-            }
-            let mut recent = take(&mut self.recent);
-            recent.drain(..).for_each(|extent| self.join(extent));
-            self.recent = recent;
-            best = self.best(want);
-        }
-        let Extent { start, len } = best?;
-        let taken = want.min(len);
-        // Take the pages from the end of the extent, so that its key stays.
-        if taken == len {
-            self.extents.remove(&start);
-        } else if let Some(left) = self.extents.get_mut(&start) {
-            *left -= taken;
-        }
-        self.free -= taken;
-        Some(Extent {
-            start: start + len - taken,
-            len: taken,
-        })
-    }
-
-    /// Looks at the first [`LOOKS`] extents of the tree. Returns the first that has `want` pages.
-    /// If none has, returns the longest.
-    fn best(&self, want: u32) -> Option<Extent> {
-        let mut best: Option<Extent> = None;
-        for (&start, &len) in self.extents.iter().take(LOOKS) {
-            if best.is_none_or(|b| len > b.len) {
-                best = Some(Extent { start, len });
-            }
-            if len >= want {
-                break;
-            }
-        }
-        best
-    }
-
-    #[inline]
-    fn release(&mut self, extent: Extent) {
-        debug_assert!(!self.has_some(extent), "{extent:?} was already free");
-        self.free += extent.len;
-        if extent.len > MAX_RECENT_PAGES {
-            self.join(extent);
-            return;
-        }
-        if self.recent.len() == MAX_RECENT {
-            let oldest = self.recent.remove(0);
-            self.join(oldest);
-        }
-        self.recent.push(extent);
-    }
-
-    /// Returns whether some of these pages are free.
-    fn has_some(&self, Extent { start, len }: Extent) -> bool {
-        let end = start + len;
-        let before = self.extents.range(..end).next_back();
-        let in_tree = before.is_some_and(|(&at, &len)| start < at + len);
-        let recent = |it: &Extent| start < it.start + it.len && it.start < end;
-        in_tree || self.recent.iter().any(recent)
-    }
-
-    /// Puts an extent into the tree, and joins it with its neighbours.
-    fn join(&mut self, extent: Extent) {
-        let Extent { mut start, mut len } = extent;
-        let before = self.extents.range_mut(..start).next_back();
-        let joined_before = match before {
-            Some((&s, l)) if s + *l == start => {
-                *l += len;
-                (start, len) = (s, *l);
-                true
-            }
-            _ => false,
-        };
-        let after = self.extents.remove(&(start + len));
-        if let Some(after) = after {
-            len += after;
-        }
-        if !joined_before || after.is_some() {
-            self.extents.insert(start, len);
-        }
-    }
-}
-
 /// The pools, which hold single pages.
 #[derive(Debug)]
 struct Reserve {
@@ -280,108 +141,6 @@ struct Reserve {
     target: u32,
     /// The number of pages missing from the pools. Written under `pools`' lock.
     missing: AtomicU32,
-}
-
-/// A word that holds at most one free extent: its start in the upper half, and its length.
-#[derive(Debug)]
-struct Spare(AtomicU64);
-
-impl Spare {
-    /// No extent. Page 0 is never free, so no extent has this word.
-    const NONE: u64 = 0;
-
-    fn new() -> Self {
-        Spare(AtomicU64::new(Spare::NONE))
-    }
-
-    fn extent(word: u64) -> Option<Extent> {
-        (word != Spare::NONE).then_some(Extent {
-            start: (word >> 32) as u32,
-            len: word as u32,
-        })
-    }
-
-    /// Takes the extent if it has `want` pages.
-    #[inline]
-    fn take(&self, want: u32) -> Option<Extent> {
-        // Relaxed: the exchange checks it.
-        let word = self.0.load(Ordering::Relaxed);
-        if word as u32 != want {
-            return None;
-        }
-        // Acquire [Q←P]: the end of the pages' earlier use. Relaxed on failure: nothing is taken.
-        // equivalent(Relaxed): the simulated region orders all accesses to its bytes, so no model
-        // sees a race between two uses of a page.
-        let taken =
-            (self.0).compare_exchange(word, Spare::NONE, Ordering::Acquire, Ordering::Relaxed);
-        taken.ok().and_then(Spare::extent)
-    }
-
-    /// Puts `extent` there, if there is one, and takes the extent that was there.
-    #[inline]
-    fn replace(&self, extent: Option<Extent>) -> Option<Extent> {
-        let word = extent.map_or(Spare::NONE, |it| {
-            u64::from(it.start) << 32 | u64::from(it.len)
-        });
-        // Release [P→Q]: the end of the pages' earlier use. Acquire [Q←P]: that of the pages that
-        // were there.
-        // equivalent(Acquire): as in `take`.
-        // equivalent(Release): as in `take`.
-        Spare::extent(self.0.swap(word, Ordering::AcqRel))
-    }
-
-    /// Returns the number of pages.
-    fn pages(&self) -> u32 {
-        // Relaxed: only a number.
-        self.0.load(Ordering::Relaxed) as u32
-    }
-}
-
-/// A shard on its own cache lines: two, because processors fetch lines in pairs.
-#[derive(Debug)]
-#[repr(align(128))]
-struct Aligned {
-    spare: Spare,
-    shard: Mutex<Shard>,
-}
-
-impl Aligned {
-    fn new() -> Self {
-        Aligned {
-            spare: Spare::new(),
-            shard: Mutex::new(Shard::new()),
-        }
-    }
-
-    /// Takes up to `want` pages. Adds them to `list` and returns their number.
-    fn take_into(&self, list: &mut ExtentList, want: u32) -> u32 {
-        let mut left = want;
-        let mut shard = self.shard.lock();
-        while left > 0
-            && let Some(extent) = shard.take(left, &self.spare)
-        {
-            left -= extent.len;
-            list.push(extent);
-        }
-        want - left
-    }
-
-    /// Frees an extent that lies in the stripe.
-    #[inline]
-    fn release(&self, extent: Extent) {
-        let extent = match extent.len <= MAX_RECENT_PAGES {
-            true => self.spare.replace(Some(extent)),
-            false => Some(extent),
-        };
-        if let Some(extent) = extent {
-            self.shard.lock().release(extent);
-        }
-    }
-
-    /// Returns the number of free pages.
-    fn free(&self) -> u64 {
-        u64::from(self.shard.lock().free) + u64::from(self.spare.pages())
-    }
 }
 
 /// The allocator of a volume's pages.
@@ -442,7 +201,7 @@ impl Allocator {
             return Err(self.no_space(pages, class));
         }
         let start = shard_of_hint(hint, self.shards.len());
-        if let Some(spare) = self.shards[start].spare.take(pages) {
+        if let Some(spare) = self.shards[start].take_spare(pages) {
             list.push(spare);
             return Ok(());
         }
@@ -557,15 +316,7 @@ impl Allocator {
 
     /// Calls `each` with all free pages.
     pub(crate) fn each_free(&self, each: &mut dyn FnMut(Extent)) {
-        for Aligned { spare, shard } in &self.shards {
-            // Relaxed: the thread that closes the volume has it alone.
-            Spare::extent(spare.0.load(Ordering::Relaxed)).map(&mut *each);
-            let shard = shard.lock();
-            for (&start, &len) in &shard.extents {
-                each(Extent { start, len });
-            }
-            shard.recent.iter().for_each(|&extent| each(extent));
-        }
+        self.shards.iter().for_each(|it| it.each_free(each));
         let pools = self.reserve.pools.lock();
         for &start in pools.iter().flatten() {
             each(Extent { start, len: 1 });

@@ -32,11 +32,11 @@
 //! new end, whichever is later. A truncation holds everything from the page of the new size on.
 //!
 //! # Cost
-//! Overwriting one page streams that page and writes one log slot. It takes two fences, and takes
-//! and frees a page by one atomic exchange each if the allocator has a [spare](crate::alloc), or else
-//! in a short critical section. It allocates no heap memory, unless the allocator's map of free
-//! extents needs a node, the log needs a page, or the volume groups changes. A write to a part of a
-//! page also copies the page, and allocates memory for the copy.
+//! Overwriting one page streams that page and writes one log slot, and takes two fences. It takes a
+//! page and frees one, each by one atomic exchange if the allocator has a [spare](crate::alloc), or
+//! else in a short critical section. It allocates no heap memory, unless the allocator's map of
+//! free extents needs a node, the log needs a page, or the volume groups changes. A write to a part
+//! of a page also copies the page, and allocates memory for the copy.
 
 mod change;
 mod cursor;

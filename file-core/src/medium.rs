@@ -251,8 +251,8 @@ impl<P: Pmem> Medium<P> {
         unsafe { self.pmem.read(page_at(page) + within as u64, into) }
     }
 
-    /// Fetches reserved slots into the cache, as far as they lie in `page`. A new log page is not in
-    /// the cache, and what is fetched while an operation stores its data need not be waited for.
+    /// Fetches reserved slots into the cache, as far as they lie in `page`. A new log page is not
+    /// in the cache. What is fetched while an operation stores its data need not be waited for.
     #[inline]
     pub(crate) fn prefetch_slots(&self, page: u32, slot: u32, count: u32) {
         let at = page_at(page) + u64::from(slot) * SLOT_BYTES as u64;

@@ -3,12 +3,13 @@
 //!
 //! | architecture | flush | fence | non-temporal copy | prefetch |
 //! |---|---|---|---|---|
-//! | x86-64 | `clwb`, else `clflushopt`, else `clflush` | `sfence` | by AVX, else by SSE2 | `prefetcht0` |
-//! | AArch64 | `dc cvac`, if lines have 64 bytes or more | `dsb ish` | ordinary copy and flush | `prfm pstl1keep` |
-//! | others | none | compiler fence | ordinary copy | none |
+//! | x86-64 | `clwb`, `clflushopt` or `clflush` | `sfence` | AVX, else SSE2 | `prefetcht0` |
+//! | AArch64 | `dc cvac` | `dsb ish` | copy and flush | `prfm pstl1keep` |
+//! | others | none | compiler fence | plain copy | none |
 //!
-//! On x86-64, every instruction that the testing processor has was tested. The AArch64 code was
-//! written from the manual and **never run**; the code for others was never run either.
+//! On AArch64, lines must have 64 bytes or more. On x86-64, every instruction that the testing
+//! processor has was tested. The AArch64 code was written from the manual and **never run**; the
+//! code for others was never run either.
 //!
 //! The code uses inline assembly because `clwb` and `clflushopt` have no stable intrinsics. The
 //! blocks are not `nomem`, so each is a compiler barrier: stores before a flush stay before it, and

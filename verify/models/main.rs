@@ -1,5 +1,5 @@
-//! Litmus tests of the checkers: small programs whose outcomes are known. Also tests of the searches
-//! with a bound.
+//! Litmus tests of the checkers: small programs whose outcomes are known. Also tests of the
+//! searches with a bound.
 
 mod bounded;
 mod litmus;

@@ -71,8 +71,8 @@ impl Job {
     }
 
     /// Whether the row explores only one of all executions with the same order of dependent steps:
-    /// true of shuttle's searches without crashes, of unbounded searches with crashes, and of loom's
-    /// unbounded searches of at most two threads.
+    /// true of shuttle's searches without crashes, of unbounded searches with crashes, and of
+    /// loom's unbounded searches of at most two threads.
     pub fn is_reduced(&self) -> bool {
         let may = self.mode.has_crashes() || self.program.threads <= 2;
         let is = self.mode == Mode::Dfs || self.bound.is_none() && may;

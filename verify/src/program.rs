@@ -166,8 +166,8 @@ impl Program {
 
     /// In the full run, loom's weak mode searches this program of three threads without a bound.
     /// A program [with crashes](Self::crashes), of any number of threads, then runs in the full run
-    /// only. If its search is [bounded](Self::bounded_in), it runs in both, and in the full run with
-    /// one more preemption.
+    /// only. If its search is [bounded](Self::bounded_in), it runs in both, and in the full run
+    /// with one more preemption.
     pub fn whole_in_full_run(mut self) -> Self {
         self.info.whole_in_full_run = true;
         self
