@@ -43,7 +43,9 @@
 //!
 //! # Not guaranteed
 //! Two large concurrent requests on a volume with room for one may both fail. Each may briefly hold
-//! pages that the other needs, until it fails and frees them.
+//! pages that the other needs, until it fails and frees them. A thread that frees an extent while
+//! the spare has another one holds that one briefly, until it has the shard's lock. A request on a
+//! full volume may fail meanwhile.
 
 mod shard;
 
