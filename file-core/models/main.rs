@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         SHORT,
         |pair| match pair {
             _ if SLOW_AT_PAGE_END.contains(&pair) => Search::InFullRun,
-            _ if LONG_AT_PAGE_END.contains(&pair) => Search::Bounded(2),
+            _ if LONG_AT_PAGE_END.contains(&pair) => Search::Bounded(1),
             _ => Search::Whole(&[Mode::Cut]),
         },
     );
