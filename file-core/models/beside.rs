@@ -1,13 +1,13 @@
 //! Cleanings beside each change of the file and beside a reader: what memory has, and what recovery
 //! finds.
 //!
-//! `cleaning.rs` searches the crashes of these pairs, with fewer preemptions.
+//! `cleaning.rs` searches the crashes of the pairs with a change, with fewer preemptions.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_testkit::crashes::Crashable;
-use spanlock_verify::{self as verify, Injection, Program, Suite};
+use spanlock_verify::{self as verify, Injection, Mode, Program, Suite};
 
 use crate::cleaning::{Cleaned, emptied, give_all_back, scattered, sparse, unlinked};
 use crate::store::{Content, FILE, Kind, Open, content, number};
@@ -24,6 +24,9 @@ const CLEANINGS: [(&str, MakeBytes); 3] =
 
 type MakeBytes = fn() -> Vec<u8>;
 
+/// The programs whose search with two preemptions takes minutes. Only the full run makes it.
+const SLOW: [&str; 2] = ["thorough-truncate", "thorough-punch"];
+
 pub(crate) fn suite() -> Suite {
     let mut suite = Suite::new("file-core-beside-cleaning").step_bound(4_000);
     let names = OTHERS.map(Kind::name);
@@ -37,29 +40,35 @@ pub(crate) fn suite() -> Suite {
     suite = suite.no_pair("read", "read", "this suite is about cleanings");
     suite = suite.no_pair("clean", "clean", "two threads that clean a log take turns");
     let whole = |name: &str| Program::new(name, CLAIM).injection(Injection::None);
-    let program = |name: &str, medium| {
-        let why = "the search without a bound takes longer than ten minutes";
-        whole(name).bounded(2, why).scene(scene(medium))
-    };
+    let why = "the search without a bound takes longer than ten minutes";
+    let bounded = |name: &str| whole(name).bounded(2, why);
     for (cleaning, medium) in CLEANINGS {
         suite = suite.programs(OTHERS.map(|kind| {
-            let program = program(&format!("{cleaning}-{}", kind.name()), medium);
-            let scene = program.thread(["clean"], |it| it.clean_file());
+            let name = format!("{cleaning}-{}", kind.name());
+            let program = match SLOW.contains(&&*name) {
+                true => whole(&name).bounded(1, why).whole_in_full_run(),
+                false => bounded(&name),
+            };
+            let scene = program.scene(scene(medium));
+            let scene = scene.thread(["clean"], |it| it.clean_file());
             let scene = scene.thread([kind.name()], move |it| it.perform(kind));
             scene.at_end(move |it| it.assert_sound(Some(kind)))
         }));
     }
     // The suite `file-core-memory` has a reader beside a thorough cleaning.
     for (cleaning, medium) in [("fast", unlinked as MakeBytes), ("last", emptied)] {
-        let program = whole(&format!("{cleaning}-read")).scene(scene(medium));
-        let scene = program.thread(["clean"], |it| it.clean_file());
+        let why = "the search without a bound takes longer than a minute";
+        let program = whole(&format!("{cleaning}-read")).bounded_in(Mode::RmwLoad, 2, why);
+        let scene = program.scene(scene(medium));
+        let scene = scene.thread(["clean"], |it| it.clean_file());
         let scene = scene.thread(["read"], |it| it.read());
         suite = suite.program(scene.at_end(|it| it.assert_sound(None)));
     }
     // These change the log of a directory.
-    let rename = program("names-rename", scattered).thread(["clean"], |it| it.clean_all());
+    let names = |name| bounded(name).scene(scene(scattered));
+    let rename = names("names-rename").thread(["clean"], |it| it.clean_all());
     let rename = rename.thread(["rename"], |it| it.perform(Kind::Rename));
-    let remove = program("names-remove", scattered).thread(["clean"], |it| it.clean_all());
+    let remove = names("names-remove").thread(["clean"], |it| it.clean_all());
     let remove = remove.thread(["remove"], |it| it.perform(Kind::Remove));
     suite
         .program(rename.at_end(|it| it.assert_sound(Some(Kind::Rename))))

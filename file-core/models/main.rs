@@ -44,15 +44,17 @@ fn main() -> ExitCode {
         SHORT,
         |pair| match pair {
             _ if SLOW_AT_PAGE_END.contains(&pair) => Search::InFullRun,
-            _ if LONG_AT_PAGE_END.contains(&pair) => Search::Bounded(1),
+            _ if LONG_AT_PAGE_END.contains(&pair) => Search::Bounded { more: true },
             _ => Search::Whole(&[Mode::Cut]),
         },
     );
     let full = volume("file-core-full", full, SHORT, |pair| match pair {
-        _ if LONG_FULL.contains(&pair) => Search::Bounded(1),
+        _ if LONG_FULL.contains(&pair) => Search::Bounded { more: true },
         _ => Search::Whole(&[Mode::Cut]),
     });
-    let cleaned = volume("file-core-cleaning", cleaned, SHORT, |_| Search::Bounded(1));
+    let cleaned = volume("file-core-cleaning", cleaned, SHORT, |_| Search::Bounded {
+        more: false,
+    });
 
     let suites = [
         roomy
@@ -97,8 +99,9 @@ enum Search {
     Whole(&'static [Mode]),
     /// By `cut`, and only in the full run.
     InFullRun,
-    /// By `cut`, with a bound on preemptions. The full run allows one more.
-    Bounded(u64),
+    /// By `cut`, with at most one preemption. If `more`, the full run allows two; otherwise, that
+    /// would take hours.
+    Bounded { more: bool },
 }
 
 type SearchOf = fn((Kind, Kind)) -> Search;
@@ -205,9 +208,13 @@ impl On {
                 suite = suite.program(match (self.search)((one, other)) {
                     Search::Whole(modes) => in_modes(modes),
                     Search::InFullRun => in_modes(&[Mode::Cut]).whole_in_full_run(),
-                    Search::Bounded(bound) => in_modes(&[Mode::Cut])
-                        .bounded_in(Mode::Cut, bound, why)
-                        .whole_in_full_run(),
+                    Search::Bounded { more } => {
+                        let program = in_modes(&[Mode::Cut]).bounded_in(Mode::Cut, 1, why);
+                        match more {
+                            true => program.whole_in_full_run(),
+                            false => program,
+                        }
+                    }
                 });
             }
         }

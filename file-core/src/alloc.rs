@@ -43,9 +43,7 @@
 //!
 //! # Not guaranteed
 //! Two large concurrent requests on a volume with room for one may both fail. Each may briefly hold
-//! pages that the other needs, until it fails and frees them. A thread that frees an extent while
-//! the spare has another one holds that one briefly, until it has the shard's lock. A request on a
-//! full volume may fail meanwhile.
+//! pages that the other needs, until it fails and frees them.
 
 mod shard;
 
@@ -71,6 +69,10 @@ impl Extent {
     /// 0, which is the superblock's.
     pub(crate) fn is_hole(&self) -> bool {
         self.start == 0
+    }
+
+    fn overlaps(self, other: Extent) -> bool {
+        self.start < other.start + other.len && other.start < self.start + self.len
     }
 }
 

@@ -8,7 +8,8 @@
 //!
 //! # Properties
 //! - **Fast**: every page but the last is unlinked if none of its groups is needed
-//!   ([`State::is_dead`]). It costs one load for each page, and one fence.
+//!   ([`is_dead`](crate::log_page::State::is_dead)). It costs one load for each page, and one
+//!   fence.
 //! - **Thorough**: what is live in the oldest pages is written to fresh ones, which take the place
 //!   of these pages in the chain. It costs time in proportion to the live groups, and a walk over
 //!   the index. At most one live slot is copied for three slots appended.

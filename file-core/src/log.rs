@@ -177,22 +177,29 @@ impl Log {
             Some(slots) => slots,
             None => self.reserve_slowly(medium, slots, class, live)?,
         };
-        medium.prefetch_slots(slots.page, slots.slot, slots.count);
-        Ok(Reservation {
+        // From here on, a panic poisons the log.
+        let reservation = Reservation {
             log: self,
             space,
             slots,
             ended: false,
-        })
+        };
+        let Slots {
+            page, slot, count, ..
+        } = reservation.slots;
+        medium.prefetch_slots(page, slot, count);
+        Ok(reservation)
     }
 
     /// Takes slots of the last page, if it has room.
     #[inline]
     fn try_take(&self, space: &Space, count: u32) -> Option<Slots> {
-        // Relaxed: only a check. Without it, a long group would close a page in which shorter ones
-        // have room. A group of one slot closes nothing, and it saves the load: the tail's line
-        // moves between processors once for an append, not twice.
-        if count > 1 && !Tail(self.tail.load(Ordering::Relaxed)).has_room(count) {
+        // Without this check, a long group would close a page in which shorter ones have room, and
+        // failed additions would in time carry from the slot into the bit of the poison and into
+        // the page. With it, each thread adds at most once without success while the tail is on one
+        // page: it has then seen that the room is gone.
+        // Relaxed: a stale value only makes the addition fail.
+        if !Tail(self.tail.load(Ordering::Relaxed)).has_room(count) {
             return None;
         }
         // Acquire [U←T]: the page's state, and that it is linked.

@@ -238,7 +238,7 @@ impl LogPages {
 
     /// Forgets that the page was a log page, before it becomes free.
     pub(crate) fn forget(&self, page: u32) {
-        // Relaxed: the allocator's mutex carries it.
+        // Relaxed: the allocator carries it, by a shard's mutex or its spare.
         self.word(page).store(0, Ordering::Relaxed);
     }
 }

@@ -94,10 +94,11 @@ impl ProgramInfo {
         }
     }
 
-    /// Whether the program can state that only the full run searches all of it. For a program of
-    /// two threads without crashes, the recorded executions decide that.
+    /// Whether the program can state that the full run searches more of it. For a program of two
+    /// threads without crashes and bounds, the recorded executions decide that.
     pub fn can_be_whole_in_full_run(&self) -> bool {
-        !self.crashes.is_empty() || self.is_searched() && !self.is_exact()
+        let is_cut = !self.is_exact() || !self.bounds.is_empty();
+        !self.crashes.is_empty() || self.is_searched() && is_cut
     }
 
     /// Whether the program also runs with every single fault and every pair of faults.

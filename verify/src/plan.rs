@@ -205,8 +205,10 @@ impl Planner<'_> {
             // A recorded bound means that the whole search takes too long for the normal run.
             let is_cut = self.recorded(&row).is_some_and(|it| it.bound.is_some());
             let is_long = program.is_exact() && !is_stated(mode) && is_cut;
-            let is_whole = program.whole_in_full_run && mode == Mode::Weak;
-            let long = (is_long || is_whole).then(|| self.long(mode, None));
+            let one_more = self.stated(mode).map(|bound| bound + 1);
+            let is_whole = program.whole_in_full_run
+                && (one_more.is_some() || mode == Mode::Weak && !program.is_exact());
+            let long = (is_long || is_whole).then(|| self.long(mode, one_more));
             jobs.push(row.clone());
             jobs.extend(long);
             if program.meets_faults() {

@@ -151,8 +151,10 @@ impl Program {
         Mode::SEARCHES.into_iter().fold(self, bound)
     }
 
-    /// Bounds the number of preemptions in the search of one mode, for the given `reason`. With a
-    /// bound, shuttle's search explores every interleaving within it, without a reduction.
+    /// Bounds the number of preemptions in the search of one mode, for the given `reason`. In
+    /// [`Mode::Dfs`], shuttle then draws schedules instead of searching. In [`Mode::Cut`] and
+    /// [`Mode::Global`], it explores every interleaving within the bound, without a reduction; a
+    /// switch to a thread that has just been spawned does not count.
     pub fn bounded_in(mut self, mode: Mode, preemptions: u64, reason: impl Into<String>) -> Self {
         self.info.bounds.insert(mode, (preemptions, reason.into()));
         self
@@ -164,10 +166,10 @@ impl Program {
         self
     }
 
-    /// In the full run, loom's weak mode searches this program of three threads without a bound.
-    /// A program [with crashes](Self::crashes), of any number of threads, then runs in the full run
-    /// only. If its search is [bounded](Self::bounded_in), it runs in both, and in the full run
-    /// with one more preemption.
+    /// The full run searches more of this program than the normal run. If the program states a
+    /// [bound](Self::bounded_in), the full run allows one more preemption in that mode of loom or
+    /// with crashes. If a program [with crashes](Self::crashes) states none, only the full run has
+    /// it. Loom's weak mode searches a program of three threads without a bound there.
     pub fn whole_in_full_run(mut self) -> Self {
         self.info.whole_in_full_run = true;
         self
@@ -277,7 +279,9 @@ impl Program {
         } else if info.crashes.iter().any(|mode| !mode.has_crashes()) {
             Some("`crashes` takes the modes `Global`, `Cut` and `Sequence` only")
         } else if info.whole_in_full_run && !info.can_be_whole_in_full_run() {
-            Some("`whole_in_full_run` is for crashes and for searches of three threads: remove it")
+            Some(
+                "`whole_in_full_run` is for crashes, bounds, and searches of three threads: remove it",
+            )
         } else {
             None
         }

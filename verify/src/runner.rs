@@ -44,16 +44,14 @@ pub(crate) struct Args {
     /// Enable one injected bug
     #[arg(long)]
     bug: Option<String>,
-    /// Also report the orderings and injected bugs that the executions reached
-    #[arg(long)]
-    sites: bool,
     /// Use this bound instead of the row's
     #[arg(long)]
     bound: Option<u64>,
     /// Ignore the row's bound
     #[arg(long, conflicts_with = "bound")]
     unbounded: bool,
-    /// Lower the row's bound to at most this many preemptions
+    /// Lower the row's bound to at most this many preemptions. Does not bound a search with crashes
+    /// that has no bound: it is reduced, so a bound would make it longer
     #[arg(long)]
     preemptions: Option<u64>,
     /// Search as the checker itself does, without the harness's reduction

@@ -4,8 +4,8 @@
 //!
 //! | letter | where | pairs with | carries |
 //! |---|---|---|---|
-//! | P | [`Spare::replace`]: the swap, Release | Q | the end of the pages' earlier use |
-//! | Q | [`Spare::take`]: the exchange, Acquire; the swap of [`Spare::replace`], Acquire | P | |
+//! | P | [`Spare::put`], [`Spare::replace`]: Release | Q | the end of the pages' earlier use |
+//! | Q | [`Spare::take`], [`Spare::replace`]: Acquire | P | |
 //!
 //! Everything else is protected by the shard's mutex.
 
@@ -123,12 +123,11 @@ impl Shard {
     }
 
     /// Returns whether some of these pages are free.
-    fn has_some(&self, Extent { start, len }: Extent) -> bool {
-        let end = start + len;
+    fn has_some(&self, extent: Extent) -> bool {
+        let end = extent.start + extent.len;
         let before = self.extents.range(..end).next_back();
-        let in_tree = before.is_some_and(|(&at, &len)| start < at + len);
-        let recent = |it: &Extent| start < it.start + it.len && it.start < end;
-        in_tree || self.recent.iter().any(recent)
+        let in_tree = before.is_some_and(|(&start, &len)| extent.overlaps(Extent { start, len }));
+        in_tree || self.recent.iter().any(|it| extent.overlaps(*it))
     }
 
     /// Puts an extent into the tree, and joins it with its neighbours.
@@ -153,7 +152,9 @@ impl Shard {
     }
 }
 
-/// A word that holds at most one free extent: its start in the upper half, and its length.
+/// A word that holds at most one free extent: its start in the upper half, and its length. The
+/// extent is replaced by another one under the shard's lock only, so that whoever has the lock and
+/// finds neither has missed none.
 #[derive(Debug)]
 struct Spare(AtomicU64);
 
@@ -169,6 +170,12 @@ impl Spare {
         (word != Spare::NONE).then_some(Extent {
             start: (word >> 32) as u32,
             len: word as u32,
+        })
+    }
+
+    fn word(extent: Option<Extent>) -> u64 {
+        extent.map_or(Spare::NONE, |it| {
+            u64::from(it.start) << 32 | u64::from(it.len)
         })
     }
 
@@ -188,12 +195,21 @@ impl Spare {
         taken.ok().and_then(Spare::extent)
     }
 
-    /// Puts `extent` there, if there is one, and takes the extent that was there.
+    /// Puts `extent` there. Returns whether there was none before; otherwise it does nothing.
     #[inline]
+    fn put(&self, extent: Extent) -> bool {
+        let word = Spare::word(Some(extent));
+        // Release [P→Q]: the end of the pages' earlier use. Relaxed on failure: nothing is put.
+        // equivalent(Relaxed): as in `take`.
+        let put =
+            (self.0).compare_exchange(Spare::NONE, word, Ordering::Release, Ordering::Relaxed);
+        put.is_ok()
+    }
+
+    /// Puts `extent` there, if there is one, and takes the extent that was there. The caller has
+    /// the shard's lock.
     fn replace(&self, extent: Option<Extent>) -> Option<Extent> {
-        let word = extent.map_or(Spare::NONE, |it| {
-            u64::from(it.start) << 32 | u64::from(it.len)
-        });
+        let word = Spare::word(extent);
         // Release [P→Q]: the end of the pages' earlier use. Acquire [Q←P]: that of the pages that
         // were there.
         // equivalent(Acquire): as in `take`.
@@ -246,18 +262,25 @@ impl Aligned {
     /// Frees an extent that lies in the stripe.
     #[inline]
     pub(super) fn release(&self, extent: Extent) {
-        let extent = match extent.len <= MAX_RECENT_PAGES {
-            true => self.spare.replace(Some(extent)),
-            false => Some(extent),
-        };
-        if let Some(extent) = extent {
-            self.shard.lock().release(extent);
+        let is_short = extent.len <= MAX_RECENT_PAGES;
+        if is_short && self.spare.put(extent) {
+            return;
+        }
+        let mut shard = self.shard.lock();
+        debug_assert!(!shard.has_some(extent), "{extent:?} was already free");
+        if !is_short {
+            return shard.release(extent);
+        }
+        if let Some(older) = self.spare.replace(Some(extent)) {
+            debug_assert!(!older.overlaps(extent), "{extent:?} was already free");
+            shard.release(older);
         }
     }
 
     /// Returns the number of free pages.
     pub(super) fn free(&self) -> u64 {
-        u64::from(self.shard.lock().free) + u64::from(self.spare.pages())
+        let shard = self.shard.lock();
+        u64::from(shard.free) + u64::from(self.spare.pages())
     }
 
     /// Calls `each` with all free pages. No other thread has the volume.

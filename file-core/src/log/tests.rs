@@ -128,3 +128,19 @@ fn an_addition_to_a_poisoned_tail_skips_its_slots() {
     log.skip_added(&medium.space, poisoned, 1);
     assert!(medium.space.log_pages.state(page).is_settled());
 }
+
+#[test]
+fn refused_additions_do_not_move_the_tail() {
+    let (medium, log) = nearly_full();
+    reserve(&log, &medium).unwrap().end(Gained::default());
+    for poisons in [false, true] {
+        if poisons {
+            log.poison();
+        }
+        let before = log.tail.load(Ordering::Relaxed);
+        for count in [1, 2, PAGE_SLOTS] {
+            assert!(log.try_take(&medium.space, count).is_none());
+        }
+        assert_eq!(log.tail.load(Ordering::Relaxed), before);
+    }
+}

@@ -43,11 +43,15 @@ pub(super) fn judge(ran: &[(Task, Ended)], built: &Built, run: &Circumstances) -
     rows
 }
 
-/// Reports that a program has other crash images in one mode than in its first.
+/// Reports that a program has other crash images in one mode than in its first. With a bound, a
+/// mode finds only some of them.
 fn other_images(task: &Task, ended: &Ended, ran: &[(Task, Ended)]) -> Option<String> {
     let first = *task.job.program.crashes.first()?;
     let of_first = |(it, _): &&(Task, Ended)| is_beside(&it.job, &task.job, first);
-    let (_, other) = ran.iter().find(of_first)?;
+    let (beside, other) = ran.iter().find(of_first)?;
+    if task.job.bound.or(beside.job.bound).is_some() {
+        return None;
+    }
     let [images, others] = [ended, other].map(|it| it.found().and_then(|it| it.images));
     let (images, others) = (images?, others?);
     (images != others).then(|| {

@@ -14,7 +14,7 @@ use super::args::InjectArgs;
 use super::build::{Built, MODELS};
 use super::models::{Models, Plan, Task, models};
 use super::mutants::Site;
-use super::process::{End, explore};
+use super::process::{End, Ended, explore};
 use super::report::Outputs;
 use super::run::{at_the_same_time, workers};
 use super::table::{self, Column};
@@ -256,7 +256,7 @@ pub(super) fn command(kind: &'static Kind, args: &InjectArgs) -> Result<ExitCode
     built.add(Checker::OF_CODE)?;
     let run = built.circumstances(common, &[]);
     let plan = Plan::of(&models);
-    let reached = Reached::by(&plan, &built, workers)?;
+    let reached = Reached::by(&plan, &[], &built, workers)?;
     let (mut candidates, mut errors) = (kind.find)(&built, &plan, &reached)?;
     let list = format!("`cargo verify {} --list` shows them all", kind.command);
     let missing = format!("no name contains `{{}}`\n  {list}");
@@ -282,16 +282,18 @@ pub(super) fn command(kind: &'static Kind, args: &InjectArgs) -> Result<ExitCode
     Ok(exit_code(changes.are_well() && errors.is_empty()))
 }
 
-/// Judges all changes of all kinds. Also returns the errors in their definitions.
+/// Judges all changes of all kinds, after the rows in `ran`. Also returns the errors in their
+/// definitions.
 pub(super) fn judge_all(
     built: &mut Built,
     models: &[Arc<Models>],
+    ran: &[(Task, Ended)],
     workers: usize,
     run: &Circumstances,
 ) -> Result<(Vec<Changes>, Vec<String>)> {
     let plan = Plan::of(models);
     built.add(Checker::OF_CODE)?;
-    let reached = Reached::by(&plan, built, workers)?;
+    let reached = Reached::by(&plan, ran, built, workers)?;
     let (mut changes, mut errors) = (Vec::new(), Vec::new());
     for kind in &KINDS {
         let (candidates, wrong) = (kind.find)(built, &plan, &reached)?;
@@ -330,27 +332,43 @@ pub(super) struct Reached<'a> {
 }
 
 impl<'a> Reached<'a> {
-    /// Runs every program under loom with few preemptions, or under shuttle if only shuttle runs
-    /// it, and collects what each one reaches.
-    fn by(plan: &'a Plan, built: &Built, workers: usize) -> Result<Self> {
+    /// Collects what each program reaches in its main mode. Takes this from the rows that `ran` to
+    /// their end, and runs the others with few preemptions.
+    fn by(plan: &'a Plan, ran: &[(Task, Ended)], built: &Built, workers: usize) -> Result<Self> {
+        let name = |task: &Task| task.job.name();
+        // A long row replaces the row of the same name in a full run.
+        let ran = ran.iter().filter(|(_, ended)| ended.found().is_some());
+        let ran = ran.map(|(task, ended)| {
+            let name = name(task);
+            (name.trim_end_matches("/long").to_owned(), ended)
+        });
+        let mut of: BTreeMap<String, &Ended> = ran.collect();
         let tasks = plan.tasks.iter().filter(|it| it.job.is_main());
         let tasks: Vec<&Task> = tasks.collect();
-        let name = |task: &&Task| task.job.name();
-        let found = at_the_same_time(&tasks, workers, "programs asked for sites", name, |task| {
-            explore(built, task, &["--sites", "--preemptions", FEW], None)
-        });
+        let mut others = tasks.clone();
+        others.retain(|task| !of.contains_key(&name(task)));
+        let asked = |task: &&Task| name(task);
+        let found = at_the_same_time(
+            &others,
+            workers,
+            "programs asked for sites",
+            asked,
+            |task| explore(built, task, &["--preemptions", FEW], None),
+        );
+        let found = found.into_iter().collect::<Result<Vec<_>>>()?;
+        of.extend(others.into_iter().map(name).zip(&found));
         let mut reached = Reached {
             sites: BTreeMap::new(),
             bugs: BTreeMap::new(),
         };
-        for (task, ended) in tasks.into_iter().zip(found) {
-            let ended = ended?;
-            let End::Found(found) = ended.end else {
+        for task in tasks {
+            let ended = of[&name(task)];
+            let Some(found) = ended.found() else {
                 let said = ended.stderr.trim();
-                bail!("{} fails without any change: {said}", task.job.name());
+                bail!("{} fails without any change: {said}", name(task));
             };
-            for site in found.bugs {
-                reached.bugs.entry(site).or_default().push(task);
+            for site in &found.bugs {
+                reached.bugs.entry(site.clone()).or_default().push(task);
             }
             // Litmus programs test the checkers, and shuttle sees no orderings: no mutants here.
             let mut programs = task.suite().programs.iter();

@@ -70,7 +70,7 @@ pub(super) fn verify(args: &Args) -> Result<ExitCode> {
             selection: String::new(),
             ..run
         };
-        match kill::judge_all(&mut built, &models, workers, &run) {
+        match kill::judge_all(&mut built, &models, &ran, workers, &run) {
             Ok((changes, errors)) => {
                 results.changes = changes;
                 results.errors.extend(errors);

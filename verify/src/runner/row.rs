@@ -32,10 +32,8 @@ pub(super) fn run(row: &str, suites: &[Suite], description: &Description, args: 
     found.injected = check::injected() as u64;
     found.bug_fired = check::bug_fired() as u64;
     found.uses_facade = check::operations() > 0;
-    if args.sites {
-        found.sites = check::sites().iter().map(site).collect();
-        found.bugs = check::bugs().iter().map(bug).collect();
-    }
+    found.sites = check::sites().iter().map(site).collect();
+    found.bugs = check::bugs().iter().map(bug).collect();
     print_json(&*found)
 }
 

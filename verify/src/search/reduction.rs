@@ -24,7 +24,10 @@
 //!
 //! With a bound on *preemptions* (a switch from a thread that could go on), the search explores
 //! every interleaving within the bound, without the reduction. The reduction would skip an
-//! interleaving because another one of its class is explored, which may be past the bound.
+//! interleaving because another one of its class is explored, which may be past the bound. At the
+//! point where a thread has just been spawned, a switch is no preemption: each thread may begin.
+//! Otherwise the spawning thread would begin, and the other one would need two preemptions to be
+//! interrupted by it.
 //!
 //! # Why it is sound
 //!
@@ -72,7 +75,9 @@ struct Node {
     thread: usize,
     touched: Footprint,
     clock: Clock,
-    /// The thread that made the step before, if it could go on.
+    /// The threads that exist.
+    known: Threads,
+    /// The thread that made the step before, if a switch from it is a preemption.
     current: Option<usize>,
     /// The number of preemptions before this point.
     preemptions: u64,
@@ -364,15 +369,19 @@ impl Reduced {
         let thread = current.filter(|thread| awake & 1 << thread != 0);
         let thread = thread.or_else(|| members(awake).next())?;
         let before = self.nodes.last();
+        let known = before.map_or(0, |node| node.known);
+        let has_spawned = enabled & !known != 0;
+        let can_go_on = |thread: &usize| enabled & 1 << *thread != 0;
         let mut node = Node {
             enabled,
+            known: known | enabled,
             tried: 1 << thread,
             done: Vec::new(),
             asleep: std::mem::take(&mut self.asleep),
             thread,
             touched: Rc::default(),
             clock: Clock::default(),
-            current: current.filter(|thread| enabled & 1 << thread != 0),
+            current: current.filter(|thread| !has_spawned && can_go_on(thread)),
             preemptions: before.map_or(0, |node| node.preemptions_with(node.thread)),
         };
         if let Some(bound) = self.bound {
