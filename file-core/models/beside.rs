@@ -1,7 +1,7 @@
 //! Cleanings beside each change of the file and beside a reader: what memory has, and what recovery
 //! finds.
 //!
-//! `cleaning.rs` searches the crashes of the pairs with a change, with fewer preemptions.
+//! `cleaning.rs` searches the crashes of changes of a file beside its cleaning.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -24,7 +24,8 @@ const CLEANINGS: [(&str, MakeBytes); 3] =
 
 type MakeBytes = fn() -> Vec<u8>;
 
-/// The programs whose search with two preemptions takes minutes. Only the full run makes it.
+/// The programs whose search with two preemptions takes minutes in loom's weak mode. Only the full
+/// run makes it.
 const SLOW: [&str; 2] = ["thorough-truncate", "thorough-punch"];
 
 pub(crate) fn suite() -> Suite {
@@ -46,7 +47,7 @@ pub(crate) fn suite() -> Suite {
         suite = suite.programs(OTHERS.map(|kind| {
             let name = format!("{cleaning}-{}", kind.name());
             let program = match SLOW.contains(&&*name) {
-                true => whole(&name).bounded(1, why).whole_in_full_run(),
+                true => (bounded(&name).bounded_in(Mode::Weak, 1, why)).whole_in_full_run(),
                 false => bounded(&name),
             };
             let scene = program.scene(scene(medium));
@@ -57,9 +58,7 @@ pub(crate) fn suite() -> Suite {
     }
     // The suite `file-core-memory` has a reader beside a thorough cleaning.
     for (cleaning, medium) in [("fast", unlinked as MakeBytes), ("last", emptied)] {
-        let why = "the search without a bound takes longer than a minute";
-        let program = whole(&format!("{cleaning}-read")).bounded_in(Mode::RmwLoad, 2, why);
-        let scene = program.scene(scene(medium));
+        let scene = whole(&format!("{cleaning}-read")).scene(scene(medium));
         let scene = scene.thread(["clean"], |it| it.clean_file());
         let scene = scene.thread(["read"], |it| it.read());
         suite = suite.program(scene.at_end(|it| it.assert_sound(None)));

@@ -65,6 +65,7 @@ pub(crate) fn suite() -> Suite {
             "punch",
             "the suite file-core-emptied has this pair",
         )
+        .program(last_free_pages())
         .program(cleaner_and_reader())
         .program(cleaner_and_writer())
         .program(background())
@@ -266,6 +267,35 @@ fn compaction(name: &str, claim: &str, durability: Durability) -> Scene<Open> {
             Durability::AtSync => punch(open),
         })
         .at_end(|open| open.assert_sound())
+}
+
+/// On a full volume, a thread frees a page while another one takes the two pages that were free
+/// before: the allocator's spare, which the freed page replaces.
+fn last_free_pages() -> Scene<(Open, File<Arc<Simulated>, SrlArray>)> {
+    let claim = "a thread that frees a page hides no other free page";
+    Program::new("free-pages", claim)
+        .injection(FAULTS)
+        .scene(|| {
+            let open = Open::with(&[0]);
+            let full = open.volume.create("full").expect("there is room");
+            let two = [0; 2 * PAGE as usize];
+            full.write_at(&two, 0).expect("there is room");
+            let mut filled = (2..).map(|page| full.write_at(&bytes(page), page * PAGE));
+            let last = filled.find_map(Result::err);
+            assert!(matches!(last, Some(Error::NoSpace { .. })), "{last:?}");
+            drop(filled);
+            full.punch_hole(0..2 * PAGE).expect("a hole takes no page");
+            (open, full)
+        })
+        .thread(["punch"], |(open, _)| {
+            let punched = open.file.punch_hole(0..PAGE);
+            punched.expect("a hole takes no page");
+        })
+        .thread(["write"], |(_, full)| {
+            let written = full.write_at(&[1; 2 * PAGE as usize], 0);
+            written.expect("two pages were free all the time");
+        })
+        .at_end(|(open, _)| open.assert_wrote(&[]))
 }
 
 /// A thread cleans the file's log, while another reads a page whose group is copied.

@@ -42,8 +42,11 @@
 //! [`shard`].
 //!
 //! # Not guaranteed
-//! Two large concurrent requests on a volume with room for one may both fail. Each may briefly hold
-//! pages that the other needs, until it fails and frees them.
+//! A request that takes several extents or searches several shards sees no single moment. So on a
+//! nearly full volume, it may fail although enough pages are free:
+//! - while another request holds some that it will free again, because it cannot get enough;
+//! - if pages are freed in a shard that it has already searched, while other requests take those of
+//!   the shards that it searches later.
 
 mod shard;
 

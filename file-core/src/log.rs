@@ -198,7 +198,8 @@ impl Log {
         // failed additions would in time carry from the slot into the bit of the poison and into
         // the page. With it, each thread adds at most once without success while the tail is on one
         // page: it has then seen that the room is gone.
-        // Relaxed: a stale value only makes the addition fail.
+        // Relaxed: a stale value makes the addition fail, or sends the thread to the mutex, under
+        // which it looks again.
         if !Tail(self.tail.load(Ordering::Relaxed)).has_room(count) {
             return None;
         }

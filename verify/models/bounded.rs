@@ -9,28 +9,39 @@ use spanlock_sync::atomic::{AtomicU32, Ordering::Relaxed};
 use spanlock_sync::{Mutex, Park, Parker, thread};
 use spanlock_verify::{Crashes, Images, Mode, Program, Suite, perform};
 
-use Step::{Lock, Own, Sleep, Unlock, Wake};
+use Step::{Lock, Own, Sleep, Spawn, Unlock, Wake};
 
 /// One step of a thread.
 #[derive(Clone, Copy, PartialEq)]
 enum Step {
-    /// Touches nothing that the other thread touches.
+    /// Touches nothing that another thread touches.
     Own,
+    /// Starts the next thread.
+    Spawn,
     Lock,
     Unlock,
-    /// Waits for the other thread's `Wake`.
+    /// Waits for another thread's `Wake`.
     Sleep,
     Wake,
 }
 
-type Threads = [&'static [Step]; 2];
+/// The steps of each thread, the main thread's first.
+type Threads = &'static [&'static [Step]];
 
-/// The steps of the main thread and of another one. In the first, no two steps of different threads
-/// depend on each other, so a reduced search would explore one execution.
-const PROGRAMS: [(&str, Threads); 3] = [
-    ("independent", [&[Own, Own, Own], &[Own, Own, Own]]),
-    ("mutex", [&[Lock, Own, Unlock], &[Own, Lock, Unlock, Own]]),
-    ("parking", [&[Own, Sleep, Own], &[Own, Wake, Own]]),
+/// In all programs but `mutex` and `parking`, no two steps of different threads depend on each
+/// other, so a reduced search would explore one execution.
+const PROGRAMS: [(&str, Threads); 5] = [
+    ("independent", &[&[Spawn, Own, Own, Own], &[Own, Own, Own]]),
+    ("late-spawn", &[&[Own, Own, Spawn, Own], &[Own, Own]]),
+    (
+        "three",
+        &[&[Spawn, Own, Spawn, Own], &[Own, Own], &[Own, Own]],
+    ),
+    (
+        "mutex",
+        &[&[Spawn, Lock, Own, Unlock], &[Own, Lock, Unlock, Own]],
+    ),
+    ("parking", &[&[Spawn, Own, Sleep, Own], &[Own, Wake, Own]]),
 ];
 
 /// The bounds. Searches for mutants have at most two preemptions, and these programs must have all.
@@ -39,16 +50,13 @@ const BOUNDS: [u64; 3] = [0, 1, 2];
 pub(crate) fn suite() -> Suite {
     let claim = "a search explores every interleaving within its bound, and no other";
     let why = "the program tests this bound";
-    let same = "the programs have a thread of each kind";
-    let suite = Suite::new("bounded-search")
-        .no_pair("one", "one", same)
-        .no_pair("other", "other", same);
+    let suite = Suite::new("bounded-search");
     PROGRAMS.into_iter().fold(suite, |suite, (name, threads)| {
         suite.programs(BOUNDS.map(|bound| {
             let orders = Arc::new(Orders::new(threads, bound));
             let seen = orders.clone();
             Program::new(format!("{name}-{bound}"), claim)
-                .performs([["one"], ["other"]])
+                .performs(threads.iter().map(|_| ["steps"]))
                 .run(move || seen.run())
                 .crashes(&[Mode::Cut], orders)
                 .bounded_in(Mode::Cut, bound, why)
@@ -56,7 +64,7 @@ pub(crate) fn suite() -> Suite {
     })
 }
 
-/// The orders of the steps of two threads, as the threads' letters.
+/// The orders of the threads' steps, as the threads' letters.
 struct Orders {
     threads: Threads,
     bound: u64,
@@ -89,25 +97,34 @@ impl Orders {
                 mutex: Mutex::new(()),
                 sleeper: parker.waker().clone(),
             });
-            let (other, its) = (self.clone(), shared.clone());
-            let other = thread::spawn(move || {
-                Parker::with(|parker| other.steps(1, &its, parker));
-                perform("other");
-            });
-            self.steps(0, &shared, parker);
-            perform("one");
-            other.join().expect("the thread does not panic");
+            for other in self.steps(0, &shared, parker) {
+                other.join().expect("the thread does not panic");
+            }
         });
         let order = std::mem::take(&mut *get(&self.current));
         get(&self.seen).insert(order);
     }
 
-    fn steps(&self, thread: usize, shared: &Shared, parker: &Parker) {
+    /// Performs a thread's steps. Returns the threads that it has started.
+    fn steps(
+        self: &Arc<Self>,
+        thread: usize,
+        shared: &Arc<Shared>,
+        parker: &Parker,
+    ) -> Vec<thread::JoinHandle<()>> {
         let own = AtomicU32::new(0);
         let mut guard = None;
+        let mut others = Vec::new();
         for step in self.threads[thread] {
             match step {
                 Own => drop(own.fetch_add(1, Relaxed)),
+                Spawn => {
+                    let (orders, shared) = (self.clone(), shared.clone());
+                    let next = others.len() + 1;
+                    others.push(thread::spawn(move || {
+                        Parker::with(|parker| drop(orders.steps(next, &shared, parker)));
+                    }));
+                }
                 Lock => guard = Some(shared.mutex.lock()),
                 Unlock => drop(guard.take()),
                 Sleep => parker.park(),
@@ -115,10 +132,12 @@ impl Orders {
             }
             get(&self.current).push(LETTERS[thread]);
         }
+        perform("steps");
+        others
     }
 }
 
-const LETTERS: [char; 2] = ['a', 'b'];
+const LETTERS: [char; 3] = ['a', 'b', 'c'];
 
 impl Crashes for Orders {
     fn executed(&self, _: &dyn Fn(u32, u32) -> bool) {
@@ -145,25 +164,27 @@ fn extend(orders: &mut BTreeSet<String>, threads: Threads, order: String, bound:
     let done = |thread: usize| order.matches(LETTERS[thread]).count();
     let has_done = |step| {
         let of = |thread: usize| threads[thread][..done(thread)].iter();
-        of(0).chain(of(1)).filter(|it| **it == step).count()
+        let all = (0..threads.len()).flat_map(of);
+        all.filter(|it| **it == step).count()
     };
     let can_go_on = |thread: usize| match threads[thread].get(done(thread)) {
+        _ if thread > has_done(Spawn) => false,
         None => false,
         Some(Lock) => has_done(Lock) == has_done(Unlock),
         Some(Sleep) => has_done(Wake) > 0,
         Some(_) => true,
     };
     let last = LETTERS.iter().position(|it| order.ends_with(*it));
-    let next = [0, 1].into_iter().filter(|thread| can_go_on(*thread));
+    // After a spawn, each thread may go on.
+    let last = last.filter(|last| threads[*last][done(*last) - 1] != Spawn);
     let mut is_over = true;
-    for thread in next {
+    for thread in (0..threads.len()).filter(|thread| can_go_on(*thread)) {
         is_over = false;
         let preempts = last.is_some_and(|last| last != thread && can_go_on(last));
-        let Some(left) = bound.checked_sub(u64::from(preempts)) else {
-            continue;
-        };
-        let longer = format!("{order}{}", LETTERS[thread]);
-        extend(orders, threads, longer, left);
+        if let Some(left) = bound.checked_sub(u64::from(preempts)) {
+            let longer = format!("{order}{}", LETTERS[thread]);
+            extend(orders, threads, longer, left);
+        }
     }
     if is_over {
         orders.insert(order);

@@ -97,8 +97,9 @@ impl ProgramInfo {
     /// Whether the program can state that the full run searches more of it. For a program of two
     /// threads without crashes and bounds, the recorded executions decide that.
     pub fn can_be_whole_in_full_run(&self) -> bool {
-        let is_cut = !self.is_exact() || !self.bounds.is_empty();
-        !self.crashes.is_empty() || self.is_searched() && is_cut
+        let is_bounded = |mode| self.bounds.contains_key(&mode);
+        let is_cut = !self.is_exact() || [Mode::Weak, Mode::RmwLoad].into_iter().any(is_bounded);
+        !self.crashes.is_empty() || self.is_searched() && is_cut && !self.unwinds
     }
 
     /// Whether the program also runs with every single fault and every pair of faults.

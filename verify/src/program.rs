@@ -153,8 +153,8 @@ impl Program {
 
     /// Bounds the number of preemptions in the search of one mode, for the given `reason`. In
     /// [`Mode::Dfs`], shuttle then draws schedules instead of searching. In [`Mode::Cut`] and
-    /// [`Mode::Global`], it explores every interleaving within the bound, without a reduction; a
-    /// switch to a thread that has just been spawned does not count.
+    /// [`Mode::Global`], it explores every interleaving within the bound, without a reduction. A
+    /// switch at the point where a thread has just been spawned does not count.
     pub fn bounded_in(mut self, mode: Mode, preemptions: u64, reason: impl Into<String>) -> Self {
         self.info.bounds.insert(mode, (preemptions, reason.into()));
         self
@@ -166,10 +166,11 @@ impl Program {
         self
     }
 
-    /// The full run searches more of this program than the normal run. If the program states a
-    /// [bound](Self::bounded_in), the full run allows one more preemption in that mode of loom or
-    /// with crashes. If a program [with crashes](Self::crashes) states none, only the full run has
-    /// it. Loom's weak mode searches a program of three threads without a bound there.
+    /// The full run searches more of this program than the normal run, in each of loom's modes, or
+    /// of those [with crashes](Self::crashes). If the program states a [bound](Self::bounded_in)
+    /// for the mode, the full run allows one more preemption. Otherwise, only the full run searches
+    /// crashes in this mode; and of a program of three threads without crashes, it makes loom's
+    /// search in the weak mode without a bound.
     pub fn whole_in_full_run(mut self) -> Self {
         self.info.whole_in_full_run = true;
         self
@@ -280,7 +281,8 @@ impl Program {
             Some("`crashes` takes the modes `Global`, `Cut` and `Sequence` only")
         } else if info.whole_in_full_run && !info.can_be_whole_in_full_run() {
             Some(
-                "`whole_in_full_run` is for crashes, bounds, and searches of three threads: remove it",
+                "`whole_in_full_run` is for crashes, for searches of three threads, and for bounds \
+                 under loom: remove it",
             )
         } else {
             None

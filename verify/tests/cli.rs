@@ -452,6 +452,35 @@ fn each_weakened_ordering_is_killed() {
     );
 }
 
+/// `--changes` takes from the rows what each program reaches, and the other commands ask for it.
+/// Both must judge the same changes.
+#[test]
+fn changes_after_the_rows_are_those_of_the_other_commands() {
+    let manifest = workspace().with_file_name("alone").join("Cargo.toml");
+    let alone = manifest.parent().expect("a folder");
+    copy(&workspace().join("slot"), &alone.join("slot"), "");
+    let text = fs::read_to_string(workspace().join("Cargo.toml")).expect("text");
+    let members = text.lines().map(|line| match line.starts_with("members") {
+        true => "members = [\"slot\"]",
+        false => line,
+    });
+    fs::write(&manifest, Vec::from_iter(members).join("\n")).expect("can write");
+    fs::copy(workspace().join("Cargo.lock"), alone.join("Cargo.lock")).expect("can copy");
+    let _ = fs::remove_file(record(alone, "slot"));
+    let run = |args: &[&str]| {
+        let manifest = manifest.to_str().expect("text");
+        told(&verify(&[args, &["--manifest-path", manifest]].concat()))
+    };
+    run(&["--accept"]);
+    let all = run(&["--changes"]);
+    for (command, many) in [("mutants", " mutants: "), ("bugs", " injected bugs: ")] {
+        let one = run(&[command]);
+        let of = |text: &str| text.lines().find(|it| it.contains(many)).map(str::to_owned);
+        assert!(of(&one).is_some_and(|it| it.contains("KILLED")), "{one}");
+        assert_eq!(of(&all), of(&one), "{all}");
+    }
+}
+
 /// Each reason applies to one statement or match arm, and to one mutation.
 #[test]
 fn a_reason_above_a_statement_belongs_to_its_mutant() {

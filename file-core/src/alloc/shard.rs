@@ -152,9 +152,10 @@ impl Shard {
     }
 }
 
-/// A word that holds at most one free extent: its start in the upper half, and its length. The
-/// extent is replaced by another one under the shard's lock only, so that whoever has the lock and
-/// finds neither has missed none.
+/// A word that holds at most one free extent: its start in the upper half, and its length.
+///
+/// Only a thread that has the shard's lock puts another extent in place of one. So a thread that
+/// has the lock, and finds no extent in the shard or the spare, has missed none.
 #[derive(Debug)]
 struct Spare(AtomicU64);
 
@@ -267,10 +268,10 @@ impl Aligned {
             return;
         }
         let mut shard = self.shard.lock();
-        debug_assert!(!shard.has_some(extent), "{extent:?} was already free");
         if !is_short {
             return shard.release(extent);
         }
+        debug_assert!(!shard.has_some(extent), "{extent:?} was already free");
         if let Some(older) = self.spare.replace(Some(extent)) {
             debug_assert!(!older.overlaps(extent), "{extent:?} was already free");
             shard.release(older);

@@ -151,8 +151,10 @@ fn each_panic(act: fn(&Volume) -> Result<(), Error>) {
             again.open_file(&path).unwrap();
         }
         let moved = ["c", "e/x"][usize::from(!again.exists("c"))];
-        again.rename(moved, "d/moved").unwrap();
-        assert!(reopen(&again).exists("d/moved"));
+        // A panic before the first store poisons only one log, so "d" may be empty and removed.
+        let to = ["moved", "d/moved"][usize::from(again.exists("d"))];
+        again.rename(moved, to).unwrap();
+        assert!(reopen(&again).exists(to));
     }
 }
 

@@ -332,29 +332,29 @@ pub(super) struct Reached<'a> {
 }
 
 impl<'a> Reached<'a> {
-    /// Collects what each program reaches in its main mode. Takes this from the rows that `ran` to
-    /// their end, and runs the others with few preemptions.
+    /// Collects what each program reaches in its main mode. Takes this from the rows that `ran`,
+    /// and runs the others.
+    ///
+    /// What a program reaches only with more preemptions than the searches of changes have does not
+    /// count: they would not find the change.
     fn by(plan: &'a Plan, ran: &[(Task, Ended)], built: &Built, workers: usize) -> Result<Self> {
         let name = |task: &Task| task.job.name();
-        // A long row replaces the row of the same name in a full run.
-        let ran = ran.iter().filter(|(_, ended)| ended.found().is_some());
-        let ran = ran.map(|(task, ended)| {
-            let name = name(task);
-            (name.trim_end_matches("/long").to_owned(), ended)
-        });
+        let ran = ran.iter().filter(|(task, _)| runs_as_planned(task));
+        let ran = ran.map(|(task, ended)| (name(task), ended));
         let mut of: BTreeMap<String, &Ended> = ran.collect();
         let tasks = plan.tasks.iter().filter(|it| it.job.is_main());
         let tasks: Vec<&Task> = tasks.collect();
         let mut others = tasks.clone();
         others.retain(|task| !of.contains_key(&name(task)));
         let asked = |task: &&Task| name(task);
-        let found = at_the_same_time(
-            &others,
-            workers,
-            "programs asked for sites",
-            asked,
-            |task| explore(built, task, &["--preemptions", FEW], None),
-        );
+        let what = "programs asked for sites";
+        let found = at_the_same_time(&others, workers, what, asked, |task| {
+            let few: &[&str] = match runs_as_planned(task) {
+                true => &[],
+                false => &["--preemptions", FEW],
+            };
+            explore(built, task, few, None)
+        });
         let found = found.into_iter().collect::<Result<Vec<_>>>()?;
         of.extend(others.into_iter().map(name).zip(&found));
         let mut reached = Reached {
@@ -389,6 +389,17 @@ impl<'a> Reached<'a> {
     }
 }
 
+/// Whether the searches of changes run this row as planned, and not only with few preemptions.
+fn runs_as_planned(task: &Task) -> bool {
+    let few = FEW.parse().expect("a number");
+    let has_few = task.job.bound.is_some_and(|bound| bound <= few);
+    task.job.mode.has_crashes() || has_few || is_affordable(task)
+}
+
+fn is_affordable(task: &Task) -> bool {
+    (task.recorded()).is_some_and(|count| count.executions <= AFFORDABLE)
+}
+
 /// Returns the searches of `models`: first all of them in both modes of loom with few preemptions,
 /// then the affordable ones in `modes` with their own bounds.
 pub(super) fn searches<'a>(plan: &'a Plan, models: &[&'a Task], modes: &[Mode]) -> Vec<Search<'a>> {
@@ -397,8 +408,8 @@ pub(super) fn searches<'a>(plan: &'a Plan, models: &[&'a Task], modes: &[Mode]) 
     let crashes = crashes.map(|task| (*task, false));
     let in_mode = |mode| models.iter().filter_map(move |it| plan.in_mode(it, mode));
     let short = [Mode::Weak, Mode::RmwLoad].into_iter().flat_map(in_mode);
-    let affordable = |task: &&Task| task.recorded().is_some_and(|n| n.executions <= AFFORDABLE);
-    let long = modes.iter().copied().flat_map(in_mode).filter(affordable);
+    let long = modes.iter().copied().flat_map(in_mode);
+    let long = long.filter(|task| is_affordable(task));
     let short = short.map(|task| (task, true));
     crashes
         .chain(short)

@@ -75,7 +75,7 @@ struct Node {
     thread: usize,
     touched: Footprint,
     clock: Clock,
-    /// The threads that exist.
+    /// The threads that exist or have ended.
     known: Threads,
     /// The thread that made the step before, if a switch from it is a preemption.
     current: Option<usize>,

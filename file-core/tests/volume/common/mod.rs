@@ -181,6 +181,10 @@ impl Mem {
             act(sim);
             hook(&mut || sim.crash_image());
         }
+        self.burn_fuse();
+    }
+
+    fn burn_fuse(&self) {
         assert!(
             self.fuse.fetch_sub(1, Ordering::Relaxed) != 0,
             "the medium fails"
@@ -239,6 +243,10 @@ unsafe impl Pmem for Mem {
         self.simulate(|sim| sim.store(at, data, true));
         // SAFETY: in the simulation, a streaming store only waits for a fence.
         unsafe { Flushed::new() }
+    }
+
+    fn prefetch(&self, _: u64, _: u64) {
+        self.burn_fuse();
     }
 
     fn flush(&self, written: Written) -> Flushed {
