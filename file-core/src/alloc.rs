@@ -8,16 +8,17 @@
 //!
 //! # Properties
 //! - **Shards**: the volume's pages are divided into up to 16 stripes, each with its own short
-//!   lock. A request starts at the shard selected by its hint and continues with the others when
-//!   that shard is empty. The hint is a hash of inode and file page, so writers of different places
-//!   use different shards. A freed page returns to the stripe it lies in, and joins its
-//!   neighbours when it enters the tree there.
-//! - **Reuse**: a shard keeps the extents that were freed last outside its tree, unless they have
-//!   more than 64 pages: the last one in a word of its own, its *spare*, and eight before that
-//!   under its lock. A request for as many pages as the spare has takes it without the lock. Other
-//!   requests take from the newest of the eight if that one is long enough. So a writer that keeps
-//!   replacing the same pages of a file alternates between a few pages of the volume. It takes and
-//!   frees them with one atomic exchange each.
+//!   lock. A request starts at the shard selected by its hint and continues with the others if that
+//!   shard has too few pages. The hint for data is a hash of inode and file page, so writers of
+//!   different places usually use different shards. A freed page returns to the stripe it lies in,
+//!   and joins its neighbours when it enters the tree there.
+//! - **Reuse**: a freed extent of at most 64 pages does not enter the tree at once. The newest one
+//!   is in an atomic word, the shard's *spare*, and up to eight older ones are in a list under the
+//!   lock. If the spare of the shard that the hint selects has exactly as many pages as requested,
+//!   the request takes it without the lock. Otherwise, it takes from the newest extent of the list
+//!   if that one is long enough. So a writer that keeps replacing the same pages of a file
+//!   alternates between a few pages of the volume. It takes and frees them with one atomic exchange
+//!   each.
 //! - **Extents**: otherwise, a request gets the first sufficient extent among the first 16 of a
 //!   shard. If there is none, it gets several extents.
 //! - **Nothing on the medium**: recovery determines which pages are free.

@@ -40,10 +40,11 @@
 //! - **L4** A reservation ends only after its owner has updated index and size. So for a page that
 //!   is settled, the index agrees with the committed groups there.
 //! - **L5** The region may panic if its medium fails. Memory and medium may then disagree about
-//!   this log, so the log is *poisoned* and accepts no more appends. A panic poisons the log while
-//!   pages are added or the log is cleaned, and if it drops a reservation that its owner has not
-//!   [ended](Reservation::end). A failure of the [journal](crate::journal) does the same. (A
-//!   panic while a mark is erased poisons the removed file's log instead: see `directory.rs`.)
+//!   this log, so the log is *poisoned* and accepts no more appends. A panic poisons the log if it
+//!   ends a thread that adds pages, or one that cleans the log, or if it drops a reservation that
+//!   its owner has not [ended](Reservation::end). A failure of the [journal](crate::journal) does
+//!   the same. (A panic while a mark is erased poisons the removed file's log instead: see
+//!   `directory.rs`.)
 //! - **L6** The next pointer of the last page is changed under the mutex. The head and all other
 //!   next pointers are changed by the thread that cleans the log. At most one thread cleans it.
 //!
@@ -195,9 +196,9 @@ impl Log {
     #[inline]
     fn try_take(&self, space: &Space, count: u32) -> Option<Slots> {
         // Without this check, a long group would close a page in which shorter ones have room, and
-        // failed additions would in time carry from the slot into the bit of the poison and into
-        // the page. With it, each thread adds at most once without success while the tail is on one
-        // page: it has then seen that the room is gone.
+        // repeated failed additions would overflow the slot into the poison bit and the page
+        // number. With it, a thread fails at most once on each page: its own addition shows it that
+        // the room is gone.
         // Relaxed: a stale value makes the addition fail, or sends the thread to the mutex, under
         // which it looks again.
         if !Tail(self.tail.load(Ordering::Relaxed)).has_room(count) {

@@ -8,6 +8,9 @@
 //! | Q | [`Spare::take`], [`Spare::replace`]: Acquire | P | |
 //!
 //! Everything else is protected by the shard's mutex.
+//!
+//! No model can see that P and Q are needed: the simulated region orders all accesses to its bytes.
+//! They rest on the table's argument alone.
 
 use core::mem::take;
 use std::collections::BTreeMap;
@@ -154,8 +157,9 @@ impl Shard {
 
 /// A word that holds at most one free extent: its start in the upper half, and its length.
 ///
-/// Only a thread that has the shard's lock puts another extent in place of one. So a thread that
-/// has the lock, and finds no extent in the shard or the spare, has missed none.
+/// A thread may put an extent here, or take it, without the shard's lock, but it replaces one
+/// extent by another only under the lock. So if the lock's holder finds the shard and the spare
+/// empty, the shard has no free page at that moment.
 #[derive(Debug)]
 struct Spare(AtomicU64);
 
