@@ -44,7 +44,7 @@ const PROGRAMS: [(&str, Threads); 5] = [
     ("parking", &[&[Spawn, Own, Sleep, Own], &[Own, Wake, Own]]),
 ];
 
-/// The bounds. Searches for mutants have at most two preemptions, and these programs must have all.
+/// The bound on preemptions of each program.
 const BOUNDS: [u64; 3] = [0, 1, 2];
 
 pub(crate) fn suite() -> Suite {
@@ -74,7 +74,7 @@ struct Orders {
     shown: StdMutex<usize>,
 }
 
-/// What the threads of an execution share.
+/// The mutex and the waker that the threads of an execution share.
 struct Shared {
     mutex: Mutex<()>,
     sleeper: Waker,

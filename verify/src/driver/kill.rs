@@ -335,8 +335,8 @@ impl<'a> Reached<'a> {
     /// Collects what each program reaches in its main mode. Takes this from the rows that `ran`,
     /// and runs the others.
     ///
-    /// What a program reaches only with more preemptions than the searches of changes have does not
-    /// count: they would not find the change.
+    /// A site does not count if the program reaches it only with more preemptions than the searches
+    /// of changes have: no search would reach the change.
     fn by(plan: &'a Plan, ran: &[(Task, Ended)], built: &Built, workers: usize) -> Result<Self> {
         let name = |task: &Task| task.job.name();
         let ran = ran.iter().filter(|(task, _)| runs_as_planned(task));
