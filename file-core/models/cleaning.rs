@@ -69,8 +69,8 @@ fn suite(suite_name: &str, medium: fn() -> Vec<u8>, long: &[Kind]) -> Suite {
         suite = suite.program(match *one {
             kind if long.contains(&kind) => program
                 .bounded_in(Mode::Cut, 1, WHY_BOUNDED)
-                .whole_in_full_run(),
-            kind if (suite_name, kind) == SLOW => program.whole_in_full_run(),
+                .more_in_full_run(),
+            kind if (suite_name, kind) == SLOW => program.more_in_full_run(),
             _ => program,
         });
     }

@@ -227,11 +227,11 @@ impl On {
                 let in_modes = |modes| on.threads(&name, &both, modes);
                 suite = suite.program(match (self.search)((one, other)) {
                     Search::Whole(modes) => in_modes(modes),
-                    Search::InFullRun => in_modes(&[Mode::Cut]).whole_in_full_run(),
+                    Search::InFullRun => in_modes(&[Mode::Cut]).more_in_full_run(),
                     Search::Bounded { more } => {
                         let program = in_modes(&[Mode::Cut]).bounded_in(Mode::Cut, 1, why);
                         match more {
-                            true => program.whole_in_full_run(),
+                            true => program.more_in_full_run(),
                             false => program,
                         }
                     }
@@ -260,7 +260,7 @@ impl On {
         THREES.into_iter().map(|kinds| {
             let name = kinds.map(Kind::name).join("-");
             let program = self.threads(&name, &kinds, &[Mode::Cut]);
-            program.whole_in_full_run()
+            program.more_in_full_run()
         })
     }
 

@@ -52,7 +52,7 @@ pub(crate) fn file_page_end() -> Suite {
     let suite = on.suite("file-core-names-and-data-page-end");
     let suite = suite.programs(on.beside(RENAME, &[Mode::Cut]));
     let moves = on.beside(MOVE, &[Mode::Cut]);
-    let suite = suite.programs(moves.map(Program::whole_in_full_run));
+    let suite = suite.programs(moves.map(Program::more_in_full_run));
     suite.program(on.sequences(&CHANGES, 2))
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn directory_page_end() -> Suite {
         .no_pair("create", "create", other);
     suite
         .program(root.pair(patch, RENAME, &cut))
-        .program(root.pair(patch, MOVE, &cut).whole_in_full_run())
+        .program(root.pair(patch, MOVE, &cut).more_in_full_run())
         .program(root.pair(create, RENAME, &cut))
         .program(directory.pair(create, MOVE, &cut))
         .program(root.pair(RENAME, RENAME, &cut))

@@ -84,10 +84,10 @@ pub(crate) fn suite() -> Suite {
             let modes = [Mode::Cut];
             let program = threads(&name, CLAIM, &subject, &medium, &operations, &modes);
             suite = suite.program(match [*one, *other] {
-                SLOW => program.whole_in_full_run(),
+                SLOW => program.more_in_full_run(),
                 LONG => program
                     .bounded_in(Mode::Cut, 0, WHY_BOUNDED)
-                    .whole_in_full_run(),
+                    .more_in_full_run(),
                 _ => program,
             });
         }

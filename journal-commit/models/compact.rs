@@ -56,7 +56,7 @@ pub(crate) fn group() -> Suite {
             program("commit-3", DURABLE, [COMMIT, COMMIT, COMMIT], || {
                 Log::all_there(0, 3, &[commit, commit, commit]);
             })
-            .whole_in_full_run(),
+            .more_in_full_run(),
         )
         .program(crowd("crowd-4", DURABLE, 4, || {
             Log::all_there(0, 8, &[commit_twice as Work; 4]);
@@ -113,7 +113,7 @@ pub(crate) fn rendezvous() -> Suite {
                 },
             )
             .fault(passes(0))
-            .whole_in_full_run(),
+            .more_in_full_run(),
         )
         .program((0..3).map(passes).fold(third, |it, fault| it.fault(fault)))
         .program(crowd("crowd-4", MEET, 4, || {

@@ -87,7 +87,7 @@ pub(crate) fn compact_log() -> Suite {
             program("truncate-3", RECORD, [truncates; 3], || {
                 records(&[truncate, truncate, truncate], 2..2);
             })
-            .whole_in_full_run(),
+            .more_in_full_run(),
         )
         .program(program(
             "fail-beside",

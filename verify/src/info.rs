@@ -60,7 +60,7 @@ pub struct ProgramInfo {
     /// For each mode with a stated bound on preemptions: the bound, and the reason for it.
     pub bounds: BTreeMap<Mode, (u64, String)>,
     pub injection: Injection,
-    pub whole_in_full_run: bool,
+    pub more_in_full_run: bool,
     pub step_bound: u64,
     /// Whether its code uses the facade `spanlock_sync`, which reports what each step touches.
     pub has_facade: bool,
@@ -96,7 +96,7 @@ impl ProgramInfo {
 
     /// Whether the program can state that the full run searches more of it. For a program of two
     /// threads without crashes and bounds, the recorded executions decide that.
-    pub fn can_be_whole_in_full_run(&self) -> bool {
+    pub fn can_be_more_in_full_run(&self) -> bool {
         let is_bounded = |mode| self.bounds.contains_key(&mode);
         let is_cut = !self.is_exact() || [Mode::Weak, Mode::RmwLoad].into_iter().any(is_bounded);
         !self.crashes.is_empty() || self.is_searched() && is_cut && !self.unwinds

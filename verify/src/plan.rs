@@ -17,7 +17,7 @@ const PREEMPTIONS: u64 = 3;
 const PREEMPTIONS_UNDER_FAULTS: u64 = 2;
 
 /// Random schedules of a row in the normal run.
-const SCHEDULES: u64 = 10_000;
+const SCHEDULES: u64 = 2_000;
 
 /// Random schedules of each random program.
 const SCHEDULES_OF_DRAWN: u64 = 40;
@@ -25,6 +25,9 @@ const SCHEDULES_OF_DRAWN: u64 = 40;
 /// The least number of random schedules of a suite in the full run, divided equally among its
 /// programs and the random modes.
 const SCHEDULES_IN_FULL_RUN: u64 = 1_000_000;
+
+/// Schedules of a row of sampled scenarios in the normal run.
+const SAMPLES: u64 = 10_000;
 
 /// Schedules of a row of sampled scenarios in the full run.
 const SAMPLES_IN_FULL_RUN: u64 = 100_000;
@@ -164,7 +167,7 @@ impl Planner<'_> {
         match &self.program.kind {
             _ if !self.program.crashes.is_empty() => {
                 for &mode in &self.program.crashes {
-                    let is_long = self.program.whole_in_full_run;
+                    let is_long = self.program.more_in_full_run;
                     let stated = self.stated(mode);
                     let row = (!is_long || stated.is_some()).then(|| self.row(mode, stated));
                     let one_more = stated.map(|bound| bound + 1);
@@ -182,7 +185,7 @@ impl Planner<'_> {
             }
             Kind::Sampled => {
                 let long = self.long(Mode::Random, Some(SAMPLES_IN_FULL_RUN));
-                jobs.extend([self.row(Mode::Random, Some(SCHEDULES)), long]);
+                jobs.extend([self.row(Mode::Random, Some(SAMPLES)), long]);
             }
             Kind::Promela { .. } => jobs.push(self.row(Mode::Ltl, None)),
             Kind::Once if self.program.is_searched() => self.searches(jobs),
@@ -206,9 +209,9 @@ impl Planner<'_> {
             let is_cut = self.recorded(&row).is_some_and(|it| it.bound.is_some());
             let is_long = program.is_exact() && !is_stated(mode) && is_cut;
             let one_more = self.stated(mode).map(|bound| bound + 1);
-            let is_whole = program.whole_in_full_run
+            let has_more = program.more_in_full_run
                 && (one_more.is_some() || mode == Mode::Weak && !program.is_exact());
-            let long = (is_long || is_whole).then(|| self.long(mode, one_more));
+            let long = (is_long || has_more).then(|| self.long(mode, one_more));
             jobs.push(row.clone());
             jobs.extend(long);
             if program.meets_faults() {

@@ -171,8 +171,8 @@ impl Program {
     /// for the mode, the full run allows one more preemption. Otherwise, only the full run searches
     /// crashes in this mode; and of a program of three threads without crashes, it makes loom's
     /// search in the weak mode without a bound.
-    pub fn whole_in_full_run(mut self) -> Self {
-        self.info.whole_in_full_run = true;
+    pub fn more_in_full_run(mut self) -> Self {
+        self.info.more_in_full_run = true;
         self
     }
 
@@ -279,9 +279,9 @@ impl Program {
             )
         } else if info.crashes.iter().any(|mode| !mode.has_crashes()) {
             Some("`crashes` takes the modes `Global`, `Cut` and `Sequence` only")
-        } else if info.whole_in_full_run && !info.can_be_whole_in_full_run() {
+        } else if info.more_in_full_run && !info.can_be_more_in_full_run() {
             Some(
-                "`whole_in_full_run` is for crashes, for searches of three threads, and for bounds \
+                "`more_in_full_run` is for crashes, for searches of three threads, and for bounds \
                  under loom: remove it",
             )
         } else {

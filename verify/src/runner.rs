@@ -50,8 +50,7 @@ pub(crate) struct Args {
     /// Ignore the row's bound
     #[arg(long, conflicts_with = "bound")]
     unbounded: bool,
-    /// Lower the row's bound to at most this many preemptions. Does not bound a search with crashes
-    /// that has no bound: it is reduced, so a bound would make it longer
+    /// Lower the row's bound to at most this many preemptions
     #[arg(long)]
     preemptions: Option<u64>,
     /// Search as the checker itself does, without the harness's reduction

@@ -469,7 +469,10 @@ fn changes_after_the_rows_are_those_of_the_other_commands() {
     let _ = fs::remove_file(record(alone, "slot"));
     let run = |args: &[&str]| {
         let manifest = manifest.to_str().expect("text");
-        told(&verify(&[args, &["--manifest-path", manifest]].concat()))
+        let output = verify(&[args, &["--manifest-path", manifest]].concat());
+        let told = told(&output);
+        assert!(output.status.success(), "{args:?}: {told}");
+        told
     };
     run(&["--accept"]);
     let all = run(&["--changes"]);

@@ -66,7 +66,7 @@ pub(crate) fn suite() -> Suite {
             program("fail-3", BESIDE, [&["fail"], flush, operation], || {
                 poisoned(&[fail, acknowledge, write]);
             })
-            .whole_in_full_run(),
+            .more_in_full_run(),
         )
         .program(crowd("crowd-4", BESIDE, 4, || {
             poisoned(&[lose, acknowledge, acknowledge, wait_for_ever]);

@@ -72,7 +72,7 @@ pub(crate) fn suite() -> Suite {
                 ],
                 || owned(&[open_and_die, die, die]),
             )
-            .whole_in_full_run(),
+            .more_in_full_run(),
         )
         .program(crowd("crowd-4", ONE_OWNER, 4, || {
             owned(&[take_over, open_and_die, die, seal]);

@@ -43,7 +43,7 @@ pub(crate) fn suite() -> Suite {
                 [&["gather", "shut"], &["arrive"], &["arrive"]],
                 || meet(2, &[gather, arrive, arrive]),
             )
-            .whole_in_full_run(),
+            .more_in_full_run(),
         )
         .program(crowd("crowd-4", CALLED, 4, || {
             meet(3, &[gather, arrive, arrive, arrive]);

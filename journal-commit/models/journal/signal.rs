@@ -34,7 +34,7 @@ pub(crate) fn suite() -> Suite {
             program("wake-3", WOKEN, [&["wake"], &["sleep"], &["sleep"]], || {
                 ends(&[wake_all, sleep, sleep])
             })
-            .whole_in_full_run(),
+            .more_in_full_run(),
         )
         .program(program(
             "wake-some-3",

@@ -67,7 +67,7 @@ pub(crate) fn suite() -> Suite {
             program("wait-3", DURABLE, [main, &["wait"], &["wait"]], || {
                 works(scene(1, true), &[commit, wait, wait]);
             })
-            .whole_in_full_run(),
+            .more_in_full_run(),
         )
         .program(crowd("crowd-4", DURABLE, 4, || {
             works(

@@ -30,7 +30,7 @@ pub(crate) fn suite() -> Suite {
             program("hand-over-3", HANDED_OVER, [main, helper, helper], || {
                 hand_over::<1>(1, &[prepare, help, help]);
             })
-            .whole_in_full_run(),
+            .more_in_full_run(),
         )
         .program(crowd("crowd-4", HANDED_OVER, 4, || {
             hand_over::<2>(1, &[prepare, help, help, help]);

@@ -47,7 +47,7 @@ pub(crate) fn suite() -> Suite {
             program("drain-3", DRAINED, [&["drain"], handle, handle], || {
                 commit(&[drain, join, join]);
             })
-            .whole_in_full_run(),
+            .more_in_full_run(),
         )
         .program(crowd("crowd-4", DRAINED, 4, || {
             commit(&[drain, join, join, join]);

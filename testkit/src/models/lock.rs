@@ -107,7 +107,7 @@ const MODELS: &[Model] = &[
         threads: &[&[Write(0..2)], &[Write(1..3)], &[Write(2..4)]],
     },
     Model {
-        property: WHOLE_IN_FULL_RUN,
+        property: MORE_IN_FULL_RUN,
         claim: "of three overlapping tries, those that succeed exclude each other",
         granular: false,
         threads: &[&[TryWrite(0..1)], &[TryWrite(0..1)], &[TryRead(0..1)]],
@@ -134,7 +134,7 @@ const MODELS: &[Model] = &[
 
 /// The only program of this module with three threads that the full run searches without a bound
 /// on preemptions.
-const WHOLE_IN_FULL_RUN: &str = "tries-3";
+const MORE_IN_FULL_RUN: &str = "tries-3";
 
 /// The steps of the crowd programs. These have too many threads for a complete search, so they run
 /// under random schedules.
@@ -159,7 +159,7 @@ pub fn programs(primitive: &Arc<Primitive>) -> Vec<Program> {
             .operations(threads.iter().map(|steps| steps.len()).sum())
             .run(move || workers(make, threads));
         match model.property {
-            WHOLE_IN_FULL_RUN => program.whole_in_full_run(),
+            MORE_IN_FULL_RUN => program.more_in_full_run(),
             _ => program,
         }
     };

@@ -26,7 +26,7 @@ pub fn programs<W: Word + Send + Sync + 'static>(make: fn() -> W) -> Vec<Program
     )
     .performs([["try", "release"]; 3])
     .operations(3)
-    .whole_in_full_run()
+    .more_in_full_run()
     .run(move || tries_3(make()));
     vec![
         tries,

@@ -24,7 +24,7 @@ use crate::mode::{Checker, Mode};
 use crate::rows::row::Circumstances;
 
 /// The bound on preemptions in the first searches of a change.
-const FEW: &str = "2";
+const FEW: u64 = 2;
 
 /// Rows with at most this many recorded executions are also searched with their own bounds.
 const AFFORDABLE: u64 = 20_000;
@@ -166,8 +166,9 @@ impl Change {
             }
             let (name, program) = (task.job.name(), &task.job.program.name);
             let mut more = Vec::from_iter(self.arguments.iter().map(String::as_str));
+            let bound = FEW.to_string();
             if *few {
-                more.extend(["--preemptions", FEW]);
+                more.extend(["--preemptions", &bound]);
             }
             let is_spin = task.job.mode == Mode::Ltl;
             let ended = explore(built, task, &more, (!is_spin).then_some(LIMIT))?;
@@ -348,10 +349,11 @@ impl<'a> Reached<'a> {
         others.retain(|task| !of.contains_key(&name(task)));
         let asked = |task: &&Task| name(task);
         let what = "programs asked for sites";
+        let bound = FEW.to_string();
         let found = at_the_same_time(&others, workers, what, asked, |task| {
             let few: &[&str] = match runs_as_planned(task) {
                 true => &[],
-                false => &["--preemptions", FEW],
+                false => &["--preemptions", &bound],
             };
             explore(built, task, few, None)
         });
@@ -391,8 +393,7 @@ impl<'a> Reached<'a> {
 
 /// Whether the searches of changes run this row as planned, and not only with few preemptions.
 fn runs_as_planned(task: &Task) -> bool {
-    let few = FEW.parse().expect("a number");
-    let has_few = task.job.bound.is_some_and(|bound| bound <= few);
+    let has_few = task.job.bound.is_some_and(|bound| bound <= FEW);
     task.job.mode.has_crashes() || has_few || is_affordable(task)
 }
 

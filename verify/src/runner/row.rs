@@ -48,9 +48,7 @@ fn job(row: &str, description: &Description, args: &Args) -> Job {
     if args.unbounded || args.bound.is_some() {
         job.bound = args.bound;
     }
-    // A search with crashes is longer with a bound than without: it is not reduced then.
-    let is_longer = job.mode.has_crashes() && job.bound.is_none();
-    if let Some(few) = args.preemptions.filter(|_| !is_longer) {
+    if let Some(few) = args.preemptions {
         job.bound = Some(job.bound.map_or(few, |bound| bound.min(few)));
     }
     job
