@@ -29,7 +29,7 @@ const RENAMES: [Kind; 2] = [Kind::Rename, Kind::Across];
 const CLAIM: &str = "after a crash, a cleaning has changed nothing that a file contains, and a \
                      volume of which everything is removed and cleaned has no page in use";
 
-/// The pair whose search takes about half a minute. Only the full run searches it.
+/// The pair whose search takes about a minute. Only the full run searches it.
 const SLOW: (&str, Kind) = ("file-core-sparse", Kind::Create);
 
 /// The operations whose search beside a cleaning is bounded. In an emptied file, the searches of

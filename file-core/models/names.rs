@@ -66,7 +66,7 @@ const SLOW: [&str; 2] = ["create", "move-back"];
 
 /// The pair whose search takes three minutes with one preemption already. The full run allows it.
 const LONG: [&str; 2] = ["create", "exchange"];
-const WHY_BOUNDED: &str = "with one preemption, the search takes three minutes";
+const WHY_BOUNDED: &str = "with one preemption, the search takes eight minutes";
 
 /// The pages of the volume.
 const PAGES: u64 = 24;

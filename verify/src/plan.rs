@@ -17,7 +17,10 @@ const PREEMPTIONS: u64 = 3;
 const PREEMPTIONS_UNDER_FAULTS: u64 = 2;
 
 /// Random schedules of a row in the normal run.
-const SCHEDULES: u64 = 2_000;
+pub(crate) const SCHEDULES: u64 = 2_000;
+
+/// Random schedules of a row in the full run, if loom searches the program too.
+const SCHEDULES_BESIDE_LOOM: u64 = 10_000;
 
 /// Random schedules of each random program.
 const SCHEDULES_OF_DRAWN: u64 = 40;
@@ -226,8 +229,10 @@ impl Planner<'_> {
         let is_bounded = !program.is_exact() || is_stated(Mode::Dfs);
         let is_long = self.recorded(&long).is_some() && self.recorded(&whole).is_none();
         if is_bounded || is_long {
-            let modes = [Mode::Random, Mode::Pct];
-            jobs.extend(modes.map(|mode| self.row(mode, Some(SCHEDULES))));
+            for mode in [Mode::Random, Mode::Pct] {
+                jobs.push(self.row(mode, Some(SCHEDULES)));
+                jobs.push(self.long(mode, Some(SCHEDULES_BESIDE_LOOM)));
+            }
             jobs.extend((!is_bounded).then_some(long));
         } else {
             jobs.push(whole);

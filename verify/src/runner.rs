@@ -50,7 +50,8 @@ pub(crate) struct Args {
     /// Ignore the row's bound
     #[arg(long, conflicts_with = "bound")]
     unbounded: bool,
-    /// Lower the row's bound to at most this many preemptions
+    /// Lower the row's bound to at most this many preemptions. A search with crashes is not reduced
+    /// then
     #[arg(long)]
     preemptions: Option<u64>,
     /// Search as the checker itself does, without the harness's reduction

@@ -16,6 +16,7 @@ use super::{SCENARIO, SEED, Search, execute, refuse};
 use crate::mode::Mode;
 use crate::oracles::linearizability::run::{self, Subject};
 use crate::oracles::linearizability::{Model, SCHEDULES_OF_EACH, Scenario, Scenarios};
+use crate::plan::SCHEDULES;
 use crate::program::{Body, Crashes, Program};
 use crate::rows::row::FAILURE;
 use crate::runner::row::report_panics;
@@ -71,7 +72,7 @@ pub(super) fn once(execution: impl Fn() + Send + Sync + 'static) {
 fn schedules(search: &Search, body: impl Fn() + Send + Sync + 'static) {
     let job = &search.job;
     let most = job.bound.map(|bound| bound as usize);
-    let some = most.unwrap_or(10_000);
+    let some = most.unwrap_or(SCHEDULES as usize);
     let scheduler: Box<dyn Scheduler + Send> = match job.mode {
         Mode::Dfs if job.is_reduced() && !search.args.plain => {
             return under(Reduced::new(None, None), steps(search), body);
