@@ -93,6 +93,20 @@ fn a_panic_in_a_write_loses_nothing() {
     each_operation(62, |volume| volume.open_file("a")?.write_at(b"after", 0));
 }
 
+/// An overwrite of a whole page calls the region first to prefetch its slot, which it has reserved.
+/// No group will ever be there, so the log must take no more appends: cleanings would wait for it.
+#[test]
+fn a_panic_in_a_prefetch_poisons_the_log() {
+    let volume = prepared(2);
+    let file = volume.open_file("a").unwrap();
+    let page = [7; PAGE as usize];
+    volume.pmem().panic_at(1);
+    let result = catch_unwind(AssertUnwindSafe(|| file.write_at(&page, 0)));
+    volume.pmem().panic_at(0);
+    result.unwrap_err();
+    assert_eq!(file.write_at(&page, 0), Err(Error::Poisoned { inode: 1 }));
+}
+
 #[test]
 fn a_panic_in_a_write_that_needs_a_log_page_loses_nothing() {
     each_operation(63, |volume| volume.open_file("a")?.write_at(b"after", 0));
