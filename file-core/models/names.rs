@@ -64,7 +64,7 @@ pub(crate) const OPS: [(Op, &str); 13] = [
 /// The pair that only the full run searches, because that takes longer than 40 seconds.
 const SLOW: [&str; 2] = ["create", "move-back"];
 
-/// The pair whose search takes three minutes with one preemption already. The full run allows it.
+/// The pair whose search takes eight minutes with one preemption already. The full run allows it.
 const LONG: [&str; 2] = ["create", "exchange"];
 const WHY_BOUNDED: &str = "with one preemption, the search takes eight minutes";
 
