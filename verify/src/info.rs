@@ -102,7 +102,7 @@ impl ProgramInfo {
         !self.crashes.is_empty() || self.is_searched() && is_cut && !self.unwinds
     }
 
-    /// Whether the program also runs with every single fault and every pair of faults.
+    /// Whether the program also runs with every single fault, and perhaps with every pair.
     pub fn meets_faults(&self) -> bool {
         let is_plain = self.expected.is_none() && self.faults.is_empty();
         let is_injected = self.has_facade && self.injection != Injection::None;
@@ -141,8 +141,8 @@ impl Form {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Injection {
-    /// Single faults in every run, and pairs of faults in the full run. The number of preemptions
-    /// is unbounded where that is affordable.
+    /// Single faults in every run, and pairs of faults in the full run if single faults take little
+    /// time. The number of preemptions is unbounded where that is affordable.
     #[default]
     Searched,
     /// As `Searched`, but always with at most two preemptions.

@@ -16,6 +16,9 @@ const PREEMPTIONS: u64 = 3;
 /// The default bound on preemptions, for a costly search with faults.
 const PREEMPTIONS_UNDER_FAULTS: u64 = 2;
 
+/// How many more preemptions the full run allows than the normal run, where both are bounded.
+const MORE_IN_FULL_RUN: u64 = 1;
+
 /// Random schedules of a row in the normal run.
 pub(crate) const SCHEDULES: u64 = 2_000;
 
@@ -38,6 +41,10 @@ const SAMPLES_IN_FULL_RUN: u64 = 100_000;
 /// The most executions of a program whose searches with single faults may be unbounded. Each fault
 /// needs a search of its own.
 const TOO_COSTLY_UNDER_FAULTS: u64 = 5_000;
+
+/// The longest recorded search with single faults, in milliseconds, for which pairs of faults are
+/// searched, too. Each pair needs a search of its own.
+const TOO_LONG_FOR_PAIRS: u64 = 10_000;
 
 /// One row to run.
 #[derive(Clone, Debug)]
@@ -173,9 +180,9 @@ impl Planner<'_> {
                     let is_long = self.program.more_in_full_run;
                     let stated = self.stated(mode);
                     let row = (!is_long || stated.is_some()).then(|| self.row(mode, stated));
-                    let one_more = stated.map(|bound| bound + 1);
+                    let more = stated.map(|bound| bound + MORE_IN_FULL_RUN);
                     jobs.extend(row);
-                    jobs.extend(is_long.then(|| self.long(mode, one_more)));
+                    jobs.extend(is_long.then(|| self.long(mode, more)));
                 }
             }
             Kind::Drawn => {
@@ -211,10 +218,13 @@ impl Planner<'_> {
             // A recorded bound means that the whole search takes too long for the normal run.
             let is_cut = self.recorded(&row).is_some_and(|it| it.bound.is_some());
             let is_long = program.is_exact() && !is_stated(mode) && is_cut;
-            let one_more = self.stated(mode).map(|bound| bound + 1);
+            let more = self.stated(mode).map(|bound| bound + MORE_IN_FULL_RUN);
             let has_more = program.more_in_full_run
-                && (one_more.is_some() || mode == Mode::Weak && !program.is_exact());
-            let long = (is_long || has_more).then(|| self.long(mode, one_more));
+                && (more.is_some() || mode == Mode::Weak && !program.is_exact());
+            let long = match is_long {
+                true => Some(self.long_of(&row, PREEMPTIONS + MORE_IN_FULL_RUN)),
+                false => has_more.then(|| self.long(mode, more)),
+            };
             jobs.push(row.clone());
             jobs.extend(long);
             if program.meets_faults() {
@@ -248,14 +258,16 @@ impl Planner<'_> {
         let is_affordable = |count: Count| count.executions <= TOO_COSTLY_UNDER_FAULTS;
         let is_affordable = self.recorded(plain).is_some_and(is_affordable);
         let has_long = injection == Injection::Searched && is_cut && is_affordable;
-        let long = has_long.then(|| Job {
-            bound: None,
-            long: true,
-            ..single.clone()
-        });
+        let few = PREEMPTIONS_UNDER_FAULTS + MORE_IN_FULL_RUN;
+        let long = has_long.then(|| self.long_of(&single, few));
+        // While the searches with single faults are measured, nobody knows how long they take.
+        let has_pairs = match self.recorded(&single) {
+            Some(count) => count.millis.is_none_or(|it| it <= TOO_LONG_FOR_PAIRS),
+            None => self.unrecorded == Unrecorded::Bounded,
+        };
         jobs.push(single);
         jobs.extend(long);
-        jobs.push(double);
+        jobs.extend(has_pairs.then_some(double));
     }
 
     /// Returns the row of a search by loom. Its bound is stated by the program, or recorded.
@@ -274,12 +286,29 @@ impl Planner<'_> {
         };
         let is_few = faults > 0 && program.injection != Injection::Searched;
         if stated.is_none() && program.is_exact() && !is_few {
-            row.bound = match self.recorded(&row) {
-                Some(count) => count.bound,
-                None => (self.unrecorded == Unrecorded::Bounded).then_some(few),
-            };
+            row.bound = self.bound(&row, few);
         }
         row
+    }
+
+    /// Returns the row that the full run has in place of `row`, with the bound that
+    /// [`bound`](Self::bound) gives.
+    fn long_of(&self, row: &Job, few: u64) -> Job {
+        let mut long = Job {
+            long: true,
+            ..row.clone()
+        };
+        long.bound = self.bound(&long, few);
+        long
+    }
+
+    /// Returns the recorded bound of a row. Without a record, the row has the bound `few`, or none
+    /// if it is to be measured.
+    fn bound(&self, row: &Job, few: u64) -> Option<u64> {
+        match self.recorded(row) {
+            Some(count) => count.bound,
+            None => (self.unrecorded == Unrecorded::Bounded).then_some(few),
+        }
     }
 
     /// Returns the bound on preemptions that the program states for this mode.
@@ -289,5 +318,86 @@ impl Planner<'_> {
 
     fn recorded(&self, job: &Job) -> Option<Count> {
         self.counts.of(&job.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::info::SuiteInfo;
+
+    /// A row of the record: its name, bound and milliseconds.
+    type Recorded = (&'static str, Option<u64>, u64);
+
+    /// Returns the bounds of the rows of a program `s/p` of two threads, by their names.
+    fn bounds(recorded: &[Recorded], unrecorded: Unrecorded) -> BTreeMap<String, Option<u64>> {
+        let program = ProgramInfo {
+            suite: "s".to_owned(),
+            name: "p".to_owned(),
+            threads: 2,
+            has_facade: true,
+            ..ProgramInfo::default()
+        };
+        let suite = SuiteInfo {
+            programs: vec![program],
+            ..SuiteInfo::default()
+        };
+        let description = Description {
+            suites: vec![suite],
+        };
+        let count = |&(row, bound, millis): &Recorded| {
+            let count = Count {
+                bound,
+                executions: 1,
+                millis: Some(millis),
+            };
+            (row.to_owned(), count)
+        };
+        let counts = Counts(recorded.iter().map(count).collect());
+        let jobs = jobs(&description, &counts, unrecorded);
+        jobs.iter().map(|job| (job.name(), job.bound)).collect()
+    }
+
+    #[test]
+    fn a_long_search_is_whole_unless_its_record_has_a_bound() {
+        let long = "s/p/loom/weak/long";
+        let cut = ("s/p/loom/weak", Some(3), 1);
+        let bound =
+            |recorded: &[Recorded], unrecorded| bounds(recorded, unrecorded).get(long).copied();
+        assert_eq!(bound(&[], Unrecorded::Bounded), None, "no row");
+        assert_eq!(bound(&[cut], Unrecorded::Whole), Some(None));
+        assert_eq!(bound(&[cut], Unrecorded::Bounded), Some(Some(4)));
+        for unrecorded in [Unrecorded::Whole, Unrecorded::Bounded] {
+            assert_eq!(bound(&[cut, (long, None, 1)], unrecorded), Some(None));
+            assert_eq!(bound(&[cut, (long, Some(4), 1)], unrecorded), Some(Some(4)));
+        }
+    }
+
+    #[test]
+    fn a_long_search_with_single_faults_is_whole_unless_its_record_has_a_bound() {
+        let long = "s/p/loom/weak/single-faults/long";
+        let plain = ("s/p/loom/weak", None, 1);
+        let cut = ("s/p/loom/weak/single-faults", Some(2), 1);
+        let bound = |recorded: &[Recorded], unrecorded| bounds(recorded, unrecorded)[long];
+        assert_eq!(bound(&[plain, cut], Unrecorded::Whole), None);
+        assert_eq!(bound(&[plain, cut], Unrecorded::Bounded), Some(3));
+        let recorded = [plain, cut, (long, Some(3), 1)];
+        assert_eq!(bound(&recorded, Unrecorded::Whole), Some(3));
+    }
+
+    #[test]
+    fn pairs_of_faults_need_a_short_search_with_single_faults() {
+        let has_pairs = |recorded: &[Recorded], unrecorded| {
+            bounds(recorded, unrecorded).contains_key("s/p/loom/weak/double-faults/long")
+        };
+        for unrecorded in [Unrecorded::Whole, Unrecorded::Bounded] {
+            let single = |millis| [("s/p/loom/weak/single-faults", Some(2), millis)];
+            assert!(has_pairs(&single(TOO_LONG_FOR_PAIRS), unrecorded));
+            assert!(!has_pairs(&single(TOO_LONG_FOR_PAIRS + 1), unrecorded));
+        }
+        assert!(!has_pairs(&[], Unrecorded::Whole), "not known yet");
+        assert!(has_pairs(&[], Unrecorded::Bounded));
     }
 }

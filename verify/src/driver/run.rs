@@ -27,8 +27,12 @@ use crate::rows::row::Row;
 /// The time limit of a trial.
 const TRIAL: Duration = Duration::from_secs(4);
 
-/// The time limit of a trial of a long row.
-const LONG_TRIAL: Duration = Duration::from_secs(600);
+/// The time limit of a trial of a long row that has a fallback. There are many such rows, and a
+/// full run should end within hours.
+const LONG_TRIAL: Duration = Duration::from_secs(60);
+
+/// The time limit of a long row that is a fallback itself. It has no other.
+const LONG_FALLBACK: Duration = Duration::from_secs(600);
 
 /// Runs every row for at most `limit`, costliest first. If `measures`, searches without a record
 /// get a trial. Returns the results in the order of `tasks`, each with the task that ran: the given
@@ -102,7 +106,7 @@ fn measure(
     // Until a long row is recorded, the binary does not know its name.
     let (runs, limit) = match fallback.job.bound {
         Some(_) => (fallback, limit),
-        None => (task, LONG_TRIAL.min(limit)),
+        None => (task, LONG_FALLBACK.min(limit)),
     };
     let mut ran = fallback.clone();
     ran.number = task.number;
@@ -135,7 +139,13 @@ pub(super) fn accept(
         }
         let planned = jobs(&models.description, &counts, Unrecorded::Bounded);
         let planned: BTreeSet<String> = planned.iter().map(Job::name).collect();
-        counts.0.retain(|row, _| planned.contains(row));
+        counts.0.retain(|row, _| {
+            let is_planned = planned.contains(row);
+            if !is_planned {
+                println!("The record of {row} is deleted: no program has this row any more.");
+            }
+            is_planned
+        });
         if accepted > before || path(folder).exists() {
             counts.write(folder).map_err(|why| anyhow!(why))?;
         }
