@@ -117,8 +117,9 @@ macro_rules! define_copy {
             /// Copies `N` vectors.
             ///
             /// # Safety
-            /// `from` is valid for reads and `to` for writes of `N` vectors. They do not overlap, and
-            /// `to` is aligned to a vector. No thread accesses these bytes at `to` before the fence.
+            /// `from` is valid for reads and `to` for writes of `N` vectors. They do not overlap,
+            /// and `to` is aligned to a vector. No thread accesses the bytes at `to` before the
+            /// fence.
             #[inline]
             #[target_feature(enable = $feature)]
             unsafe fn copy<const N: usize>(to: *mut $vector, from: *const $vector) {
