@@ -19,6 +19,7 @@ statistics!(interval_tree, IntervalLock, |_| IntervalLock::new(), 1, 0);
 /// counts as a wait, but not as an acquisition.
 #[test]
 fn waiting_batches_and_upgrades_are_counted() {
+    let _alone = suite::statistics::alone();
     let lock = &IntervalLock::new();
     let hold = lock.read(0..1).unwrap();
     thread::scope(|scope| {

@@ -60,6 +60,17 @@ fn a_waiter_is_not_overtaken_by_a_conflicting_request() {
 /// often as they always may: by then, the time for more is over.
 #[test]
 fn slow_requests_pass_a_waiter_32_times() {
+    // If a lock of another test has its word in the same bucket, its arrivals use passes that are
+    // counted for this waiter.
+    let exact = (0..20).any(|_| {
+        let passes = passes_of_slow_requests();
+        assert!(passes <= MAX_PASSES, "{passes} passes");
+        passes == MAX_PASSES
+    });
+    assert!(exact, "no waiter was passed {MAX_PASSES} times");
+}
+
+fn passes_of_slow_requests() -> u32 {
     let lock = IntervalLock::new();
     let hold = Taken::lock(&lock, 0..1, Write);
     let mut waiter = Asked::waiting(&lock, 0..1, Write);
@@ -81,8 +92,8 @@ fn slow_requests_pass_a_waiter_32_times() {
             thread::sleep(Duration::from_millis(300));
         }
         waiter.poll().expect("its turn").release();
-        assert_eq!(before, MAX_PASSES);
-    });
+        before
+    })
 }
 
 #[test]

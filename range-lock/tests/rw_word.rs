@@ -199,33 +199,48 @@ impl Lock {
 }
 
 /// Each head is overtaken exactly `MAX_PASSES` times, if that takes longer than `PASS_TIME`.
+///
+/// If a lock of another test has its word in the same bucket, its arrivals use passes that are
+/// counted for this head. So some heads may be overtaken less often.
 #[test]
 fn a_head_is_overtaken_max_passes_times() {
     let lock = Lock::new();
-    for _ in 0..50 {
+    let mut exact = 0;
+    for _ in 0..5_000 {
         lock.lock(Read);
         assert!(!lock.word.run().has_waiters(&lock.queue));
-        thread::scope(|scope| {
+        // Nothing is asserted while the writer waits: it would wait for ever.
+        let (passes, is_overtaken_again, is_finished) = thread::scope(|scope| {
             let writer = scope.spawn(|| lock.pass(Write));
             while !lock.word.run().has_waiters(&lock.queue) {
                 thread::yield_now();
             }
-            assert_eq!(lock.passes(), MAX_PASSES);
-            assert!(!lock.try_lock(Read));
-            assert!(!writer.is_finished());
+            let passes = lock.passes();
+            let is_overtaken_again = lock.try_lock(Read);
+            if is_overtaken_again {
+                lock.unlock(Read);
+            }
+            let is_finished = writer.is_finished();
             lock.unlock(Read);
+            (passes, is_overtaken_again, is_finished)
         });
+        assert!(passes <= MAX_PASSES, "{passes} passes");
+        assert!(!is_overtaken_again && !is_finished);
+        exact += u32::from(passes == MAX_PASSES);
+        if exact == 50 {
+            return lock.assert_free();
+        }
     }
-    lock.assert_free();
+    panic!("only {exact} heads were overtaken {MAX_PASSES} times");
 }
 
 /// When a head gets in, the count starts again for the next head.
 #[test]
 fn each_head_may_be_overtaken_anew() {
     let lock = Lock::new();
-    // The second reader must queue before the second writer, which cannot be observed. So repeat
-    // until it does.
-    for round in 1.. {
+    // The second reader must queue before the second writer, which cannot be observed. And a lock
+    // of another test may use passes, as above. So repeat until neither is the case.
+    for round in 1..=50 {
         lock.lock(Read);
         let (reads, done) = (AtomicBool::new(false), AtomicBool::new(false));
         let (seen, passes) = thread::scope(|scope| {
@@ -252,11 +267,12 @@ fn each_head_may_be_overtaken_anew() {
             (seen, passes)
         });
         lock.assert_free();
-        if seen {
-            assert_eq!(passes, MAX_PASSES);
+        assert!(passes <= MAX_PASSES, "{passes} passes");
+        if seen && passes == MAX_PASSES {
             return;
         }
     }
+    panic!("no second head was overtaken {MAX_PASSES} times");
 }
 
 /// Once a queue has emptied, an arrival finds neither waiters nor counted passes.

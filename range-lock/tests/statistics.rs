@@ -28,6 +28,7 @@ statistics!(
 
 #[test]
 fn a_writer_of_many_slots_counts_once() {
+    let _alone = suite::statistics::alone();
     let lock = RwDistributed::with_slots(8);
     drop(lock.write(0..1).unwrap());
     assert_eq!(
@@ -40,6 +41,7 @@ fn a_writer_of_many_slots_counts_once() {
 /// The counts survive a change of the parking type.
 #[test]
 fn counts_survive_a_change_of_parking() {
+    let _alone = suite::statistics::alone();
     let lock = RwDistributed::with_slots(2);
     drop(lock.write(0..1).unwrap());
     let lock = lock.with_parking::<spanlock_sync::Spin>();

@@ -45,6 +45,7 @@ statistics!(
 /// A wide request counts as one acquisition. Its wait for another wide request counts as one wait.
 #[test]
 fn a_wide_range_counts_once() {
+    let _alone = suite::statistics::alone();
     use std::task::{Context, Waker};
 
     let lock = SrlTree::with_segment_size(64, 1).unwrap().wide_above(4);

@@ -4,7 +4,7 @@
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
@@ -111,6 +111,10 @@ fn join(
         (waiter, is_at_head)
     }
 }
+
+/// A credit counts as a pass for every queue of its bucket. A test that counts passes one by one
+/// reads this, and one that gives out credits writes it, so that they do not run at the same time.
+static CREDITS: RwLock<()> = RwLock::new(());
 
 const fn patience(passes: u32, batch: u32) -> Patience {
     Patience {
@@ -221,6 +225,7 @@ fn a_waiter_can_change_its_waker() {
 /// In each lane, at most `PASSES` arrivals pass the head.
 #[test]
 fn passes_are_counted_for_each_head() {
+    let _no_credits = CREDITS.read().unwrap_or_else(PoisonError::into_inner);
     const PASSES: u32 = 3;
     const ONE_BY_ONE: Patience = patience(PASSES, 1);
     let (queue, word) = (WaitQueue::new(), Word(0));
@@ -255,6 +260,7 @@ fn passes_are_counted_for_each_head() {
 /// Passes are counted in advance, but their number is the same for every size of batch.
 #[test]
 fn credits_do_not_change_the_number_of_passes() {
+    let _credits = CREDITS.write().unwrap_or_else(PoisonError::into_inner);
     const PASSES: u32 = 10;
     for batch in [1, 2, 3, 7, 100] {
         let (queue, word) = (WaitQueue::new(), Word(0));
@@ -267,7 +273,6 @@ fn credits_do_not_change_the_number_of_passes() {
         };
         let mut first = Waiter::at(word.spot(), &queue);
         let second = Waiter::at(word.spot(), &queue);
-        // Other tests may take credits of the same bucket.
         assert!((0..PASSES).filter(|_| pass()).count() as u32 <= PASSES);
         assert!(!(0..2 * PASSES).all(|_| pass()) && !pass());
         queue.wake(word.spot());
@@ -285,6 +290,7 @@ fn credits_do_not_change_the_number_of_passes() {
 /// Arrivals may pass for a while, however many they are.
 #[test]
 fn passes_are_possible_for_some_time() {
+    let _no_credits = CREDITS.read().unwrap_or_else(PoisonError::into_inner);
     let (queue, word) = (WaitQueue::new(), Word(0));
     let pass = |time| {
         let patience = Patience {
@@ -566,6 +572,7 @@ fn ten_thousand_waiters() {
 /// A pass counts only if a waiter conflicts with the arrival.
 #[test]
 fn an_arrival_without_conflict_passes_freely() {
+    let _no_credits = CREDITS.read().unwrap_or_else(PoisonError::into_inner);
     let (queue, word) = (WaitQueue::new(), Word(0));
     let once = patience(1, 1);
     let pass = |class| queue.pass(word.spot().word, 0..1, class, once, |open| open) == 1;
@@ -583,6 +590,7 @@ fn an_arrival_without_conflict_passes_freely() {
 /// The passes of a generation do not begin anew when one of its waiters leaves.
 #[test]
 fn the_passes_of_a_waiter_outlive_its_companions() {
+    let _no_credits = CREDITS.read().unwrap_or_else(PoisonError::into_inner);
     let (queue, word) = (WaitQueue::new(), Word(0));
     let once = patience(1, 1);
     let pass = || queue.pass(word.spot().word, 0..1, Exclusive, once, |open| open) == 1;

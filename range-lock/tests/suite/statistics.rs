@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
@@ -13,6 +13,14 @@ use spanlock_range_lock::{
 };
 
 use super::Kind;
+
+/// Waits until no other test runs that calls this. Words of different locks share a part of the
+/// waiting table, where an arrival at one uses passes that are counted for a waiter at the other.
+/// So tests that run at the same time would change each other's counts.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Returns (acquisitions, waits, overtakes).
 pub(crate) fn numbers<L: RawRangeLockStatistics>(lock: &L) -> (u64, u64, u64) {
@@ -29,6 +37,7 @@ fn is_ready<L: RawRangeLockWait, A: spanlock_range_lock::Mode>(
 }
 
 pub(crate) fn acquisitions<L: RawRangeLockStatistics + RawRangeLockWait>(kind: &Kind<L>) {
+    let _alone = alone();
     let lock = &kind.lock();
     assert_eq!(numbers(lock), (0, 0, 0));
     let all = || kind.everything();
@@ -56,6 +65,7 @@ pub(crate) fn acquisitions<L: RawRangeLockStatistics + RawRangeLockWait>(kind: &
 }
 
 pub(crate) fn batches<L: RawRangeLockStatistics + RawRangeLockBatch>(kind: &Kind<L>) {
+    let _alone = alone();
     let lock = &kind.lock();
     let spans = if kind.is_granular() { 2 } else { 1 };
     let batch = || [2..4, 6..8].map(|units: Range<u64>| (kind.units(units), Access::Write));
@@ -72,6 +82,7 @@ pub(crate) fn batches<L: RawRangeLockStatistics + RawRangeLockBatch>(kind: &Kind
 
 /// A thread waits once. So does a future that is polled again and again and then gives up.
 pub(crate) fn waits<L: RawRangeLockStatistics + RawRangeLockWait>(kind: &Kind<L>) {
+    let _alone = alone();
     let lock = &kind.lock();
     let one = || kind.units(0..1);
     let hold = lock.write(one()).unwrap();
@@ -95,6 +106,7 @@ pub(crate) fn waits<L: RawRangeLockStatistics + RawRangeLockWait>(kind: &Kind<L>
 /// A waiting writer stays the head after the hold is released. Until it is polled again, exactly
 /// `passes` tries overtake it, if they take long enough.
 pub(crate) fn overtakes<L: RawRangeLockStatistics + RawRangeLockWait>(kind: &Kind<L>, passes: u64) {
+    let _alone = alone();
     let lock = &kind.lock();
     let one = || kind.units(0..1);
     let hold = lock.write(one()).unwrap();
@@ -116,6 +128,7 @@ pub(crate) fn overtakes<L: RawRangeLockStatistics + RawRangeLockWait>(kind: &Kin
 
 /// A pointer to a lock reports the counts of the lock.
 pub(crate) fn pointers<L: RawRangeLockStatistics + 'static>(kind: &Kind<L>) {
+    let _alone = alone();
     let lock = Arc::new(kind.lock());
     drop(lock.read(kind.units(0..1)).unwrap());
     let erased: Arc<dyn RawRangeLockStatistics> = lock.clone();
