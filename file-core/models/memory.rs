@@ -249,8 +249,8 @@ fn compaction(name: &str, claim: &str, durability: Durability) -> Scene<Open> {
     let (other, program) = match durability {
         Durability::AtReturn => ("write", program),
         Durability::AtSync => {
-            // Single faults alone would take longer than ten minutes. So no faults are searched for
-            // a hole beside a compaction; they are for a write, above.
+            // Single faults alone would take longer than ten minutes. So only the program with a
+            // write, above, meets faults.
             let program = program.injection(Injection::None);
             let why = "a whole search takes longer than ten minutes";
             ("punch", program.bounded(2, why))

@@ -209,7 +209,7 @@ fn a_head_is_overtaken_max_passes_times() {
     for _ in 0..5_000 {
         lock.lock(Read);
         assert!(!lock.word.run().has_waiters(&lock.queue));
-        // Nothing is asserted while the writer waits: it would wait for ever.
+        // A failed assertion would leave the writer waiting for ever. So they all come later.
         let (passes, is_overtaken_again, is_finished) = thread::scope(|scope| {
             let writer = scope.spawn(|| lock.pass(Write));
             while !lock.word.run().has_waiters(&lock.queue) {
@@ -238,8 +238,8 @@ fn a_head_is_overtaken_max_passes_times() {
 #[test]
 fn each_head_may_be_overtaken_anew() {
     let lock = Lock::new();
-    // The second reader must queue before the second writer, which cannot be observed. And a lock
-    // of another test may use passes, as above. So repeat until neither is the case.
+    // The second reader must queue before the second writer, and no lock of another test may use
+    // passes. The test can observe neither, so it repeats until the count is exact.
     for round in 1..=50 {
         lock.lock(Read);
         let (reads, done) = (AtomicBool::new(false), AtomicBool::new(false));

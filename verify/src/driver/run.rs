@@ -142,7 +142,7 @@ pub(super) fn accept(
         counts.0.retain(|row, _| {
             let is_planned = planned.contains(row);
             if !is_planned {
-                println!("The record of {row} is deleted: no program has this row any more.");
+                println!("The record of {row} is deleted: no run has this row any more.");
             }
             is_planned
         });
