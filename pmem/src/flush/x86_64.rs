@@ -80,9 +80,9 @@ pub(super) fn fence() {
 /// and non-temporal stores are slow to leave the store buffer. A copy that stored each line as soon
 /// as it had loaded it was slow if the source lay less than two lines before the target, modulo the
 /// size of a page: on an AMD EPYC, 4 KiB and a slot took up to 760 ns to become durable, instead of
-/// 430 ns. That happened in 6 of 13 processes, so presumably more than these twelve bits must agree.
-/// With blocks of two, four or eight lines, no process was slow. Four lines fit the registers of
-/// both copies.
+/// 430 ns. That happened in 6 of 13 processes, so presumably more than these twelve bits must
+/// agree. With blocks of two, four or eight lines, no process was slow. Four lines fit the
+/// registers of both copies.
 const BLOCK: usize = 4;
 
 /// Copies whole lines past the cache, with AVX's stores if the processor has them. They are twice
