@@ -160,7 +160,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         } else {
             match inode.log.reserve(medium, slots as u32, change.class, self) {
                 Ok(reservation) => {
-                    self.commit(change, new, &extents, &header, reservation);
+                    self.commit(change, new, &extents, &header, slots, reservation);
                     return Ok(());
                 }
                 Err(error) => error,
@@ -171,17 +171,19 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         Err(error)
     }
 
-    /// Performs the part that cannot fail, from the first store to freeing the old pages.
+    /// Performs the part that cannot fail, from the first store to freeing the old pages. The
+    /// group has `slots` slots.
     fn commit(
         &self,
         change: &Change<'_>,
         new: &mut NewPages<'_>,
         extents: &ExtentList,
         header: &WriteHeader,
+        slots: usize,
         mut reservation: Reservation<'_>,
     ) {
         let medium = &self.volume.medium;
-        let group_bytes = slots_for(header.record_bytes()) * SLOT_BYTES;
+        let group_bytes = slots * SLOT_BYTES;
         let (mut few_slots, mut many_slots) = ([0; 4 * SLOT_BYTES], Vec::new());
         let group = scratch(&mut few_slots, &mut many_slots, group_bytes);
         let (mut few, mut many) = ([0; 16], Vec::new());
