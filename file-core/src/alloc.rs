@@ -110,7 +110,6 @@ impl ExtentList {
     }
 
     /// Returns the number of extents.
-    #[cfg(test)]
     pub(crate) fn count(&self) -> u32 {
         self.first.is_some() as u32 + self.rest.len() as u32
     }
