@@ -44,20 +44,11 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         self.volume().settle();
         let mut report = self.volume().clean_directories();
         let mut cleaned = BTreeSet::new();
-        for (path, id) in self.volume().files() {
-            if !cleaned.insert(id) {
-                // It has several names.
-                continue;
-            }
-            match self.open_file(&path).and_then(|file| file.clean()) {
-                Ok(cleaned) => report.add(cleaned),
-                // It, or a directory on its path, was removed or renamed meanwhile, or is poisoned.
-                Err(
-                    Error::NotFound { .. }
-                    | Error::IsADirectory { .. }
-                    | Error::NotADirectory { .. }
-                    | Error::Poisoned { .. },
-                ) => {}
+        for (path, _) in self.volume().files() {
+            let opened = Volume::open_listed(self.volume(), &path, &mut cleaned);
+            match opened.and_then(|file| file.map(|it| it.clean()).transpose()) {
+                Ok(cleaned) => report.add(cleaned.unwrap_or_default()),
+                Err(Error::Poisoned { .. }) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -1,7 +1,7 @@
 //! The state that all handles of a volume share, and the creation of range locks.
 
 use core::fmt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spanlock_pmem::Pmem;
 use spanlock_range_lock::RawRangeLock;
@@ -83,5 +83,33 @@ impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
     pub(crate) fn open_at(this: &Arc<Self>, at: &At<'_>) -> Result<File<P, L>, Error> {
         let inode = this.open_file(at, || this.make_lock(at.path))?;
         Ok(File::new(Arc::clone(this), inode))
+    }
+
+    /// Opens the file that has a name which was [listed](Self::files), and adds it to `seen`.
+    /// Returns `None` if the path does not lead to a file any more, or if the file was in `seen`
+    /// because it has several names.
+    ///
+    /// The file is added under the identity with which it was opened, not the one that was listed.
+    /// Its other names must not be passed over if this one has been removed since, or stands for
+    /// another file.
+    ///
+    /// # Errors
+    /// Those of [`open_at`](Self::open_at), except [`Error::NotFound`], [`Error::IsADirectory`] and
+    /// [`Error::NotADirectory`].
+    pub(crate) fn open_listed(
+        this: &Arc<Self>,
+        path: &str,
+        seen: &mut BTreeSet<(u32, u64)>,
+    ) -> Result<Option<File<P, L>>, Error> {
+        let file = match this.with(path, |at| Self::open_at(this, at)) {
+            Ok(file) => file,
+            // It, or a directory on its path, was removed, renamed or exchanged meanwhile.
+            Err(
+                Error::NotFound { .. } | Error::IsADirectory { .. } | Error::NotADirectory { .. },
+            ) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let id = (file.inode().number, file.inode().generation);
+        Ok(seen.insert(id).then_some(file))
     }
 }

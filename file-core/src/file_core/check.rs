@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::inode::Inode;
 use crate::layout::{PAGE, PAGE_BYTES, page_at};
 use crate::options::{CheckReport, DamagedPage};
+use crate::volume::Volume;
 
 impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// Reads every data page of every file and compares it with its checksum. Metadata needs no
@@ -17,29 +18,24 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// when a file is opened.
     ///
     /// The check runs concurrently with readers and writers and locks one page at a time. In a
-    /// volume without data checksums it reads nothing.
+    /// volume without data checksums it reads nothing. It may miss files that are created, renamed
+    /// or removed meanwhile.
     ///
     /// # Errors
-    /// [`Error::Lock`] if a file's range lock is too small, and those of
-    /// [`open_file`](Self::open_file). Damaged pages are not an error: the report lists them.
+    /// [`Error::Lock`] if a file's range lock is too small, and [`Error::NoLock`],
+    /// [`Error::Poisoned`] and [`Error::Corrupt`] as for [`open_file`](Self::open_file). Damaged
+    /// pages are not an error: the report lists them.
     pub fn check(&self) -> Result<CheckReport, Error> {
         let mut report = CheckReport::default();
         if !self.volume.medium.geometry.data_checksums {
             return Ok(report);
         }
         let mut checked = BTreeSet::new();
-        for (path, id) in self.volume.files() {
-            if !checked.insert(id) {
-                // It has several names.
-                continue;
+        for (path, _) in self.volume.files() {
+            if let Some(file) = Volume::open_listed(&self.volume, &path, &mut checked)? {
+                self.check_file(&path, file.inode(), &mut report)?;
+                report.files += 1;
             }
-            match self.open_file(&path) {
-                Ok(file) => self.check_file(&path, file.inode(), &mut report)?,
-                // It was removed or renamed meanwhile.
-                Err(Error::NotFound { .. } | Error::IsADirectory { .. }) => continue,
-                Err(error) => return Err(error),
-            }
-            report.files += 1;
         }
         Ok(report)
     }

@@ -1,9 +1,10 @@
 //! Several threads on one file: every page must hold one thread's whole write.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::common::{Handle, Mem, PAGE, Rng, Volume, content, lock_kinds, reopen};
+use crate::common::{Handle, Mem, PAGE, Rng, Volume, content, lock_kinds, reopen, segments};
 use spanlock_file_core::{Error, FileCore, FormatOptions};
 
 fn volumes(pages: u64) -> impl Iterator<Item = (&'static str, Volume)> {
@@ -307,4 +308,79 @@ fn a_link_and_a_renaming_of_three_directories_do_not_wait_for_each_other() {
             }
         });
     });
+}
+
+/// Returns a volume in which another thread performs `step` while the first file is opened, after
+/// its names were listed. Files: `a`; `b`, which is also `c`, with a damaged page and a log of two
+/// pages; `d` with a damaged page; `x/y`.
+fn with_step(step: fn(&Volume)) -> Volume {
+    let (_, volume) = volumes(256).next().unwrap();
+    volume.create("a").unwrap().write_at(b"a", 0).unwrap();
+    let file = volume.create("b").unwrap();
+    (0..63).for_each(|_| file.write_at(&[1; PAGE as usize], 0).unwrap());
+    file.write_at(&[0xBB; PAGE as usize], 0).unwrap();
+    volume.link("b", "c").unwrap();
+    let file = volume.create("d").unwrap();
+    file.write_at(&[0xDD; PAGE as usize], 0).unwrap();
+    volume.create_dir("x").unwrap();
+    volume.create("x/y").unwrap();
+    let mut bytes = volume.pmem().bytes();
+    for byte in [0xBB, 0xDD] {
+        let at = bytes.windows(64).position(|it| it == [byte; 64]).unwrap();
+        bytes[at] ^= 1;
+    }
+    let shared = Arc::new(Mutex::new(None::<Volume>));
+    let beside = Arc::clone(&shared);
+    let (volume, _) = FileCore::open(Mem::from_bytes(&bytes), move |capacity| {
+        // The volume holds no mutex while it creates a lock.
+        let volume = beside.lock().unwrap().take();
+        volume.iter().for_each(step);
+        segments(capacity)
+    })
+    .unwrap();
+    *shared.lock().unwrap() = Some(volume.clone());
+    volume
+}
+
+/// Returns the names of the files that a check finds damaged while `step` is performed.
+fn damaged_beside(step: fn(&Volume)) -> Vec<String> {
+    let damaged = with_step(step).check().unwrap().damaged;
+    damaged.into_iter().map(|it| it.name).collect()
+}
+
+#[test]
+fn a_check_finds_a_file_by_any_of_its_names() {
+    assert_eq!(damaged_beside(|_| ()), ["b", "d"]);
+    assert_eq!(damaged_beside(|it| it.remove("b").unwrap()), ["c", "d"]);
+    let step = |it: &Volume| it.rename("b", "e").unwrap();
+    assert_eq!(damaged_beside(step), ["c", "d"]);
+    // Each name is found to stand for another file than the one that was listed.
+    let step = |it: &Volume| it.exchange("b", "d").unwrap();
+    assert_eq!(damaged_beside(step), ["b", "c"]);
+    let step = |it: &Volume| it.exchange("c", "d").unwrap();
+    assert_eq!(damaged_beside(step), ["b", "c"]);
+}
+
+#[test]
+fn a_check_passes_over_a_path_that_leads_through_a_file_meanwhile() {
+    let step = |it: &Volume| it.exchange("d", "x").unwrap();
+    assert_eq!(damaged_beside(step), ["b"]);
+    let step = |it: &Volume| {
+        it.rename("x", "z").unwrap();
+        it.rename("d", "x").unwrap();
+    };
+    assert_eq!(damaged_beside(step), ["b"]);
+}
+
+#[test]
+fn a_cleaning_finds_a_file_by_any_of_its_names() {
+    for step in [
+        (|_| ()) as fn(&Volume),
+        |it| it.remove("b").unwrap(),
+        |it| it.exchange("c", "d").unwrap(),
+    ] {
+        let volume = with_step(step);
+        assert!(volume.clean().unwrap().pages_freed > 0);
+        assert_eq!(volume.clean().unwrap().pages_freed, 0);
+    }
 }
