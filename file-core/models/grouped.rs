@@ -43,24 +43,31 @@ pub(crate) fn suites() -> [Suite; 4] {
     let full = On::new(|| full_but_for(1));
     let thorough = On::new(|| thorough(1));
     let on_demand = On::new(sparse);
-    let [patch, append] = [Kind::Patch, Kind::Append].map(|kind| number(kind, 0));
+    let [patch, append, wide] = [Kind::Patch, Kind::Append, Kind::Wide].map(|kind| number(kind, 0));
     let second = number(Kind::Second, 1);
     let searched = [
         ["patch", "second"],
         ["patch", "sync"],
         ["append", "sync"],
         ["second", "sync"],
+        ["wide", "sync"],
         ["sync", "sync"],
     ];
     [
-        suite("file-core-grouped", &KINDS, &searched)
-            .programs((1..=2).map(|length| roomy.sequences(&KINDS, length)))
-            // Three changes that wait for a sync have so many images that few kinds are searched.
-            .program(roomy.sequences(&[Kind::Punch, Kind::Create], 3))
-            .program(roomy.threads("patch-sync", [&[patch], &[SYNC]]))
-            .program(roomy.threads("append-sync", [&[append], &[SYNC]]))
-            .program(roomy.threads("patch-second", [&[patch], &[second]]))
-            .program(roomy.threads("two-syncs", [&[SYNC], &[second, SYNC]])),
+        suite(
+            "file-core-grouped",
+            &[&KINDS[..], &[Kind::Wide]].concat(),
+            &searched,
+        )
+        .programs((1..=2).map(|length| roomy.sequences(&KINDS, length)))
+        // Three changes that wait for a sync have so many images that few kinds are searched.
+        .program(roomy.sequences(&[Kind::Punch, Kind::Create], 3))
+        .program(roomy.threads("patch-sync", [&[patch], &[SYNC]]))
+        .program(roomy.threads("append-sync", [&[append], &[SYNC]]))
+        .program(roomy.threads("patch-second", [&[patch], &[second]]))
+        // The append keeps bytes of the write.
+        .program(roomy.threads("overlaps-sync", [&[wide, append], &[SYNC]]))
+        .program(roomy.threads("two-syncs", [&[SYNC], &[second, SYNC]])),
         suite("file-core-grouped-full", &KINDS, &[])
             .programs((1..=2).map(|length| full.sequences(&KINDS, length))),
         suite("file-core-grouped-cleaning", &KINDS, &[])

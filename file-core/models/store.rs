@@ -48,6 +48,9 @@ pub(crate) enum Kind {
     Rename,
     /// Renames the file into the directory [`DIRECTORY`].
     Across,
+    /// Overwrites the file's first page, and 8 bytes of its second page. An append then writes to
+    /// the same page.
+    Wide,
 }
 
 /// The kinds of which each pair is searched.
@@ -64,7 +67,7 @@ pub(crate) const KINDS: [Kind; 9] = [
 ];
 
 /// The kinds in the order of their numbers.
-const ALL: [Kind; 14] = {
+const ALL: [Kind; 15] = {
     let [a, b, c, d, e, f, g, h, i] = KINDS;
     [
         a,
@@ -81,6 +84,7 @@ const ALL: [Kind; 14] = {
         Kind::Clean,
         Kind::Rename,
         Kind::Across,
+        Kind::Wide,
     ]
 };
 
@@ -101,6 +105,7 @@ impl Kind {
             Kind::Clean => "clean",
             Kind::Rename => "rename",
             Kind::Across => "rename-across",
+            Kind::Wide => "wide",
         }
     }
 }
@@ -139,6 +144,16 @@ fn new_name(kind: Kind) -> &'static str {
 /// Returns the bytes that an operation writes.
 fn bytes(operation: u32) -> [u8; 8] {
     [b'A' + operation as u8; 8]
+}
+
+/// Returns the bytes that [`Kind::Wide`] writes: few that are not zero, because a crash image may
+/// have any of those.
+fn wide() -> Vec<u8> {
+    let mut bytes = vec![0; PAGE as usize + 8];
+    for page in bytes.chunks_mut(PAGE as usize) {
+        page[..8].fill(b'w');
+    }
+    bytes
 }
 
 pub(crate) type Volume = FileCore<Arc<Simulated>, SrlArray>;
@@ -341,6 +356,7 @@ impl Files {
             Kind::Second => write(file, PAGE, &bytes),
             Kind::Extend => write(file, 3 * PAGE, &bytes),
             Kind::Append => write(file, end, &bytes),
+            Kind::Wide => write(file, 0, &wide()),
             Kind::Truncate => change(file, |whole| whole.resize(CUT as usize, 0)),
             Kind::Punch | Kind::First | Kind::Other => change(file, |whole| {
                 let Range { start, end } = hole(kind(operation));
@@ -395,6 +411,7 @@ impl Crashable for Files {
             Kind::Patch => file().write_at(&data, 0),
             Kind::Second => file().write_at(&data, PAGE),
             Kind::Extend => file().write_at(&data, 3 * PAGE),
+            Kind::Wide => file().write_at(&wide(), 0),
             Kind::Append => match file().append(&data) {
                 Ok(at) => return format!("at {at}"),
                 Err(error) => Err(error),

@@ -65,7 +65,9 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The region does not hold a volume of this crate.
+    /// Neither the first nor the last page of the region has the magic number of a volume, or the
+    /// region is too short to have one. If the region was formatted, both superblocks are lost, or
+    /// the first one is and the region has grown since.
     #[error("no volume here: {}", not_a_volume_reason(*.len))]
     NotAVolume {
         /// The region's size in bytes.
@@ -125,8 +127,9 @@ pub enum Error {
         /// The values allowed.
         wanted: &'static str,
     },
-    /// There are too few free pages. Files can still be removed, and existing pages of a file may
-    /// still be overwritten.
+    /// There are too few free pages. Files can still be removed. Existing pages of a file can be
+    /// overwritten as long as the reserve suffices: see
+    /// [`File::write_at`](crate::File::write_at).
     #[error(
         "no space: this operation needs {needed} more pages of 4 KiB, but only {free} are available to it; \
          remove files to free space"
@@ -264,8 +267,8 @@ fn not_a_volume_reason(len: u64) -> String {
     }
     format!(
         "neither the first nor the last page of the {len}-byte region holds a superblock; \
-         format the region, or open the region that was formatted \
-         (if this region was formatted and has grown since, truncate it to its old size)"
+         open the region that was formatted, or format this one if it never was a volume \
+         (if it was, restore a backup; if it has grown since, truncate it to its old size)"
     )
 }
 

@@ -104,6 +104,12 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// adds a page to the file's log, and, on a full volume, while the log is cleaned. A
     /// [cleaning on demand](crate::FileCore::clean) can block it, too.
     ///
+    /// If only the [reserve](crate::Stats::pages_reserved) is free, a write can only replace pages
+    /// that the file has. It may take half of the reserve: 1/128 of the volume's pages, at least 2
+    /// and at most 256. So a longer write fails. If the file's log is full and cleaning does not
+    /// help, the log takes a page from the same half, and keeps it. So once the logs of other files
+    /// have done this, even a write of one page can fail.
+    ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::FileTooLarge`], [`Error::WriteTooLong`], [`Error::NoSpace`],
     /// [`Error::Lock`], [`Error::Poisoned`], and [`Error::Corrupt`] if the volume has data

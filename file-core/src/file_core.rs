@@ -146,8 +146,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// has stored, and completes a rename or an exchange that a crash has interrupted.
     ///
     /// # Errors
-    /// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], [`Error::Corrupt`], and
-    /// [`Error::ReadOnlyRegion`].
+    /// [`Error::NotAVolume`] if neither superblock has the magic number, [`Error::Version`],
+    /// [`Error::Truncated`], [`Error::Corrupt`], and [`Error::ReadOnlyRegion`].
     pub fn open(
         pmem: P,
         locks: impl Fn(u64) -> L + Send + Sync + 'static,
@@ -460,8 +460,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// return ([`Durability::AtReturn`]).
     ///
     /// Costs one flush of each line that these changes have written, one more for the mark of each
-    /// change, and two fences. Blocks while another thread syncs. Readers and writers are not
-    /// blocked.
+    /// change, and two fences, or more if some of the changes [overlap](Durability::AtSync). Blocks
+    /// while another thread syncs. Readers and writers are not blocked.
     ///
     /// # Errors
     /// [`Error::Poisoned`] if the region has panicked during a sync. Changes were lost then, so

@@ -142,8 +142,9 @@ pub(crate) fn repair<P: Pmem>(pmem: &P, found: &Found) {
 /// Reads the superblocks.
 ///
 /// # Errors
-/// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], and [`Error::Corrupt`] if both
-/// are damaged.
+/// [`Error::NotAVolume`] if neither superblock has the magic number, [`Error::Version`],
+/// [`Error::Truncated`], and [`Error::Corrupt`] if a superblock has the magic number but neither is
+/// readable.
 pub(crate) fn find<P: Pmem>(pmem: &P) -> Result<Found, Error> {
     let len = pmem.len();
     if len < SUPER_BYTES as u64 {

@@ -169,8 +169,9 @@ impl Report {
 /// it was opened read-only. The region may be [read-only](Pmem::is_read_only).
 ///
 /// # Errors
-/// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], and [`Error::Corrupt`] if both
-/// superblocks are unreadable.
+/// [`Error::NotAVolume`] if neither superblock has the magic number, [`Error::Version`],
+/// [`Error::Truncated`], and [`Error::Corrupt`] if a superblock has the magic number but neither is
+/// readable.
 pub fn check<P: Pmem>(pmem: &P) -> Result<Report, Error> {
     survey(pmem, false)
 }

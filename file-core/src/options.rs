@@ -14,8 +14,10 @@ pub enum Durability {
     #[default]
     AtReturn,
     /// Changes become durable together, at the next [`FileCore::sync`](crate::FileCore::sync),
-    /// which takes two fences for all of them. A crash before the sync may lose any of them, each
-    /// as a whole: an earlier change may be lost while a later one is kept.
+    /// which takes two fences for all of them if no two overlap. It takes one more for each change
+    /// in the longest chain of changes that overlap, after the first. A crash before the sync may
+    /// lose any of them, each as a whole: an earlier change may be lost while a later one is kept,
+    /// unless both concern a page of the same file.
     ///
     /// A volume also syncs by itself:
     /// - when 1,024 changes, or a sixteenth of the volume's pages, wait for a sync,
@@ -289,7 +291,7 @@ pub struct Stats {
     pub pages_total: u64,
     /// Free pages, including the reserve.
     pub pages_free: u64,
-    /// Free pages that only overwrites and cleanings may take.
+    /// Free pages in the reserve. Cleanings may take all of it, and overwrites half of it.
     pub pages_reserved: u64,
     /// Inodes available to files and directories.
     pub inodes_total: u64,

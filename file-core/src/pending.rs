@@ -7,10 +7,12 @@
 //! # Properties
 //! - With [`Durability::AtSync`](crate::Durability), a change writes its data and its slots, but
 //!   neither flushes nor fences. Its mark is not stored either, so recovery cannot see the change.
-//! - A *sync* flushes what all changes since the last one have written, fences, stores all marks,
-//!   flushes and fences: two fences in all. Afterwards all of these changes are durable. If a crash
-//!   comes before that, each of them is present as a whole or not at all, independently of the
-//!   others.
+//! - A *sync* flushes what all changes since the last one have written, and fences. Then it stores
+//!   their marks in *rounds*, and flushes and fences each round. Afterwards all of these changes
+//!   are durable. If a crash comes before that, each is present as a whole or not at all.
+//! - A change whose pages overlap those of an earlier change of the file belongs to a later round
+//!   (Y6). So the fences of a sync are one more than the longest chain of changes that overlap: two
+//!   in all if none do. Changes that do not overlap survive independently of each other.
 //! - A sync waits for a sync in progress, which may have taken changes that the waiting caller has
 //!   made. It takes no range lock, so readers and writers go on.
 //!
@@ -36,11 +38,18 @@
 //!   holds the mutex between its two steps, so at least one of them sees the other.
 //! - **Y5** A region may panic during a sync. The logs of all changes that it has taken are
 //!   poisoned then (L5), and every later sync returns an error.
+//! - **Y6** While the mark of a change is not durable, no mark of a later change is stored whose
+//!   file pages overlap. The later change may contain bytes of the earlier one: it copies the rest
+//!   of its first and last page, and an allocation keeps the pages that are there. Without the
+//!   earlier change, these bytes would be a part of it.
 
 use core::mem::take;
+use core::ops::Range;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use spanlock_pmem::{Durable, Flushed, Pmem, Unflushed};
-use spanlock_sync::{Arc, Mutex, injected_bug};
+use spanlock_sync::{Arc, Mutex, injected_bug, thread};
 
 use crate::alloc::Extent;
 use crate::chain::Slots;
@@ -85,6 +94,9 @@ pub(crate) struct Added<L> {
     pub(crate) mark: u64,
     /// The data and the slots.
     pub(crate) written: Vec<Unflushed>,
+    /// The pages of the file that the change replaces, keeps or removes.
+    pub(crate) file_pages: Range<u64>,
+    /// The number of data pages that it has written.
     pub(crate) pages: u32,
 }
 
@@ -248,15 +260,61 @@ impl<L> Taken<'_, L> {
         } else {
             medium.pmem.fence(flushed)
         };
-        let mut marks = Flushed::nothing();
-        for change in &self.changes {
-            let (this, rest) = durable.split();
-            durable = rest;
-            marks = marks.and(medium.store_word(change.at, change.mark, this));
+        for round in in_rounds(&self.changes).chunk_by(|a, b| a.0 == b.0) {
+            let mut marks = Flushed::nothing();
+            for &(_, change) in round {
+                let (this, rest) = durable.split();
+                durable = rest;
+                let Added { at, mark, .. } = self.changes[change];
+                marks = marks.and(medium.store_word(at, mark, this));
+            }
+            durable = medium.pmem.fence(marks);
         }
-        medium.pmem.fence(marks);
         self.is_durable = true;
     }
+}
+
+/// Returns the changes with the rounds in which their marks are stored (Y6), in the order of the
+/// rounds.
+fn in_rounds<L>(changes: &[Added<L>]) -> Vec<(u32, usize)> {
+    // The round of the latest change of each run of pages: from an inode and the first page to the
+    // page after the last, and the round. The runs of an inode are disjoint.
+    let mut latest: BTreeMap<(u32, u64), (u64, u32)> = BTreeMap::new();
+    let round_of = |change: &Added<L>| {
+        let (inode, pages) = (change.inode.number, change.file_pages.clone());
+        if pages.is_empty() {
+            return 0;
+        }
+        let before = latest.range(..(inode, pages.start)).next_back();
+        let before = before.filter(|((of, _), (end, _))| *of == inode && *end > pages.start);
+        let inside = latest.range((inode, pages.start)..(inode, pages.end));
+        let overlapped = before.into_iter().chain(inside);
+        let overlapped: Vec<_> = overlapped.map(|((_, start), run)| (*start, *run)).collect();
+        let mut round = 0;
+        for (start, (end, earlier)) in overlapped {
+            round = round.max(earlier + 1);
+            latest.remove(&(inode, start));
+            if start < pages.start {
+                latest.insert((inode, start), (pages.start, earlier));
+            }
+            if end > pages.end {
+                latest.insert((inode, pages.end), (end, earlier));
+            }
+        }
+        latest.insert((inode, pages.start), (pages.end, round));
+        round
+    };
+    let mut rounds: Vec<u32> = changes.iter().map(round_of).collect();
+    if injected_bug!(
+        "marks-in-one-round",
+        "a sync stores the marks of changes that overlap in any order",
+        killed_by = "file-core-grouped/overlaps-sync"
+    ) {
+        rounds.fill(0);
+    }
+    let mut order: Vec<(u32, usize)> = rounds.into_iter().zip(0..).collect();
+    order.sort_unstable();
+    order
 }
 
 impl<L> Drop for Taken<'_, L> {
@@ -292,8 +350,9 @@ impl<P: Pmem, L> Volume<P, L> {
         }
     }
 
-    /// Performs `act`, and repeats it if it lacks space but pending changes have replaced pages: a
-    /// sync frees those. The caller holds no mutex.
+    /// Performs `act`, and repeats it if it lacks pages or an inode but changes are pending: a sync
+    /// frees the pages that they have replaced, and the removed files that they belong to. The
+    /// caller holds no mutex.
     ///
     /// # Errors
     /// Those of `act`.
@@ -304,7 +363,7 @@ impl<P: Pmem, L> Volume<P, L> {
     ) -> Result<T, Error> {
         loop {
             match act() {
-                Err(Error::NoSpace { .. }) if self.settle() => {}
+                Err(Error::NoSpace { .. } | Error::NoInodes { .. }) if self.settle() => {}
                 Err(error) => return Err(error),
                 // Not in one arm with the errors. That arm would copy the whole result, which is as
                 // large as the largest error.
@@ -329,6 +388,11 @@ impl<P: Pmem, L> Volume<P, L> {
 
 impl<P: Pmem, L> Drop for Volume<P, L> {
     fn drop(&mut self) {
-        self.settle();
+        if !thread::panicking() {
+            self.settle();
+            return;
+        }
+        // If the region has panicked, it may panic again, which would abort the process here.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.settle()));
     }
 }

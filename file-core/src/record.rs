@@ -93,8 +93,10 @@ pub(crate) struct WriteHeader {
     pub(crate) pages: u32,
     /// Number of extents, in file order.
     pub(crate) extents: u32,
-    /// End of the write: one past its last byte in the file. It lies in the last page. Zero if the
-    /// record does not make the file longer.
+    /// The file's size becomes at least this. For a write, it is one past the last byte written,
+    /// even if the file is longer. Unless it is zero, it lies in the last page that the extents
+    /// cover. It is zero if the record makes a hole, allocates pages without changing the size,
+    /// only sets the time, or is a copy of pages past the size or made by a repair.
     pub(crate) end: u64,
     /// Whether `end` becomes the file's size, even if it was larger. Pages past it become holes.
     pub(crate) sets_size: bool,

@@ -28,6 +28,12 @@ pub fn spawn<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> JoinH
     world::spawn(f)
 }
 
+/// Returns whether the calling thread is unwinding after a panic.
+#[cfg(feature = "std")]
+pub fn panicking() -> bool {
+    std::thread::panicking()
+}
+
 /// Lets another thread run.
 pub fn yield_now() {
     world::yield_now();

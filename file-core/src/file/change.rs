@@ -1,6 +1,7 @@
 //! A change to a file: what one group of its log commits.
 
 use core::mem::replace;
+use core::ops::Range;
 use core::slice;
 
 use spanlock_pmem::{Flushed, Pmem};
@@ -83,6 +84,18 @@ impl Change<'_> {
             *at += u64::from(part.len());
             Some((from, *part))
         })
+    }
+
+    /// Returns the pages of the file that the change concerns.
+    fn file_pages(&self) -> Range<u64> {
+        let first = u64::from(self.first);
+        if self.sets_size {
+            let cut = self.end.div_ceil(PAGE_BYTES);
+            let first = if self.parts.is_empty() { cut } else { first };
+            return first..u64::MAX;
+        }
+        let parts = self.parts.iter().map(|part| u64::from(part.len()));
+        first..first + parts.sum::<u64>()
     }
 
     fn takes_away(&self) -> bool {
@@ -227,6 +240,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             at: reservation.place().at(),
             mark,
             written,
+            file_pages: change.file_pages(),
             pages: new.count,
         });
         let mut old = Replaced::new(log_page, false);

@@ -160,7 +160,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
 
     /// Makes sure that the bytes in `range` have pages, and that the file reaches at least to the
     /// end of `range`, atomically and durably. New pages are zero, and other bytes do not change.
-    /// Afterwards, overwriting these bytes fails for lack of space only if the reserve is used up.
+    /// Afterwards, overwriting these bytes fails for lack of space only if the reserve does not
+    /// suffice: see [`write_at`](Self::write_at).
     ///
     /// Blocks like [`write_at`](Self::write_at).
     ///

@@ -120,6 +120,53 @@ fn a_full_volume_reopens_and_can_be_overwritten() {
 }
 
 #[test]
+fn an_overwrite_may_take_half_of_the_reserve() {
+    for (pages, half) in [(256, 2), (1024, 7), (4096, 31)] {
+        let volume = format(pages, &FormatOptions::new());
+        let file = volume.create("a").unwrap();
+        while file.append(&[1; PAGE as usize]).is_ok() {}
+        let stats = volume.stats();
+        assert_eq!(
+            (stats.pages_free, stats.pages_reserved),
+            (2 * half, 2 * half)
+        );
+        let bytes = vec![2; ((half + 1) * PAGE) as usize];
+        let error = Error::NoSpace {
+            needed: half + 1,
+            free: half,
+        };
+        assert_eq!(file.write_at(&bytes, PAGE), Err(error));
+        for _ in 0..100 {
+            file.write_at(&bytes[PAGE as usize..], PAGE).unwrap();
+        }
+    }
+}
+
+#[test]
+fn overwrites_stop_when_logs_have_taken_half_of_the_reserve() {
+    let volume = format(1024, &FormatOptions::new());
+    // Each log is full of groups that are needed: their pages are not neighbours in the file.
+    let mut files: Vec<_> = (0..12)
+        .map(|i| volume.create(&i.to_string()).unwrap())
+        .collect();
+    for page in (0..126).step_by(2) {
+        for file in &files {
+            file.write_at(&[1; PAGE as usize], page * PAGE).unwrap();
+        }
+    }
+    let rest = volume.create("rest").unwrap();
+    while rest.append(&[1; PAGE as usize]).is_ok() {}
+    let done: Vec<_> = files.iter().map(|it| it.write_at(b"2", 0)).collect();
+    assert_eq!(done.iter().filter(|it| it.is_ok()).count(), 6, "{done:?}");
+    assert!(matches!(done[11], Err(Error::NoSpace { .. })), "{done:?}");
+    volume.remove("11").unwrap();
+    files.pop();
+    for file in &files {
+        file.write_at(b"2", 0).unwrap();
+    }
+}
+
+#[test]
 fn many_small_files_can_all_be_removed() {
     let volume = format(256, &FormatOptions::new().inodes(4096));
     let mut count = 0;

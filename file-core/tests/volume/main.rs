@@ -13,6 +13,7 @@ mod directories;
 mod fsck;
 mod fsx;
 mod full;
+mod grouped;
 mod growth;
 mod journal;
 mod lazy;
