@@ -53,8 +53,8 @@ pub(crate) enum Kind {
     Wide,
 }
 
-/// The kinds of which each pair is searched.
-pub(crate) const KINDS: [Kind; 9] = [
+/// The kinds in the order of their numbers.
+const ALL: [Kind; 15] = [
     Kind::Patch,
     Kind::Second,
     Kind::Extend,
@@ -64,29 +64,16 @@ pub(crate) const KINDS: [Kind; 9] = [
     Kind::Allocate,
     Kind::Create,
     Kind::Remove,
+    Kind::First,
+    Kind::Other,
+    Kind::Clean,
+    Kind::Rename,
+    Kind::Across,
+    Kind::Wide,
 ];
 
-/// The kinds in the order of their numbers.
-const ALL: [Kind; 15] = {
-    let [a, b, c, d, e, f, g, h, i] = KINDS;
-    [
-        a,
-        b,
-        c,
-        d,
-        e,
-        f,
-        g,
-        h,
-        i,
-        Kind::First,
-        Kind::Other,
-        Kind::Clean,
-        Kind::Rename,
-        Kind::Across,
-        Kind::Wide,
-    ]
-};
+/// The kinds of which each pair is searched: those up to `Remove`.
+pub(crate) const KINDS: [Kind; 9] = *ALL.first_chunk().expect("there are more");
 
 impl Kind {
     pub(crate) fn name(self) -> &'static str {

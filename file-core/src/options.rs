@@ -14,10 +14,11 @@ pub enum Durability {
     #[default]
     AtReturn,
     /// Changes become durable together, at the next [`FileCore::sync`](crate::FileCore::sync),
-    /// which takes two fences for all of them if no two overlap. It takes one more for each change
-    /// in the longest chain of changes that overlap, after the first. A crash before the sync may
-    /// lose any of them, each as a whole: an earlier change may be lost while a later one is kept,
-    /// unless both concern a page of the same file.
+    /// which takes two fences for all of them. Changes *overlap* if they concern a common page of a
+    /// file. Then the sync makes them durable one after the other: it takes one fence for the data,
+    /// and one for each change of the longest chain of changes that overlap. A crash before the
+    /// sync may lose any of them, each as a whole. An earlier change may be lost while a later one
+    /// is kept, unless they overlap.
     ///
     /// A volume also syncs by itself:
     /// - when 1,024 changes, or a sixteenth of the volume's pages, wait for a sync,
