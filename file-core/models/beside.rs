@@ -47,7 +47,9 @@ pub(crate) fn suite() -> Suite {
         suite = suite.programs(OTHERS.map(|kind| {
             let name = format!("{cleaning}-{}", kind.name());
             let program = match SLOW.contains(&&*name) {
-                true => (bounded(&name).bounded_in(Mode::Weak, 1, why)).more_in_full_run(),
+                true => bounded(&name)
+                    .bounded_in(Mode::Weak, 1, why)
+                    .more_in_full_run_in(Mode::Weak),
                 false => bounded(&name),
             };
             let scene = program.scene(scene(medium));

@@ -60,7 +60,8 @@ pub struct ProgramInfo {
     /// For each mode with a stated bound on preemptions: the bound, and the reason for it.
     pub bounds: BTreeMap<Mode, (u64, String)>,
     pub injection: Injection,
-    pub more_in_full_run: bool,
+    /// The modes in which the full run searches more of it.
+    pub more_in_full_run: BTreeSet<Mode>,
     pub step_bound: u64,
     /// Whether its code uses the facade `spanlock_sync`, which reports what each step touches.
     pub has_facade: bool,

@@ -177,7 +177,7 @@ impl Planner<'_> {
         match &self.program.kind {
             _ if !self.program.crashes.is_empty() => {
                 for &mode in &self.program.crashes {
-                    let is_long = self.program.more_in_full_run;
+                    let is_long = self.program.more_in_full_run.contains(&mode);
                     let stated = self.stated(mode);
                     let row = (!is_long || stated.is_some()).then(|| self.row(mode, stated));
                     let more = stated.map(|bound| bound + MORE_IN_FULL_RUN);
@@ -219,7 +219,7 @@ impl Planner<'_> {
             let is_cut = self.recorded(&row).is_some_and(|it| it.bound.is_some());
             let is_long = program.is_exact() && !is_stated(mode) && is_cut;
             let more = self.stated(mode).map(|bound| bound + MORE_IN_FULL_RUN);
-            let has_more = program.more_in_full_run
+            let has_more = program.more_in_full_run.contains(&mode)
                 && (more.is_some() || mode == Mode::Weak && !program.is_exact());
             let long = match is_long {
                 true => Some(self.long_of(&row, PREEMPTIONS + MORE_IN_FULL_RUN)),

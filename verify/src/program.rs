@@ -171,8 +171,17 @@ impl Program {
     /// for the mode, the full run allows one more preemption. Otherwise, only the full run searches
     /// crashes in this mode; and of a program of three threads without crashes, it makes loom's
     /// search in the weak mode without a bound.
-    pub fn more_in_full_run(mut self) -> Self {
-        self.info.more_in_full_run = true;
+    pub fn more_in_full_run(self) -> Self {
+        let by_loom = [Mode::Weak, Mode::RmwLoad];
+        let with_crashes = [Mode::Global, Mode::Cut, Mode::Sequence];
+        let modes = by_loom.into_iter().chain(with_crashes);
+        modes.fold(self, Self::more_in_full_run_in)
+    }
+
+    /// The full run searches more of this program than the normal run in this mode only: see
+    /// [`more_in_full_run`](Self::more_in_full_run).
+    pub fn more_in_full_run_in(mut self, mode: Mode) -> Self {
+        self.info.more_in_full_run.insert(mode);
         self
     }
 
@@ -279,7 +288,7 @@ impl Program {
             )
         } else if info.crashes.iter().any(|mode| !mode.has_crashes()) {
             Some("`crashes` takes the modes `Global`, `Cut` and `Sequence` only")
-        } else if info.more_in_full_run && !info.can_be_more_in_full_run() {
+        } else if !info.more_in_full_run.is_empty() && !info.can_be_more_in_full_run() {
             Some(
                 "`more_in_full_run` is for crashes, for searches of three threads, and for bounds \
                  under loom: remove it",
