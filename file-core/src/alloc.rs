@@ -43,9 +43,9 @@
 //! [`shard`].
 //!
 //! # Not guaranteed
-//! A request that takes several extents or searches several shards sees no single moment. So on a
+//! A request that takes several extents or searches several shards is not one atomic step. So on a
 //! nearly full volume, it may fail although enough pages are free:
-//! - while another request holds some that it will free again, because it cannot get enough;
+//! - while another request, which is going to fail, holds some of them;
 //! - if pages are freed in a shard that it has already searched, while other requests take those of
 //!   the shards that it searches later.
 

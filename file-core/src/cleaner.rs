@@ -7,9 +7,10 @@
 //! # Properties
 //! - The thread sleeps, and checks the number of free pages at intervals. Writers do no work for
 //!   it. Stopping it wakes it.
-//! - It cleans the logs of all directories, and of the files in memory: garbage comes from writes,
-//!   so the logs of other files have hardly any. It cleans one log after the other, as on demand,
-//!   but copies groups only if that frees a quarter of the pages that are copied.
+//! - It cleans the logs of all directories, and of the files in memory: to read the logs of other
+//!   files would usually cost more than it frees. [`FileCore::clean`] cleans those, too. It cleans
+//!   one log after the other, as on demand, but copies groups only if that frees a quarter of the
+//!   pages that are copied.
 //! - It cleans again only once the number of free pages has fallen since. So it does not read the
 //!   same logs over and over on a volume that is full of data.
 //! - A panic of the region ends the thread. It holds no mutex of the volume then, and the log that

@@ -173,8 +173,8 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
         self.directory.look(name).is_some()
     }
 
-    /// Cleans the directory's log, so that it takes as few pages as possible: none if the directory
-    /// is empty. Blocks changes of the directory.
+    /// Cleans the directory's log. If it has at most about 4,096 names, it then takes as few pages
+    /// as possible, and none if the directory is empty. Blocks changes of the directory.
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Poisoned`], and [`Error::NotFound`] with an empty name if the

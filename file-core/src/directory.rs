@@ -59,8 +59,8 @@
 //!
 //! # Several directories
 //! A rename from one directory to another, and an exchange of two names, change several groups. The
-//! [`journal`](crate::journal) makes this one change. Afterwards, each name still has one marked
-//! group.
+//! [`journal`](crate::journal) makes them atomic together. Afterwards, each name still has one
+//! marked group.
 
 use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::{Mutex, MutexGuard, injected_bug};

@@ -73,7 +73,7 @@ pub enum Error {
         /// The region's size in bytes.
         len: u64,
     },
-    /// The volume was formatted by another version of this crate.
+    /// The volume has another version of the format.
     #[error(
         "the volume has format version {found}, but this build reads version {supported}; \
          open it with a build that reads version {found}"

@@ -67,9 +67,9 @@ use crate::volume::Volume;
 ///
 /// Every change is atomic and durable. A change that has returned survives a crash. A change that a
 /// crash interrupts is present afterwards as a whole or not at all. If the volume
-/// [groups](crate::Durability::AtSync) changes, they survive a crash only once a
-/// [sync](Self::sync) has returned. The file's range lock serializes conflicting accesses to
-/// overlapping ranges.
+/// [groups](crate::Durability::AtSync) changes, a crash may lose any change until a
+/// [sync](Self::sync) that began after it has returned. The file's range lock serializes
+/// conflicting accesses to overlapping ranges.
 pub struct File<P: Pmem, L: RawRangeLock> {
     volume: Arc<Volume<P, L>>,
     inode: Arc<Inode<L>>,
@@ -105,10 +105,11 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// [cleaning on demand](crate::FileCore::clean) can block it, too.
     ///
     /// If only the [reserve](crate::Stats::pages_reserved) is free, a write can only replace pages
-    /// that the file has. It may take half of the reserve: 1/128 of the volume's pages, at least 2
-    /// and at most 256. So a longer write fails. If the file's log is full and cleaning does not
-    /// help, the log takes a page from the same half, and keeps it. So once the logs of other files
-    /// have done this, even a write of one page can fail.
+    /// that the file has. It may take half of the reserve: 1/128 of the pages of the [data
+    /// area](crate::Stats::pages_total), at least 2 and at most 256. So a longer write fails. If
+    /// the file's log is full and cleaning does not help, the log takes a page from the same half,
+    /// and keeps it. So once the logs of other files have done this, even a write of one page can
+    /// fail.
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::FileTooLarge`], [`Error::WriteTooLong`], [`Error::NoSpace`],
@@ -136,8 +137,9 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
 
     /// Writes all of `data` at the end of the file, atomically and durably, and returns the offset
     /// at which it starts. Appends and other writes at the end exclude each other, so none
-    /// overwrites another. A concurrent write past the pages of the append does not conflict with
-    /// it, so it may enlarge the file before the appended data is visible.
+    /// overwrites another. A concurrent write beyond the pages of the append does not wait for it.
+    /// The file may then be longer than the end of the append, whose bytes read as zeros until it
+    /// takes effect.
     ///
     /// Blocks like [`write_at`](Self::write_at). If the end moves out of the locked pages while the
     /// append waits for them, the append tries again. There are at most four attempts: the third

@@ -76,8 +76,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// threads create the same file at once, the slower thread's lock is dropped. For locks whose
     /// creation can fail, use [`try_format`](Self::try_format).
     ///
-    /// After a crash during this call, the region holds its previous volume, no volume, or the
-    /// empty volume.
+    /// After a crash during this call, the region holds the previous volume, the empty volume, or
+    /// none: opening then returns [`Error::NotAVolume`] or [`Error::Corrupt`].
     ///
     /// # Errors
     /// [`Error::BadFormat`] if the region is smaller than 64 KiB or too large, or if an option does
@@ -501,17 +501,19 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
 
     /// Closes the volume with a *checkpoint*, so that it opens without reading the logs of its
     /// files. First makes all changes durable, as [`sync`](Self::sync) does. Then writes the
-    /// checkpoint into free pages: one bit for each page of the volume, and 8 bytes for each inode.
-    /// Closing a read-only volume writes nothing.
+    /// checkpoint into free pages: one bit for each page of the data area, and 8 bytes for each
+    /// inode. Closing a read-only volume writes nothing.
     ///
-    /// A volume that is dropped instead loses nothing, but opens more slowly. The same holds if no
-    /// checkpoint is written: there are too few free pages, an operation or a sync has failed
-    /// midway, or a file was removed whose log was damaged. It also holds if the checkpoint is
-    /// damaged later. After an opening with a checkpoint, damage to the log of a file is found only
-    /// when the file is opened.
+    /// A volume that is dropped instead loses nothing, but opens more slowly. This call also
+    /// returns `Ok` if it writes no checkpoint, and the next opening then reads all logs. That
+    /// happens if there are too few free pages, an operation or a sync has failed midway, or a file
+    /// was removed whose log was damaged. A checkpoint that is damaged later is not used. After an
+    /// opening with a checkpoint, damage to the log of a file is found only when the file is
+    /// opened.
     ///
     /// # Errors
-    /// Returns the handle if there are other handles to the volume, its files or its directories.
+    /// Returns the handle if there are other handles to the volume, its files or its directories,
+    /// or a [`Cleaner`](crate::Cleaner).
     pub fn close(mut self) -> Result<(), Self> {
         match Arc::get_mut(&mut self.volume) {
             Some(volume) => {

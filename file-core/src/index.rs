@@ -12,9 +12,9 @@
 //!   on first use. A removal frees the nodes whose whole span it removes, except for the root.
 //! - A thread needs no pin for pages that it holds, because the range lock protects their nodes. A
 //!   *walker*, a thread that holds nothing, pins itself (about 7 ns).
-//! - A value is one word with a data page and the checksum of its content, and the number of the
-//!   log page that has the mapping's group. From these numbers, the log knows which of its pages
-//!   are still needed (F-P1 of [`crate::log_page`]).
+//! - A value consists of a 64-bit word (a data page and the checksum of its content), and of the
+//!   number of the log page that has the mapping's group. From these numbers, the log knows which
+//!   of its pages are still needed (F-P1 of [`crate::log_page`]).
 //!
 //! ```text
 //!   root ──► Inner (level 1) ──► Leaf: 64 × │ checksum │ page │ log page │
@@ -46,10 +46,10 @@
 //!   the parent, or below a child that is covered only in part, which stays.
 //! - **X6** Once the root's word is not null, it never becomes null again, and its level only
 //!   increases: only growth changes the word, and the old root becomes child 0 of the new one. So
-//!   no earlier word comes back. A growing thread whose exchange succeeds has linked a node that
-//!   was the root all the time. The level is part of the word, so no thread uses a root that does
-//!   not cover its page (X1). If the tree grows during a removal, the removal leaves the old root
-//!   linked and empty.
+//!   the word never has an earlier value again (no ABA problem): if a growing thread's
+//!   compare-exchange succeeds, the node that it linked was the root all the time. The level is
+//!   part of the word, so no thread uses a root that does not cover its page (X1). If the tree
+//!   grows during a removal, the removal leaves the old root linked and empty.
 //! - **X7** A node is unlinked only when it is empty: its values are holes, its slots null. So a
 //!   walker finds nothing in an unlinked node that [`Index::remove`] has not reported.
 //!

@@ -10,15 +10,16 @@ use crate::time::{Clock, system_clock};
 /// renaming, exchanging and removing) are always durable on return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Each change is durable when it returns. It takes two fences.
+    /// Each change is durable when it returns. It usually takes two fences, and more if its log
+    /// needs a page or is cleaned.
     #[default]
     AtReturn,
     /// Changes become durable together, at the next [`FileCore::sync`](crate::FileCore::sync),
     /// which takes two fences for all of them. Changes *overlap* if they concern a common page of a
     /// file. Then the sync makes them durable one after the other: it takes one fence for the data,
-    /// and one for each change of the longest chain of changes that overlap. A crash before the
-    /// sync may lose any of them, each as a whole. An earlier change may be lost while a later one
-    /// is kept, unless they overlap.
+    /// and one for each change of the longest sequence in which each change overlaps the one before
+    /// it. A crash before the sync returns keeps some of the changes, each as a whole, and loses
+    /// the others. If it keeps a change, it keeps every earlier one that overlaps it.
     ///
     /// A volume also syncs by itself:
     /// - when 1,024 changes, or a sixteenth of the volume's pages, wait for a sync,

@@ -33,15 +33,16 @@
 //!   settled. But such a change may have replaced what the cleaning would have copied. So a
 //!   cleaning [settles](crate::clean::Live::settle) after it has read the index and before it
 //!   publishes, and again before it takes away references that writers have replaced meanwhile.
-//! - **Y4** A cleaning that waits for a page first marks the page, and then settles. The owner of a
-//!   change finishes, then looks for such a mark on its pages, and syncs if there is one. Each
-//!   holds the mutex between its two steps, so at least one of them sees the other.
+//! - **Y4** A cleaning that waits for a page first says so in the page's state, and then settles.
+//!   The owner of a change finishes, then looks whether a cleaning waits for one of its pages, and
+//!   syncs if so. Each acquires the mutex of the pending changes after its first step and before
+//!   its second, so at least one of them sees the other.
 //! - **Y5** A region may panic during a sync. The logs of all changes that it has taken are
 //!   poisoned then (L5), and every later sync returns an error.
-//! - **Y6** While the mark of a change is not durable, no mark of a later change is stored whose
-//!   file pages overlap. The later change may contain bytes of the earlier one: it copies the rest
-//!   of its first and last page, and an allocation keeps the pages that are there. Without the
-//!   earlier change, these bytes would be a part of it.
+//! - **Y6** The mark of a change is stored only once the marks of all earlier changes of the same
+//!   file pages are durable. A later change can contain bytes of an earlier one: a write copies the
+//!   rest of its first and last page, and an allocation keeps the pages that are there. If only the
+//!   later change survived, so would a part of the earlier one, which would not be atomic.
 
 use core::mem::take;
 use core::ops::Range;

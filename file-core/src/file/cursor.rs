@@ -10,7 +10,8 @@ use super::File;
 
 /// A handle to a file with a position, from [`File::cursor`].
 ///
-/// Each call of `write` writes the whole buffer, atomically and durably, so `flush` does nothing.
+/// Each call of `write` writes the whole buffer in one atomic write, as durable as
+/// [`File::write_at`]. `flush` does nothing: if the volume groups changes, call [`File::sync`].
 /// Several calls are not atomic together.
 ///
 /// ```

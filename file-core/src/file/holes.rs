@@ -21,8 +21,9 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// and frees their pages. A larger size adds zeros, which take no space. In both cases, pages
     /// past the new size that [`allocate_keeping_size`] has added become free.
     ///
-    /// Works on a full volume. Blocks while other threads use the page of the new size or any later
-    /// one, and otherwise like [`write_at`](Self::write_at).
+    /// On a full volume, takes its pages from the [reserve](crate::Stats::pages_reserved). Blocks
+    /// while other threads use the page of the new size or any later one, and otherwise like
+    /// [`write_at`](Self::write_at).
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::FileTooLarge`], [`Error::NoSpace`] if the reserve is used up,
@@ -79,8 +80,9 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// Makes the bytes in `range` zero, atomically and durably. Pages that lie in the range as a
     /// whole become free. The size does not change. Bytes past the largest file size are ignored.
     ///
-    /// Works on a full volume. Blocks while other threads use any of the same 4 KiB pages, and
-    /// otherwise like [`write_at`](Self::write_at).
+    /// On a full volume, takes its pages from the [reserve](crate::Stats::pages_reserved). Blocks
+    /// while other threads use any of the same 4 KiB pages, and otherwise like
+    /// [`write_at`](Self::write_at).
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::NoSpace`] if the reserve is used up, [`Error::Lock`] (also if
@@ -270,8 +272,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// as it is until the clock has passed it. A time before 1970 or past the year 2554 becomes the
     /// nearest time that the volume can store.
     ///
-    /// Works on a full volume. Blocks while other threads use the file, and otherwise like
-    /// [`write_at`](Self::write_at).
+    /// On a full volume, takes its pages from the [reserve](crate::Stats::pages_reserved). Blocks
+    /// while other threads use the file, and otherwise like [`write_at`](Self::write_at).
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::NoSpace`] if the reserve is used up, [`Error::Lock`],
