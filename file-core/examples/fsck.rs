@@ -17,9 +17,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use serde_json::json;
-use spanlock_file_core::fsck::{self, Finding, Report};
-use spanlock_file_core::{FileCore, FormatOptions};
-use spanlock_pmem::{MappedFile, Options};
+use spanlock_file_core::fsck::{self, Finding, Repair, Report};
+use spanlock_file_core::{Error as VolumeError, FileCore, FormatOptions};
+use spanlock_pmem::{MappedFile, Options, PmemError};
 use spanlock_range_lock::RwCounter;
 
 const REPAIRED: u8 = 1;
@@ -45,10 +45,11 @@ Damage:
   an inode. But a file that has lost its name through damage leaves one, too.
 
 Repair:
-  A repair keeps everything that is readable. It drops each damaged entry of a log: in the log of a
-  directory, that loses one name; in the log of a file, it loses one change, and what the change had
-  replaced reappears. It cuts off a log before the first damaged page. Damaged data becomes a hole,
-  which reads as zeros. If a repair is interrupted, run it again.
+  A repair keeps everything that is readable and has a name. It drops each damaged entry of a log:
+  in the log of a directory, that loses one name; in the log of a file, it loses one change, and
+  what the change had replaced reappears. It cuts off a log before the first damaged page; in the
+  log of a directory, that can lose many names. A file that has lost its last name is lost. Damaged
+  data becomes a hole, which reads as zeros. If a repair is interrupted, run it again.
   Back up the volume before you repair it.
 
 Exit status:
@@ -139,17 +140,50 @@ fn run(path: &Path, arguments: &Arguments, out: &mut dyn Write) -> Result<u8, Bo
 fn report_of(path: &Path, repairs: bool) -> Result<Report, Box<dyn Error>> {
     // A check needs no permission to write.
     let region = match repairs {
-        true => MappedFile::open(path, Options::default())?,
-        false => MappedFile::open_read_only(path)?,
+        true => MappedFile::open(path, Options::default()),
+        false => MappedFile::open_read_only(path),
     };
+    let region = region.map_err(|error| explained(error, repairs))?;
     let report = match repairs {
         true => fsck::repair(&region),
         false => fsck::check(&region),
     };
-    let report = report.map_err(|error| format!("{}: {error}", path.display()))?;
+    let report = report.map_err(|error| match error {
+        // The library's advice is to run fsck.
+        VolumeError::Corrupt { what, .. } => {
+            let path = path.display();
+            format!("{path}: cannot be checked: {what}: restore the volume from a backup")
+        }
+        error => format!("{}: {error}", path.display()),
+    })?;
     // Reports whether the medium has failed since the region was opened.
     region.check()?;
     Ok(report)
+}
+
+/// Returns an error that tells the user of this command what to do. That of the library tells its
+/// caller.
+fn explained(error: PmemError, repairs: bool) -> Box<dyn Error> {
+    let (path, what) = match &error {
+        PmemError::NotFound { path, .. } => (path, "no such file"),
+        PmemError::Empty { path } => (path, "the file is empty: it is not a volume"),
+        PmemError::PermissionDenied { path, .. } if repairs => {
+            let what = "permission denied: get permission to write to it, or check it without \
+                        --repair";
+            (path, what)
+        }
+        PmemError::PermissionDenied { path, .. } => {
+            (path, "permission denied: get permission to read it")
+        }
+        PmemError::ReadOnlyFileSystem { path, .. } => {
+            let what = "on a read-only file system: mount it writable, or check the volume \
+                        without --repair";
+            (path, what)
+        }
+        PmemError::InUse { path } => (path, "in use: end the program that has it open"),
+        _ => return error.into(),
+    };
+    format!("{}: {what}", path.display()).into()
 }
 
 fn print(report: &Report, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
@@ -157,6 +191,19 @@ fn print(report: &Report, verbose: bool, out: &mut dyn Write) -> io::Result<()> 
         if finding.is_damage() || verbose {
             writeln!(out, "{finding}")?;
         }
+    }
+    let takes_names = |it: &Finding| {
+        let takes = [Repair::CutLog, Repair::EraseGroup, Repair::EraseName];
+        takes.contains(&it.repair)
+    };
+    let unnamed = report.findings.iter().filter(|it| !it.is_damage()).count();
+    if report.findings.iter().any(takes_names) && unnamed > 0 {
+        let inodes = counted(unnamed as u64, "inode has", "inodes have");
+        writeln!(
+            out,
+            "{inodes} no name (--verbose lists them): of files and directories that were removed, \
+             or that the damage has left without a name, which are lost"
+        )?;
     }
     let (damage, left) = (
         report.damage().count(),

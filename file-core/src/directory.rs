@@ -80,6 +80,9 @@ pub(crate) struct Directory {
     pub(crate) log: Log,
     /// See D1.
     pub(crate) names: Names,
+    /// The first damage through which names may be missing, if the volume was opened in spite of
+    /// damage.
+    pub(crate) damage: Option<Error>,
     state: Mutex<State>,
 }
 
@@ -157,6 +160,7 @@ impl Directory {
             id,
             log,
             names,
+            damage: None,
             state: Mutex::new(state),
         }
     }

@@ -203,15 +203,16 @@ pub enum Error {
         /// Why it is invalid.
         why: &'static str,
     },
-    /// The write would end past the volume's largest file size.
+    /// The write, or the new size, would end past the volume's largest file size.
     #[error(
-        "writing {len} bytes at offset {offset} would exceed the volume's largest file size of {max} bytes; \
-         format a volume with a larger limit"
+        "the file would end at byte {}, past the volume's largest file size of {max} bytes; \
+         format a volume with a larger limit",
+        offset.saturating_add(*len)
     )]
     FileTooLarge {
-        /// The byte offset of the write.
+        /// The byte offset of the write; 0 for a new size.
         offset: u64,
-        /// The length of the write in bytes.
+        /// The length of the write, or the new size, in bytes.
         len: u64,
         /// The largest file size in bytes.
         max: u64,
@@ -236,10 +237,7 @@ pub enum Error {
     },
     /// The file's range lock refused the range: the range is reversed, there is no memory for the
     /// request, or the factory created a lock whose capacity is too small.
-    #[error(
-        "the file's range lock refused a range: {0}; if the lock's capacity is too small, \
-         correct the factory to create locks of the capacity that it is given"
-    )]
+    #[error("the file's range lock refused a range: {error}{advice}", error = .0, advice = lock_advice(*.0))]
     Lock(#[from] RangeError),
     /// The factory created no range lock for a file.
     #[error(
@@ -254,6 +252,16 @@ pub enum Error {
         /// The factory's error message.
         why: String,
     },
+}
+
+/// Returns what to do about [`Error::Lock`], if that is not obvious.
+fn lock_advice(error: RangeError) -> &'static str {
+    match error {
+        RangeError::PastCapacity { .. } => {
+            "; correct the factory to create locks of the capacity that it is given"
+        }
+        _ => "",
+    }
 }
 
 /// Returns the explanation for [`Error::NotAVolume`].

@@ -255,9 +255,11 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`Error::Exists`], [`Error::NoInodes`], [`Error::NoSpace`], [`Error::NoLock`],
     /// [`Error::Poisoned`], and the **path errors**, which every method that takes a path can
     /// return: [`Error::NotFound`] and [`Error::NotADirectory`] for the directories on it,
-    /// [`Error::NameInvalid`] and [`Error::NameTooLong`]. If the volume is
+    /// [`Error::NameInvalid`], [`Error::NameTooLong`], and [`Error::Poisoned`] if removing or
+    /// replacing a directory on the path has failed midway. If the volume is
     /// [read-only](OpenOptions::read_only), every operation that changes something returns
-    /// [`Error::ReadOnly`], and a path through a damaged directory returns [`Error::Corrupt`].
+    /// [`Error::ReadOnly`], and a name that a damaged directory does not have is
+    /// [`Error::Corrupt`], not [`Error::NotFound`].
     pub fn create(&self, path: &str) -> Result<File<P, L>, Error> {
         (self.volume).with(path, |at| Volume::create_at(&self.volume, at))
     }
@@ -424,8 +426,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         Ok(self.volume.inodes.links(entry.id.number))
     }
 
-    /// Returns whether a file or a directory exists at this path. Takes no directory's mutex if it
-    /// does.
+    /// Returns whether a file or a directory exists at this path: `false` also if damage has taken
+    /// the name. Takes no directory's mutex if it exists.
     pub fn exists(&self, path: &str) -> bool {
         let found = self.volume.with(path, |at| at.look());
         // A name whose removal has panicked exists until it is removed.
@@ -442,13 +444,14 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
 
     /// Returns the paths of all files, with their sizes in bytes, sorted by the bytes of the paths.
     /// A file is listed once for each of its names. The names of a directory are a snapshot; the
-    /// sizes are not.
+    /// sizes are not. If the volume is damaged, the list has the names that are readable.
     pub fn list(&self) -> Vec<(String, u64)> {
         self.volume.list()
     }
 
-    /// Returns the names in a directory, sorted by their bytes. An empty path stands for the root.
-    /// Blocks while another thread changes the directory.
+    /// Returns the names in a directory, sorted by their bytes: of a damaged directory, those that
+    /// are readable. An empty path stands for the root. Blocks while another thread changes the
+    /// directory.
     ///
     /// # Errors
     /// The path errors.

@@ -4,13 +4,14 @@
 //! logs on the calling thread, and, in a volume with data checksums, all data.
 //!
 //! # What a repair keeps
-//! A repair keeps everything that is readable, except pages that another file also claims. In
-//! particular:
+//! A repair keeps everything that is readable and that a name leads to, except pages that another
+//! file also claims. In particular:
 //! - Only the damaged group of a log is dropped. In the log of a directory, that loses one name. In
 //!   the log of a file, it loses one change: where the change had replaced data, the older data
 //!   reappears. If another file uses the older page by now, there is a hole instead. In a volume
 //!   without data checksums, the page may also contain data of a file that was removed since.
-//! - A log is cut off before its first damaged page. Later changes and names are lost.
+//! - A log is cut off before its first damaged page. Later changes and names are lost: all names of
+//!   a directory, if the pointer to its first page is damaged.
 //! - A page of data that does not match its checksum becomes a hole, which reads as zeros.
 //! - A damaged journal is emptied. If a crash had interrupted a rename from one directory to
 //!   another or an exchange, each old name and each new name may or may not be there afterwards.
@@ -102,7 +103,8 @@ pub struct Finding {
     pub what: &'static str,
     /// Where it is.
     pub place: Place,
-    /// A path of the inode, if a name leads to it.
+    /// The path of the name that a repair erases; otherwise, a path of the inode. `None` if no
+    /// name leads there.
     pub path: Option<String>,
     /// The number of bytes of the file that are affected, from the place's offset on; 0 if the
     /// place has no offset.

@@ -177,9 +177,11 @@ impl OpenOptions {
     /// (`MappedFile::open_read_only`).
     ///
     /// A damaged volume opens read-only, as long as one superblock is readable.
-    /// [`RecoveryReport::findings`] lists the damage. Opening a damaged file or directory returns
-    /// [`Error::Corrupt`](crate::Error::Corrupt); if only some entries of a directory are damaged,
-    /// it opens without them. All logs are read on the calling thread.
+    /// [`RecoveryReport::findings`] lists the damage. Opening a damaged file returns
+    /// [`Error::Corrupt`](crate::Error::Corrupt), and so does opening a directory whose inode is
+    /// unreadable. If a directory's log is damaged, listings contain the names that are readable,
+    /// and looking up any other name returns [`Error::Corrupt`](crate::Error::Corrupt), because the
+    /// damage may have taken it. All logs are read on the calling thread.
     pub fn read_only(mut self, on: bool) -> Self {
         self.read_only = on;
         self

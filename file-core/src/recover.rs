@@ -205,7 +205,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
             let Some(inode) = self.find_inode(id)? else {
                 continue;
             };
-            let directory = self.directory(&inode, &mut live)?;
+            let mut directory = self.directory(&inode, &mut live)?;
             let mut twice = Vec::new();
             directory.names.for_each(|name, entry| {
                 let named = entry.id;
@@ -222,6 +222,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
             for (name, place) in twice {
                 let error =
                     Error::corrupt("a directory that is named twice", id.number, place.at());
+                directory.damage.get_or_insert_with(|| error.clone());
                 let fix = Fix::Erase(place.at(), Repair::EraseName);
                 self.damages.meet(error, fix)?;
                 directory.names.remove(&name);
@@ -309,8 +310,11 @@ impl<'a, P: Pmem> Recovery<'a, P> {
                 false => corrupt("a name that occurs twice in a directory"),
             }
         };
-        let damages = &mut self.damages;
-        let mut damaged = |error, fix| damages.meet(error, fix);
+        let (damages, mut first) = (&mut self.damages, None);
+        let mut damaged = |error: Error, fix| {
+            first.get_or_insert_with(|| error.clone());
+            damages.meet(error, fix)
+        };
         let chain = self.reader.walk(inode, &mut visit, &mut damaged)?;
         let replayed = self.reader.replay(chain, &mut each, &mut damaged)?;
         let counts = Counts {
@@ -323,7 +327,9 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         let log_pages = &self.space.log_pages;
         let log = replayed.into_log(log_pages);
         names.for_each(|_, entry| log_pages.add_live(entry.place.page, 1));
-        Ok(Directory::new(id, log, names))
+        let mut directory = Directory::new(id, log, names);
+        directory.damage = first;
+        Ok(directory)
     }
 
     /// Erases the marks of the groups that renames have superseded, durably. Writes nothing if

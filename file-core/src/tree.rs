@@ -200,8 +200,10 @@ pub(crate) struct At<'p> {
 }
 
 impl At<'_> {
+    /// Returns the error for a name that the directory does not have: damage may have taken it.
     fn not_found(&self) -> Error {
-        not_found(self.path)
+        let damage = self.directory.damage.clone();
+        damage.unwrap_or_else(|| not_found(self.path))
     }
 
     fn exists(&self) -> Error {
@@ -221,7 +223,8 @@ impl At<'_> {
     /// Returns what the name stands for.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::Poisoned`] if its removal has panicked midway.
+    /// [`Error::NotFound`], or [`Error::Corrupt`] if the directory is damaged; [`Error::Poisoned`]
+    /// if its removal has panicked midway.
     pub(crate) fn look(&self) -> Result<Entry, Error> {
         let entry = self.directory.look(self.name);
         sound(entry.ok_or_else(|| self.not_found())?)

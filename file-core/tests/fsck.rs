@@ -158,6 +158,28 @@ fn json_tells_each_finding() {
     assert_eq!(report["findings"][0]["is_repaired"], true);
 }
 
+/// A directory that has lost its log may have lost many names. That looks worse than one place.
+#[test]
+fn inodes_that_have_lost_their_names_are_counted() {
+    let scene = Scene::new();
+    // The head pointer of the root.
+    scene.damage(PAGE);
+    for (options, status) in [(&[][..], 4), (&["--repair"], 1)] {
+        let (found, text) = scene.run(options);
+        assert_eq!(found, status, "{text}");
+        assert!(text.contains("2 inodes have no name (--verbose"), "{text}");
+        assert!(text.contains("0 files, 0 directories"), "{text}");
+    }
+    // Nothing tells them from removed ones any more.
+    assert_eq!(
+        scene.run(&[]),
+        (
+            0,
+            SOUND.replace("1 file, 1 directory", "0 files, 0 directories")
+        )
+    );
+}
+
 #[test]
 fn what_cannot_be_read_exits_with_8() {
     let scene = Scene::new();
@@ -209,12 +231,12 @@ fn a_volume_that_is_open_exits_with_8() {
     let scene = Scene::new();
     let region = MappedFile::open(&scene.path, Options::default()).unwrap();
     let (volume, _) = FileCore::open(region, |_| RwCounter::new()).unwrap();
-    scene.assert_refused("in use by another opener");
+    scene.assert_refused("in use: end the program");
     drop(volume);
     // Readers share a volume, but a repair must have it alone.
     let _reader = MappedFile::open_read_only(&scene.path).unwrap();
     assert_eq!(scene.run(&[]), (0, SOUND.to_owned()));
-    assert_failed(&["--repair"], Some(&scene.path), "in use by another opener");
+    assert_failed(&["--repair"], Some(&scene.path), "in use: end the program");
 }
 
 /// Creates a volume without room for a new log of "file", whose first change is damaged.
@@ -315,7 +337,8 @@ fn a_check_needs_no_permission_to_write() {
     let folder = scene.path.parent().unwrap();
     fs::set_permissions(folder, PermissionsExt::from_mode(0o755)).unwrap();
     fs::set_permissions(&scene.path, PermissionsExt::from_mode(0o444)).unwrap();
-    without_privileges(|| assert_only_checked(&scene.path, "permission denied"));
+    let message = "permission denied: get permission to write to it, or check it without --repair";
+    without_privileges(|| assert_only_checked(&scene.path, message));
 }
 
 #[test]

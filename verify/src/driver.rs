@@ -3,6 +3,16 @@
 //!
 //! Not reached by models: this code only starts the processes that run models.
 
+// As the macros of std, which panic if the output cannot be written. Here, a reader that has closed
+// the pipe keeps nothing from being judged and recorded.
+macro_rules! print {
+    ($($text:tt)*) => { $crate::driver::tell(format_args!($($text)*)) };
+}
+macro_rules! println {
+    () => { print!("\n") };
+    ($($text:tt)*) => { print!("{}\n", format_args!($($text)*)) };
+}
+
 mod args;
 mod bugs;
 mod build;
@@ -17,6 +27,8 @@ mod run;
 mod table;
 mod verify;
 
+use std::fmt;
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
@@ -47,6 +59,15 @@ fn run(args: &Args) -> Result<ExitCode> {
         (Some(Subcommand::KnownBugs(args)), _) => verify::known_bugs(args),
         (None, Some(name)) => verify::replay(name, &args.common.scope, build::MODELS, &args.change),
         (None, None) => verify::verify(args),
+    }
+}
+
+/// Prints text. Reports any failure except that nobody reads it.
+fn tell(text: fmt::Arguments<'_>) {
+    if let Err(error) = io::stdout().write_fmt(text)
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        eprintln!("cargo verify: cannot print the results: {error}");
     }
 }
 

@@ -23,6 +23,14 @@ pub(crate) enum Fix {
 }
 
 impl Fix {
+    /// Returns the place of the mark of the name that is erased.
+    pub(crate) fn erased_name(self) -> Option<u64> {
+        match self {
+            Fix::Erase(at, Repair::EraseName) => Some(at),
+            _ => None,
+        }
+    }
+
     pub(crate) fn repair(self) -> Repair {
         match self {
             Fix::Nothing => Repair::None,

@@ -216,10 +216,15 @@ impl<P: Pmem> Recovery<'_, P> {
         noted.all(|it| it.fix == Fix::Nothing)
     }
 
-    /// Returns all that was noted, with the paths of the inodes.
+    /// Returns all that was noted, with the paths of the names that are to be erased, and with a
+    /// path of each other inode.
     pub(crate) fn findings(&self, live: &LiveTree) -> Vec<Finding> {
         let noted = self.damages.noted();
         let wanted: BTreeSet<u32> = noted.iter().filter_map(|it| it.place.inode).collect();
+        let erased = noted.iter().filter_map(|it| it.fix.erased_name());
+        let erased: BTreeSet<u64> = erased.collect();
+        // By the places of their marks.
+        let mut names = BTreeMap::new();
         let mut paths = BTreeMap::from([(ROOT, "/".to_owned())]);
         // In breadth, so the path of each directory is known before its names.
         let mut prefixes = BTreeMap::from([(ROOT, String::new())]);
@@ -233,12 +238,18 @@ impl<P: Pmem> Recovery<'_, P> {
                 if entry.id.kind == Kind::Directory {
                     prefixes.insert(number, format!("{path}/"));
                 }
+                if erased.contains(&entry.place.at()) {
+                    names.insert(entry.place.at(), path.clone());
+                }
                 if wanted.contains(&number) {
                     paths.entry(number).or_insert(path);
                 }
             });
         }
-        let path_of = |it: &Damage| paths.get(&it.place.inode?).cloned();
+        let path_of = |it: &Damage| {
+            let name = it.fix.erased_name().and_then(|at| names.get(&at));
+            name.or_else(|| paths.get(&it.place.inode?)).cloned()
+        };
         let finding = |it: &Damage| Finding {
             what: it.what,
             place: it.place,

@@ -189,6 +189,18 @@ fn a_name_whose_inode_is_gone_is_erased() {
     assert!(volume.exists("a/five"));
 }
 
+/// Each name that is erased is reported, also if one file has several.
+#[test]
+fn all_names_of_a_file_that_is_gone_are_listed() {
+    let mut bytes = sample(false);
+    // The inode of "one", which is also "a/one again".
+    let line = PAGE as usize + 3 * 128;
+    bytes[line..line + 64].fill(0xEE);
+    let report = mend(&Mem::from_bytes(&bytes), "two names");
+    let paths: Vec<_> = report.damage().map(|it| it.path.as_deref()).collect();
+    assert_eq!(paths, [Some("one"), Some("a/one again")]);
+}
+
 #[test]
 fn damaged_data_becomes_a_hole() {
     let volume = format(64, &FormatOptions::new().inodes(32).data_checksums(true));
