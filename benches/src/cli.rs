@@ -92,8 +92,8 @@ pub enum Command {
     Contention(ContentionArgs),
     /// Compares the file core's overwrites with the bare copy, flushes and fences of the same
     /// bytes, and two threads with one, under each lock. Also measures appends, truncations,
-    /// creations, removals and the longest stall by cleaning, and counts the flushes and fences of
-    /// each operation
+    /// creations, removals, renames and the longest stall by cleaning, and counts the flushes and
+    /// fences of each operation
     #[command(after_help = FileCoreArgs::lists())]
     FileCore(FileCoreArgs),
     /// Measures the recovery of a volume with many files: files per second with each number of
