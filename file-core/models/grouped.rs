@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use spanlock_file_core::Durability;
+use spanlock_file_core::{Durability, Error};
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
 use spanlock_verify::{Mode, Program, Suite};
 
 use crate::cleaning::sparse;
 use crate::store::{
-    Content, Files, Kind, NO_SPACE, Open, PAGE, SHORT, content, end, full_but_for, number,
+    Content, Files, Handle, Kind, NO_SPACE, Open, PAGE, SHORT, content, end, full_but_for, number,
     open_grouping, roomy_grouping, thorough,
 };
 
@@ -44,6 +44,7 @@ pub(crate) fn suites() -> [Suite; 4] {
     let thorough = On::new(|| thorough(1));
     let on_demand = On::new(sparse);
     let [patch, append, wide] = [Kind::Patch, Kind::Append, Kind::Wide].map(|kind| number(kind, 0));
+    let [hole, cut] = [Kind::Other, Kind::Truncate].map(|kind| number(kind, 0));
     let second = number(Kind::Second, 1);
     let searched = [
         ["patch", "second"],
@@ -51,12 +52,14 @@ pub(crate) fn suites() -> [Suite; 4] {
         ["append", "sync"],
         ["second", "sync"],
         ["wide", "sync"],
+        ["hole-second", "sync"],
+        ["truncate", "sync"],
         ["sync", "sync"],
     ];
     [
         suite(
             "file-core-grouped",
-            &[&KINDS[..], &[Kind::Wide]].concat(),
+            &[&KINDS[..], &[Kind::Wide, Kind::Other]].concat(),
             &searched,
         )
         .programs((1..=2).map(|length| roomy.sequences(&KINDS, length)))
@@ -67,6 +70,8 @@ pub(crate) fn suites() -> [Suite; 4] {
         .program(roomy.threads("patch-second", [&[patch], &[second]]))
         // The append keeps bytes of the write.
         .program(roomy.threads("overlaps-sync", [&[wide, append], &[SYNC]]))
+        // The truncation copies no bytes of the page that the hole removes.
+        .program(roomy.threads("cut-sync", [&[hole, cut], &[SYNC]]))
         .program(roomy.threads("two-syncs", [&[SYNC], &[second, SYNC]])),
         suite("file-core-grouped-full", &KINDS, &[])
             .programs((1..=2).map(|length| full.sequences(&KINDS, length))),
@@ -198,6 +203,9 @@ impl Subject for Grouped {
     }
 
     fn go_on(&self, open: &Open) -> Result<(), String> {
+        if let Some(file) = &open.file {
+            assert_zeros_past_the_end(file)?;
+        }
         self.0.go_on(open)
     }
 
@@ -234,6 +242,23 @@ impl Subject for Grouped {
             SYNC => "sync".to_owned(),
             _ => self.0.name(operation),
         }
+    }
+}
+
+/// Makes the file longer: the new bytes must be zero.
+fn assert_zeros_past_the_end(file: &Handle) -> Result<(), String> {
+    let size = file.size();
+    match file.truncate(size.next_multiple_of(PAGE)) {
+        Ok(()) => {}
+        Err(Error::NoSpace { .. }) => return Ok(()),
+        Err(error) => return Err(error.to_string()),
+    }
+    let mut grown = vec![1; (file.size() - size) as usize];
+    let read = file.read_at(&mut grown, size);
+    read.map_err(|why| why.to_string())?;
+    match grown.iter().all(|byte| *byte == 0) {
+        true => Ok(()),
+        false => Err(format!("bytes past the end of {size} are not zero")),
     }
 }
 

@@ -54,6 +54,7 @@ pub(crate) fn suite() -> Suite {
             "a compaction does not wait for changes that wait for a sync",
             Durability::AtSync,
         ))
+        .program(pending_in_two_pages())
         .no_pair(
             "clean",
             "clean",
@@ -226,14 +227,6 @@ fn check(name: &str, before: &'static [u64], written: u64) -> Scene<Open> {
 /// Two threads write to a file whose log has room for one of them: the other compacts it.
 fn compaction(name: &str, claim: &str, durability: Durability) -> Scene<Open> {
     static MEDIUM: OnceLock<Vec<u8>> = OnceLock::new();
-    let medium = || {
-        let made = Arc::new(Mutex::new(Vec::new()));
-        let into = made.clone();
-        verify::apart(Box::new(move || {
-            *into.lock().expect("no panic") = full_but_for(1)
-        }));
-        made.lock().expect("no panic").clone()
-    };
     let write = |open: &Open, page: u64| match open.file.write_at(&bytes(page), page * PAGE) {
         Ok(()) => note("written"),
         Err(Error::NoSpace { .. }) => note("no space"),
@@ -258,7 +251,7 @@ fn compaction(name: &str, claim: &str, durability: Durability) -> Scene<Open> {
     };
     program
         .scene(move || {
-            let region = Simulated::new(MEDIUM.get_or_init(medium));
+            let region = Simulated::new(MEDIUM.get_or_init(|| apart(|| full_but_for(1))));
             let volume = store::open_grouping(region, PAGE, durability);
             let volume = volume.expect("the medium is sound");
             let file = volume.open_file(FILE).expect("it is there");
@@ -270,6 +263,47 @@ fn compaction(name: &str, claim: &str, durability: Durability) -> Scene<Open> {
             Durability::AtSync => punch(open),
         })
         .at_end(|open| open.assert_sound())
+}
+
+/// A thread cleans the log of an empty file, while another makes two changes that wait for a sync:
+/// the first takes the last slot of the log's page, and the second adds a page.
+fn pending_in_two_pages() -> Scene<Open> {
+    static MEDIUM: OnceLock<Vec<u8>> = OnceLock::new();
+    let fill = || {
+        let open = Open::emptied();
+        (0..60).for_each(|_| open.punch(0..1));
+        open.volume.pmem().bytes()
+    };
+    let claim = "a cleaning that waits for changes in several pages misses none of them";
+    Program::new("two-pages", claim)
+        .injection(Injection::None)
+        .scene(move || {
+            let region = Simulated::new(MEDIUM.get_or_init(|| apart(fill)));
+            let volume = store::open_grouping(region, 16 * PAGE, Durability::AtSync);
+            let volume = volume.expect("the medium is sound");
+            let file = volume.open_file(FILE).expect("it is there");
+            assert_eq!(
+                volume.stats().log_pages,
+                2,
+                "of the directory and of the file"
+            );
+            Open { volume, file }
+        })
+        .thread(["clean"], |open| open.clean())
+        .thread(["punch"], |open| {
+            open.punch(0..1);
+            open.punch(0..1);
+        })
+        .at_end(|open| open.assert_sound())
+}
+
+/// Makes bytes outside the model.
+fn apart(make: fn() -> Vec<u8>) -> Vec<u8> {
+    let made = Arc::new(Mutex::new(Vec::new()));
+    let into = Arc::clone(&made);
+    verify::apart(Box::new(move || *into.lock().expect("no panic") = make()));
+    let made = made.lock().expect("no panic");
+    made.clone()
 }
 
 /// On a full volume, a thread frees a page while another one takes the two pages that were free

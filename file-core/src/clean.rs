@@ -457,9 +457,22 @@ fn wait_for_operations<'l>(
     space: &Space,
     live: &dyn Live,
 ) -> MutexGuard<'l, LogState> {
+    let tells_one = injected_bug!(
+        "waits-for-one-page",
+        "a cleaning tells only the operations of the first open page that it waits",
+        killed_by = "file-core-memory/two-pages"
+    );
     log.close(space);
+    let are_settled = |pages: &[u32]| {
+        let mut each = pages.iter().map(|page| space.log_pages.wait_for(*page));
+        match tells_one {
+            true => each.all(|is_settled| is_settled),
+            // All pages, before the changes are settled that are pending now (Y4).
+            false => each.fold(true, |all, is_settled| all & is_settled),
+        }
+    };
     let mut has_settled = false;
-    while !(state.pages.iter()).all(|page| space.log_pages.wait_for(*page)) {
+    while !are_settled(&state.pages) {
         if has_settled {
             state = log.wait(state);
         } else {

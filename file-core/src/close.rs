@@ -92,8 +92,8 @@ impl Checkpoint {
 
     /// Returns the number of bytes in which it is stored.
     fn bytes(geometry: &Geometry) -> usize {
-        let words = 1 + geometry.data_pages().div_ceil(64) + geometry.inodes;
-        words as usize * WORD_BYTES
+        let words = 1 + geometry.data_pages().div_ceil(64) as usize + geometry.inodes as usize;
+        words * WORD_BYTES
     }
 
     fn encode(&self) -> Vec<u8> {

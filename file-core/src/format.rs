@@ -57,6 +57,10 @@ pub(crate) fn plan(len: u64, options: &FormatOptions) -> Result<Geometry, Error>
             "small enough to leave 8 pages for data",
         );
     }
+    // The table has whole pages of inodes.
+    let Ok(inodes) = u32::try_from(table_pages * u64::from(INODES_PER_PAGE)) else {
+        return bad("the number of inodes", inodes, "at most 4294967264");
+    };
     let wanted = options.max_file_size.unwrap_or(len);
     let max_file_size = wanted
         .checked_next_multiple_of(PAGE_BYTES)
@@ -70,7 +74,7 @@ pub(crate) fn plan(len: u64, options: &FormatOptions) -> Result<Geometry, Error>
     }
     Ok(Geometry {
         pages,
-        inodes: table_pages as u32 * INODES_PER_PAGE,
+        inodes,
         max_file_size,
         data_checksums: options.data_checksums,
     })
@@ -211,4 +215,17 @@ fn superblock_at<P: Pmem>(pmem: &P, at: u64) -> Superblock {
     // SAFETY: M8.
     unsafe { pmem.read(at, &mut bytes) };
     Geometry::decode(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_of_too_many_inodes_is_refused() {
+        let planned = |inodes| plan(600 << 30, &FormatOptions::new().inodes(inodes));
+        let error = planned(u32::MAX).map(drop);
+        assert!(matches!(error, Err(Error::BadFormat { .. })), "{error:?}");
+        assert_eq!(planned(u32::MAX - 31).unwrap().inodes, u32::MAX - 31);
+    }
 }

@@ -14,6 +14,7 @@
 //! step changes a page that anything readable refers to.
 
 use core::iter;
+use core::mem::replace;
 
 use spanlock_pmem::{Durable, Flushed, Pmem};
 
@@ -24,7 +25,7 @@ use crate::close;
 use crate::error::Error;
 use crate::journal::{self, Journal};
 use crate::layout::{
-    LogId, PAGE, PAGE_SLOTS, PageId, SLOT_BYTES, WORD_BYTES, mark_of, page_at, seal,
+    LogId, PAGE, PAGE_BYTES, PAGE_SLOTS, PageId, SLOT_BYTES, WORD_BYTES, mark_of, page_at, seal,
 };
 use crate::record::{GroupWriter, WriteHeader, slots_for};
 
@@ -144,11 +145,31 @@ impl<P: Pmem> Recovery<'_, P> {
             ..WriteHeader::of_size(scan.size)
         };
         let mut pieces = Vec::new();
-        scan.runs.each(|file_page, mapping, _| {
+        let mut stored = Flushed::nothing();
+        let mut copy = None;
+        let mut has_room = true;
+        scan.runs.each(|file_page, mut mapping, _| {
+            // The group that made the bytes past the size zero may be lost.
+            let image = self.image_without_tail(scan.size, file_page, mapping.page);
+            if let Some(image) = image {
+                has_room = match log.free.pop() {
+                    Some(page) => {
+                        copy = Some(page);
+                        // SAFETY: M8, and no log and no file has the page.
+                        let written = unsafe { pmem.write_streaming(page_at(page), &image[..]) };
+                        stored = replace(&mut stored, Flushed::nothing()).and(written);
+                        mapping.page = page;
+                        mapping.checksum = crc32c::crc32c(&image[..]);
+                        true
+                    }
+                    None => false,
+                };
+            }
             extend(&mut pieces, file_page, mapping.page, mapping.checksum);
             Ok::<_, Error>(())
         })?;
-        let has_room = log.add(&size, None, &[]).is_some()
+        let has_room = has_room
+            && log.add(&size, None, &[]).is_some()
             && pieces.iter().all(|piece| {
                 let header = WriteHeader {
                     file_page: piece.file_page,
@@ -165,14 +186,13 @@ impl<P: Pmem> Recovery<'_, P> {
             });
         if !has_room {
             let NewLog { pages, free, .. } = log;
-            free.extend(pages.iter().map(|(id, _)| id.page));
+            free.extend(pages.iter().map(|(id, _)| id.page).chain(copy));
             return Ok(());
         }
 
         let mut pages = log.pages;
         let nexts: Vec<u32> = pages.iter().skip(1).map(|(id, _)| id.page).collect();
         let nexts = nexts.into_iter().map(Some).chain(iter::once(None));
-        let mut stored = Flushed::nothing();
         for ((id, image), next) in pages.iter_mut().zip(nexts) {
             let next = next.map_or(0, |page| seal(id.seed(), page));
             id.put_tail(image, next);
@@ -186,6 +206,23 @@ impl<P: Pmem> Recovery<'_, P> {
             pmem.persist(written);
         }
         Ok(())
+    }
+
+    /// If `file_page` of a file is its last page, and `page`, which has its data, has bytes past the
+    /// size that are not zero, returns its content with zeros there.
+    fn image_without_tail(&self, size: u64, file_page: u32, page: u32) -> Option<Box<[u8; PAGE]>> {
+        if u64::from(file_page) != size / PAGE_BYTES {
+            return None;
+        }
+        let mut image = Box::new([0; PAGE]);
+        // SAFETY: M8.
+        unsafe { self.reader.pmem.read(page_at(page), &mut image[..]) };
+        let tail = &mut image[(size % PAGE_BYTES) as usize..];
+        if tail.iter().all(|byte| *byte == 0) {
+            return None;
+        }
+        tail.fill(0);
+        Some(image)
     }
 }
 

@@ -120,7 +120,7 @@ impl Runs {
         }
         if at < first {
             let mut before = run;
-            before.pages.len = before.pages.len.min((first - at) as u32);
+            before.pages.len = u64::from(before.pages.len).min(first - at) as u32;
             self.insert(at, before);
         }
     }

@@ -131,7 +131,9 @@ impl<P: Pmem, L> Volume<P, L> {
                 Begin::Here(inode) => return Ok(inode),
                 Begin::Wait => drop(self.inodes.loaded(id.number)),
                 Begin::Load(loading) => {
-                    let inode = Arc::new(self.inode(id, lock, self.load(id)?));
+                    // An error drops `loading` before `lock`, whose destructor is foreign code, too.
+                    let content = self.load(id)?;
+                    let inode = Arc::new(self.inode(id, lock, content));
                     loading.finish(Arc::clone(&inode));
                     return Ok(inode);
                 }

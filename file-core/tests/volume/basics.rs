@@ -343,6 +343,28 @@ fn a_lock_factory_may_use_the_volume() {
     assert_eq!(reopened.stats(), volume.stats());
 }
 
+/// The pages past such a size begin at 2^32, which 32 bits do not hold.
+#[test]
+fn a_truncation_to_the_largest_size_loses_nothing() {
+    for size in [1_u64 << 44, (1 << 44) - 1, (1 << 44) - PAGE] {
+        let mem = Mem::new(64 * PAGE);
+        let options = options().max_file_size(1 << 44);
+        let volume = FileCore::format(mem.clone(), &options, |_| RwCounter::new()).unwrap();
+        let file = volume.create("a").unwrap();
+        file.write_at(b"precious", 0).unwrap();
+        file.truncate(size).unwrap();
+        let (again, _) = FileCore::open(mem, |_| RwCounter::new()).unwrap();
+        let mut found = [0; 8];
+        again
+            .open_file("a")
+            .unwrap()
+            .read_at(&mut found, 0)
+            .unwrap();
+        assert_eq!(&found, b"precious");
+        assert_eq!(again.stats(), volume.stats());
+    }
+}
+
 #[test]
 fn the_last_page_of_the_largest_file_works() {
     let max = 1 << 44;

@@ -201,6 +201,32 @@ fn all_names_of_a_file_that_is_gone_are_listed() {
     assert_eq!(paths, [Some("one"), Some("a/one again")]);
 }
 
+/// The truncation that is lost has made bytes zero that are past the end even so.
+#[test]
+fn a_repair_leaves_no_bytes_past_the_end() {
+    for sums in [false, true] {
+        let volume = format(128, &FormatOptions::new().data_checksums(sums));
+        let file = volume.create("a").unwrap();
+        file.write_at(&[b'o'; 2 * PAGE as usize], 0).unwrap();
+        let before = volume.pmem().words();
+        file.truncate(PAGE).unwrap();
+        let after = volume.pmem().words();
+        file.truncate(PAGE + 5).unwrap();
+        let mem = Arc::clone(volume.pmem());
+        drop((volume, file));
+        let is_mark = |at: &usize| before[*at] == 0 && after[*at] >> 56 == 0x4D;
+        mem.flip((0..before.len()).find(is_mark).unwrap() * 64 + 3);
+        mend(&mem, "a lost truncation");
+        let (volume, _) = open(&mem).unwrap();
+        let file = volume.open_file("a").unwrap();
+        file.truncate(2 * PAGE).unwrap();
+        let kept = PAGE as usize + 5;
+        let wanted = [vec![b'o'; kept], vec![0; PAGE as usize - 5]].concat();
+        assert!(content(&file) == wanted, "{sums}");
+        assert!(volume.check().unwrap().damaged.is_empty());
+    }
+}
+
 #[test]
 fn damaged_data_becomes_a_hole() {
     let volume = format(64, &FormatOptions::new().inodes(32).data_checksums(true));

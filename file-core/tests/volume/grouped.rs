@@ -77,6 +77,7 @@ fn a_crash_leaves_a_prefix_of_changes_that_overlap() {
     let sparse: Act = |file| file.write_at(b"o", 6 * PAGE - 1).unwrap();
     let write_four: Act = |file| file.write_at(&[b'E'; 4 * PAGE as usize], PAGE).unwrap();
     let punch: Act = |file| file.punch_hole(2 * PAGE..3 * PAGE).unwrap();
+    let punch_second: Act = |file| file.punch_hole(PAGE..2 * PAGE).unwrap();
     let allocate: Act = |file| file.allocate(0..3 * PAGE).unwrap();
     let cases: &[(&str, Act, &[Act])] = &[
         ("a write into a write", two_pages, &[write_both, write_few]),
@@ -89,6 +90,7 @@ fn a_crash_leaves_a_prefix_of_changes_that_overlap() {
         ("appends to one page", two_pages, &[append, append, append]),
         ("an allocation", sparse, &[write_four, punch, allocate]),
         ("a chain", two_pages, &[write_few, write_both, write_first]),
+        ("a cut into a hole", two_pages, &[punch_second, cut]),
     ];
     for (name, before, changes) in cases {
         let found = images(*before, changes, content);
@@ -114,6 +116,22 @@ fn changes_that_do_not_overlap_share_a_round() {
         [content[0], content[PAGE as usize]]
     });
     assert_eq!(found, BTreeSet::from([*b"oo", *b"Ao", *b"oB", *b"AB"]));
+}
+
+/// The truncation copies no bytes: it relies on the hole.
+#[test]
+fn a_cut_into_a_hole_leaves_no_bytes_past_the_end() {
+    let before: Act = |file| file.write_at(&[b'o'; 2 * PAGE as usize], 0).unwrap();
+    let changes: &[Act] = &[
+        |file| file.punch_hole(PAGE..2 * PAGE).unwrap(),
+        |file| file.truncate(PAGE + 5).unwrap(),
+    ];
+    let grown = images(before, changes, |file| {
+        let size = file.size() as usize;
+        file.truncate(2 * PAGE).unwrap();
+        content(file)[size..].iter().all(|byte| *byte == 0)
+    });
+    assert_eq!(grown, BTreeSet::from([true]));
 }
 
 /// If an append is lost, none of its bytes appears when the file grows later.

@@ -1,11 +1,11 @@
 //! Files enter memory when they are opened, and leave it when others are opened.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, OnceLock, mpsc};
 use std::time::Duration;
 
-use spanlock_file_core::{FileCore, FormatOptions, OpenOptions};
+use spanlock_file_core::{Error, FileCore, FormatOptions, OpenOptions};
 use spanlock_range_lock::{
     Access, LockId, RangeError, RawRangeLock, RwCounter, Span, Token, TryLockError,
 };
@@ -132,13 +132,13 @@ type Shared = Arc<OnceLock<FileCore<Arc<Mem>, Curious>>>;
 struct Curious {
     lock: RwCounter,
     volume: Shared,
+    act: fn(&FileCore<Arc<Mem>, Curious>),
 }
 
 impl Drop for Curious {
     fn drop(&mut self) {
         if let Some(volume) = self.volume.get() {
-            // A lookup that finds nothing takes the directory's mutex.
-            assert!(!volume.exists("missing"));
+            (self.act)(volume);
         }
     }
 }
@@ -167,25 +167,60 @@ unsafe impl RawRangeLock for Curious {
     }
 }
 
-#[test]
-fn a_creation_drops_the_locks_that_it_evicts_without_a_mutex() {
+/// Opens the volume with such locks, and calls `test` with it in another thread. Fails if that does
+/// not return.
+fn with_curious(
+    mem: Arc<Mem>,
+    options: OpenOptions,
+    act: fn(&FileCore<Arc<Mem>, Curious>),
+    test: fn(&FileCore<Arc<Mem>, Curious>),
+) {
     let (done, is_done) = mpsc::channel();
     std::thread::spawn(move || {
-        let mem = Arc::clone(format(256, &FormatOptions::new()).pmem());
         let shared = Shared::default();
         let volume = Arc::clone(&shared);
         let make = move |_| {
             let (lock, volume) = (RwCounter::new(), Arc::clone(&volume));
-            Ok::<_, String>(Curious { lock, volume })
+            Ok::<_, String>(Curious { lock, volume, act })
         };
-        let options = OpenOptions::new().cached_files(0);
         let (volume, _) = FileCore::open_with(mem, &options, make).unwrap();
         assert!(shared.set(volume.clone()).is_ok());
-        for number in 0..20 {
-            volume.create(&name(number)).unwrap();
-        }
+        test(&volume);
         done.send(()).unwrap();
     });
     let minute = Duration::from_secs(60);
-    is_done.recv_timeout(minute).expect("no creation hangs");
+    is_done.recv_timeout(minute).expect("no operation hangs");
+}
+
+#[test]
+fn a_creation_drops_the_locks_that_it_evicts_without_a_mutex() {
+    let mem = Arc::clone(format(256, &FormatOptions::new()).pmem());
+    // A lookup that finds nothing takes the directory's mutex.
+    let looks: fn(&FileCore<_, _>) = |volume| assert!(!volume.exists("missing"));
+    with_curious(mem, OpenOptions::new().cached_files(0), looks, |volume| {
+        (0..20).for_each(|number| drop(volume.create(&name(number)).unwrap()));
+    });
+}
+
+#[test]
+fn an_opening_that_fails_drops_its_lock_when_others_may_open_the_file() {
+    let volume = format(256, &FormatOptions::new());
+    volume.create("a").unwrap();
+    let mut bytes = volume.pmem().bytes();
+    // The generation of the inode of "a".
+    bytes[PAGE as usize + 128 + 8] ^= 1;
+    let is_damaged = |volume: &FileCore<_, Curious>| {
+        let error = volume.open_file("a").err();
+        assert!(matches!(error, Some(Error::Corrupt { .. })), "{error:?}");
+    };
+    let opens: fn(&FileCore<_, _>) = |volume| {
+        static DONE: AtomicBool = AtomicBool::new(false);
+        // The opening in the destructor drops a lock, too.
+        if !DONE.swap(true, Ordering::Relaxed) {
+            let error = volume.open_file("a").err();
+            assert!(matches!(error, Some(Error::Corrupt { .. })), "{error:?}");
+        }
+    };
+    let options = OpenOptions::new().read_only(true);
+    with_curious(Mem::from_bytes(&bytes), options, opens, is_damaged);
 }
