@@ -458,8 +458,8 @@ impl Log {
         Ok(())
     }
 
-    /// Cleans the log if it has more pages than `live_slots` live slots justify. A log without live
-    /// slots keeps one page, for the next operation.
+    /// Cleans the log if it has more pages than `live_slots` live slots justify. A log of one page
+    /// keeps it, for the next operation.
     pub(crate) fn trim<P: Pmem>(&self, medium: &Medium<P>, live_slots: u64, live: &dyn Live) {
         let state = self.state.lock();
         let pages = state.pages.len() as u64;

@@ -6,8 +6,9 @@
 //! 2. Erase the marks that interrupted renames have left. Then erase the marks of damaged groups
 //!    and of names whose inode is missing, and the pointers to damaged pages, all in directories'
 //!    logs. *Fence.*
-//! 3. For each damaged file, store a log of what is readable in unclaimed pages. *Fence.* Then
-//!    store the head pointer to it. *Fence.*
+//! 3. For each damaged file, store a log of what is readable in unclaimed pages, and a copy of its
+//!    last page if that has bytes past the size. *Fence.* Then store the head pointer to it.
+//!    *Fence.*
 //!
 //! A single 8-byte store, or the last byte of a line, repairs each piece of damage. Until then, the
 //! damage is as it was. So after a crash, less damage is left, and the repair can be repeated. No
@@ -208,8 +209,8 @@ impl<P: Pmem> Recovery<'_, P> {
         Ok(())
     }
 
-    /// If `file_page` of a file is its last page, and `page`, which has its data, has bytes past the
-    /// size that are not zero, returns its content with zeros there.
+    /// If `file_page` of a file is its last page, and `page`, which has its data, has bytes past
+    /// the size that are not zero, returns its content with zeros there.
     fn image_without_tail(&self, size: u64, file_page: u32, page: u32) -> Option<Box<[u8; PAGE]>> {
         if u64::from(file_page) != size / PAGE_BYTES {
             return None;
