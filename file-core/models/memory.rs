@@ -275,7 +275,9 @@ fn pending_in_two_pages() -> Scene<Open> {
         open.volume.pmem().bytes()
     };
     let claim = "a cleaning that waits for changes in several pages misses none of them";
+    let why = "a whole search takes longer than ten minutes";
     Program::new("two-pages", claim)
+        .bounded_in(Mode::Dfs, 3, why)
         .injection(Injection::None)
         .scene(move || {
             let region = Simulated::new(MEDIUM.get_or_init(|| apart(fill)));
