@@ -186,7 +186,8 @@ impl Directory {
     }
 
     /// Creates a file or a directory. The caller holds the mutex; `name` must be valid and unused.
-    /// `created` is the time.
+    /// `created` is the time. Calls `counted` with the number of the inode before there is the name
+    /// (N4).
     ///
     /// # Errors
     /// [`Error::NoInodes`], [`Error::NoSpace`], [`Error::Poisoned`]; nothing has changed.
@@ -195,8 +196,8 @@ impl Directory {
         state: &mut State,
         medium: &Medium<P>,
         name: &str,
-        kind: Kind,
-        created: u64,
+        (kind, created): (Kind, u64),
+        counted: &dyn Fn(u32),
     ) -> Result<InodeId, Error> {
         let Some(number) = medium.space.take_inode() else {
             return Err(Error::NoInodes {
@@ -235,6 +236,7 @@ impl Directory {
         } else {
             medium.store_inode(&inode_line)
         };
+        counted(number);
         self.add(state, medium, name, id, stored, reservation);
         if injected_bug!(
             "inode-after-name",

@@ -229,7 +229,8 @@ pub enum Error {
     },
     /// An earlier operation on the same log, or the removal of this file, failed midway: the region
     /// panicked, or the journal was damaged. The effect of that operation may or may not be on the
-    /// medium. Open files can still be read.
+    /// medium. Open files can still be read. Renames, exchanges and links also return this if a
+    /// sync has lost changes: see [`FileCore::sync`](crate::FileCore::sync).
     #[error("an earlier operation on inode {inode} failed midway: reopen the volume to recover it")]
     Poisoned {
         /// The inode of the log; 0 is the root directory's.

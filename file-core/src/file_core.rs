@@ -468,8 +468,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     ///
     /// # Errors
     /// [`Error::Poisoned`] if the region has panicked during a sync. Changes were lost then, so
-    /// every sync fails until the volume is reopened. The error names one of the files that have
-    /// lost changes.
+    /// every sync fails until the volume is reopened, and so does every rename, exchange and link.
+    /// The error names one of the files that have lost changes.
     pub fn sync(&self) -> Result<(), Error> {
         self.volume.sync()
     }

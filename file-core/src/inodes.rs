@@ -176,11 +176,10 @@ impl<L> Inodes<L> {
         }
     }
 
-    /// Adds a new file, whose number no other file has, with one name. Returns the files that it
-    /// evicts.
+    /// Adds a new file, whose number no other file has and whose name is counted. Returns the files
+    /// that it evicts.
     #[must_use = "dropping a lock runs foreign code, which must not run under a mutex"]
     pub(crate) fn add(&self, inode: Arc<Inode<L>>) -> Vec<Arc<Inode<L>>> {
-        self.add_link(inode.number);
         self.insert(inode.number, inode)
     }
 

@@ -38,7 +38,9 @@
 //!   syncs if so. Each acquires the mutex of the pending changes after its first step and before
 //!   its second, so at least one of them sees the other.
 //! - **Y5** A region may panic during a sync. The logs of all changes that it has taken are
-//!   poisoned then (L5), and every later sync returns an error.
+//!   poisoned then (L5), and every later sync returns an error. A change of one of these files that
+//!   had reserved its slots before, and is added later, is never published: it may contain bytes of
+//!   a change that is lost (Y6).
 //! - **Y6** The mark of a change is stored only once the marks of all earlier changes of the same
 //!   file pages are durable. A later change can contain bytes of an earlier one: a write copies the
 //!   rest of its first and last page, and an allocation keeps the pages that are there. If only the
@@ -46,7 +48,7 @@
 
 use core::mem::take;
 use core::ops::Range;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use spanlock_pmem::{Durable, Flushed, Pmem, Unflushed};
@@ -83,8 +85,8 @@ struct State<L> {
     /// The number of data pages that the changes in `added` have written.
     pages: u64,
     finished: Vec<Finished<L>>,
-    /// An inode of which a sync has lost a change (Y5).
-    lost: Option<u32>,
+    /// The numbers and generations of the inodes of which a sync has lost a change (Y5).
+    lost: BTreeSet<(u32, u64)>,
 }
 
 /// A change whose mark is not stored yet.
@@ -154,7 +156,7 @@ impl<L> Pending<L> {
             added: Vec::new(),
             pages: 0,
             finished: Vec::new(),
-            lost: None,
+            lost: BTreeSet::new(),
         };
         Pending {
             syncing: Mutex::new(()),
@@ -218,11 +220,15 @@ impl<L> Pending<L> {
         if state.added.is_empty() {
             return false;
         }
+        let added = take(&mut state.added);
+        let is_lost = |it: &Added<L>| state.lost.contains(&id_of(&it.inode));
+        let (lost, changes): (Vec<_>, Vec<_>) = added.into_iter().partition(is_lost);
+        spent.extend(lost.into_iter().map(|it| it.inode));
         let taken = Taken {
             pending: self,
             space: &medium.space,
             era: state.era,
-            changes: take(&mut state.added),
+            changes,
             is_durable: false,
             spent: &mut spent,
         };
@@ -232,6 +238,11 @@ impl<L> Pending<L> {
         taken.publish(medium);
         true
     }
+}
+
+/// Returns the number and the generation.
+fn id_of<L>(inode: &Inode<L>) -> (u32, u64) {
+    (inode.number, inode.generation)
 }
 
 /// The changes of an era, which a sync makes durable.
@@ -328,7 +339,7 @@ impl<L> Drop for Taken<'_, L> {
         }
         let mut state = self.pending.state.lock();
         if !self.is_durable {
-            state.lost = state.lost.or(self.spent.first().map(|it| it.number));
+            state.lost.extend(self.spent.iter().map(|it| id_of(it)));
         }
         state.settled = self.era + 1;
         let (now, later) = take(&mut state.finished)
@@ -352,8 +363,9 @@ impl<P: Pmem, L> Volume<P, L> {
     }
 
     /// Performs `act`, and repeats it if it lacks pages or an inode but changes are pending: a sync
-    /// frees the pages that they have replaced, and the removed files that they belong to. The
-    /// caller holds no mutex.
+    /// frees the pages that they have replaced, and the removed files that they belong to. Repeats
+    /// it once more when nothing is pending: another thread's sync may have freed pages meanwhile.
+    /// The caller holds no mutex.
     ///
     /// # Errors
     /// Those of `act`.
@@ -362,9 +374,12 @@ impl<P: Pmem, L> Volume<P, L> {
         &self,
         mut act: impl FnMut() -> Result<T, Error>,
     ) -> Result<T, Error> {
+        let mut is_settled = self.pending.is_none();
         loop {
             match act() {
-                Err(Error::NoSpace { .. } | Error::NoInodes { .. }) if self.settle() => {}
+                Err(Error::NoSpace { .. } | Error::NoInodes { .. }) if !is_settled => {
+                    is_settled = !self.settle();
+                }
                 Err(error) => return Err(error),
                 // Not in one arm with the errors. That arm would copy the whole result, which is as
                 // large as the largest error.
@@ -379,9 +394,10 @@ impl<P: Pmem, L> Volume<P, L> {
     /// [`Error::Poisoned`] if this or an earlier sync has lost a change (Y5).
     pub(crate) fn sync(&self) -> Result<(), Error> {
         self.settle();
-        let lost = self.pending.as_ref().and_then(|it| it.state.lock().lost);
+        let pending = self.pending.as_ref();
+        let lost = pending.and_then(|it| it.state.lock().lost.first().copied());
         match lost {
-            Some(inode) => Err(Error::Poisoned { inode }),
+            Some((inode, _)) => Err(Error::Poisoned { inode }),
             None => Ok(()),
         }
     }

@@ -58,8 +58,8 @@ impl<P: Pmem, L> Volume<P, L> {
         }
         self.check_writable()?;
         let (kind, created) = (Kind::Directory, (medium.clock)());
-        let id = (at.directory).create(&mut state, medium, at.name, kind, created)?;
-        self.inodes.add_link(id.number);
+        let counted = |number| self.inodes.add_link(number);
+        let id = (at.directory).create(&mut state, medium, at.name, (kind, created), &counted)?;
         let directory = Directory::new(id, Log::empty(id.log()), Names::new());
         Ok(tree.add(directory, at.directory.id.number))
     }
@@ -90,7 +90,8 @@ impl<P: Pmem, L> Volume<P, L> {
         }
         let medium = &self.medium;
         let created = (medium.clock)();
-        let id = (at.directory).create(&mut state, medium, at.name, Kind::File, created)?;
+        let (new, counted) = ((Kind::File, created), |number| self.inodes.add_link(number));
+        let id = (at.directory).create(&mut state, medium, at.name, new, &counted)?;
         let empty = Content::empty(Log::empty(id.log()), created);
         let inode = Arc::new(self.inode(id, lock, empty));
         let evicted = self.inodes.add(Arc::clone(&inode));
@@ -148,7 +149,7 @@ impl<P: Pmem, L> Volume<P, L> {
     /// [`Directory::link`]; nothing has changed.
     pub(crate) fn link(&self, at: &At<'_>, new: &At<'_>) -> Result<(), Error> {
         self.check_writable()?;
-        self.settle_named();
+        self.settle_named()?;
         let other = (new.directory.id != at.directory.id).then_some(&*new.directory);
         let finds_early = injected_bug!(
             "link-finds-early",
@@ -235,7 +236,7 @@ impl<P: Pmem, L> Volume<P, L> {
     /// has changed, except as `rename_across` says.
     pub(crate) fn rename(&self, from: &At<'_>, to: &At<'_>) -> Result<(), Error> {
         self.check_writable()?;
-        self.settle_named();
+        self.settle_named()?;
         if from.directory.id != to.directory.id {
             return self.rename_across(from, to);
         }
@@ -309,14 +310,18 @@ impl<P: Pmem, L> Volume<P, L> {
 
     /// Makes changes of files durable before a name changes. The new name is durable on return, so
     /// what it stands for must be durable, too. The caller holds no mutex.
-    pub(super) fn settle_named(&self) {
+    ///
+    /// # Errors
+    /// Those of [`sync`](Self::sync).
+    pub(super) fn settle_named(&self) -> Result<(), Error> {
         let is_left_out = injected_bug!(
             "names-unsettled",
             "a name becomes durable before changes of its file that have returned",
             killed_by = "file-core-grouped-names/sequences-of-2"
         );
-        if !is_left_out {
-            self.settle();
+        match is_left_out {
+            true => Ok(()),
+            false => self.sync(),
         }
     }
 

@@ -21,6 +21,7 @@ mod model;
 mod names;
 mod operations;
 mod panics;
+mod races;
 mod read_only;
 mod threads;
 mod trees;
