@@ -12,6 +12,7 @@
 //!   without data checksums, the page may also contain data of a file that was removed since.
 //! - A log is cut off before its first damaged page. Later changes and names are lost: all names of
 //!   a directory, if the pointer to its first page is damaged.
+//! - A file whose log is rewritten loses the pages that were allocated past its size.
 //! - A page of data that does not match its checksum becomes a hole, which reads as zeros.
 //! - A damaged journal is emptied. If a crash had interrupted a rename from one directory to
 //!   another or an exchange, each old name and each new name may or may not be there afterwards.

@@ -16,6 +16,7 @@
 
 use core::iter;
 use core::mem::replace;
+use std::collections::BTreeSet;
 
 use spanlock_pmem::{Durable, Flushed, Pmem};
 
@@ -115,9 +116,19 @@ impl<P: Pmem> Recovery<'_, P> {
         }
         pmem.fence(erased);
 
-        // After the fence: the rest of a chain that was cut off is free now.
+        // After the fence: the rest of a directory's chain that was cut off is free now. But a
+        // file's old chain still leads to the page at which it was cut off. With a new page of the
+        // same log there, it would look sound after a crash.
+        let cut: BTreeSet<u32> = self
+            .damaged_files
+            .iter()
+            .filter_map(|it| it.cut_at)
+            .collect();
         let mut free = Vec::new();
-        self.free_extents(&mut |extent| free.extend(extent.start..extent.start + extent.len));
+        self.free_extents(&mut |extent| {
+            let pages = extent.start..extent.start + extent.len;
+            free.extend(pages.filter(|page| !cut.contains(page)));
+        });
         for file in &self.damaged_files {
             self.rewrite(file, &mut free)?;
         }
@@ -132,6 +143,9 @@ impl<P: Pmem> Recovery<'_, P> {
         for &page in &file.lost {
             scan.runs.remove(page.into(), u64::from(page) + 1);
         }
+        // Pages that were allocated past the size: an older group may have mapped them, so they may
+        // have bytes that are not zero.
+        scan.runs.remove(scan.size.div_ceil(PAGE_BYTES), u64::MAX);
         let mut log = NewLog {
             id,
             birth: scan.replayed.births(),

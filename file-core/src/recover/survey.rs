@@ -29,6 +29,8 @@ pub(super) struct DamagedFile {
     pages: u32,
     /// The pages of the file that are lost, in order.
     pub(super) lost: Vec<u32>,
+    /// The page at which its chain was cut off, as far as the pointer to it can be read.
+    pub(super) cut_at: Option<u32>,
 }
 
 /// A file that is being surveyed.
@@ -89,14 +91,18 @@ impl<P: Pmem> Recovery<'_, P> {
         let Recovery {
             claims, damages, ..
         } = self;
-        let (mut pages, mut first) = (0, None);
+        let (mut pages, mut first, mut cut_at) = (0, None, None);
         let mut visit = |page, at| {
             claims.claim(page_of(page), number, at)?;
             pages += 1;
             Ok(())
         };
-        let mut damaged = |error: Error, _| {
+        let pmem = self.reader.pmem;
+        let mut damaged = |error: Error, fix| {
             first.get_or_insert_with(|| error.clone());
+            if let Fix::Erase(pointer_at, Repair::CutLog) = fix {
+                cut_at = Some(pmem.load(pointer_at) as u32);
+            }
             damages.meet(error, Fix::Rewrite(Repair::RewriteLog))
         };
         let scan = (self.reader).scan_file(&inode, &mut visit, &mut damaged)?;
@@ -107,6 +113,7 @@ impl<P: Pmem> Recovery<'_, P> {
                 inode,
                 pages,
                 lost: Vec::new(),
+                cut_at,
             },
             error: first,
         })

@@ -2,6 +2,7 @@
 //! could be read before the repair reads back the same.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use crate::common::{Mem, PAGE, Rng, Volume, content, format, open, segments};
@@ -225,6 +226,79 @@ fn a_repair_leaves_no_bytes_past_the_end() {
         assert!(content(&file) == wanted, "{sums}");
         assert!(volume.check().unwrap().damaged.is_empty());
     }
+}
+
+/// The damaged page of a log is not one of the new log's: after a crash, the old log would lead to
+/// it, look sound, and claim pages that another file has by now.
+#[test]
+fn a_repair_that_crashes_keeps_intact_files() {
+    let volume = format(64, &FormatOptions::new().inodes(32));
+    let [damaged, intact] = ["damaged", "intact"].map(|name| volume.create(name).unwrap());
+    damaged.write_at(&[b'f'; 6 * PAGE as usize], 0).unwrap();
+    // The first page of the log becomes full, without pages for data.
+    (1..63).for_each(|more| damaged.truncate(6 * PAGE + more).unwrap());
+    let before = volume.stats().log_pages;
+    damaged.punch_hole(0..6 * PAGE).unwrap();
+    assert_eq!(
+        volume.stats().log_pages,
+        before + 1,
+        "the hole is in another page"
+    );
+    // Also into the pages of the hole.
+    while intact.append(&[b'g'; PAGE as usize]).is_ok() {}
+    let expected = content(&intact);
+    let mut words = volume.pmem().words();
+    drop((damaged, intact, volume));
+    // The tail of a log page begins at word 504. It has the birth and the inode.
+    let is_second = |at: &usize| {
+        let tail = &words[*at..];
+        at % 512 == 504 && tail[1] > 1 && tail[2] == 1 && tail[3] as u32 == 1
+    };
+    let tail = (0..words.len() - 8).find(is_second).unwrap();
+    words[tail + 5] ^= 8;
+    for nth in 1.. {
+        let mem = Mem::from_words(words.clone());
+        mem.panic_at(nth);
+        let repaired = catch_unwind(AssertUnwindSafe(|| fsck::repair(&mem)));
+        mem.panic_at(0);
+        assert!(fsck::repair(&mem).unwrap().is_repaired());
+        let (volume, _) = open(&mem).unwrap();
+        assert!(
+            content(&volume.open_file("intact").unwrap()) == expected,
+            "operation {nth}"
+        );
+        if repaired.is_ok() {
+            assert!(nth > 5, "only {nth} operations");
+            break;
+        }
+    }
+}
+
+/// The hole that is lost has removed pages past the end, which another file has had since.
+#[test]
+fn a_repair_leaves_no_pages_past_the_end() {
+    let volume = format(64, &FormatOptions::new().inodes(32));
+    let file = volume.create("a").unwrap();
+    file.write_at(b"hello", 0).unwrap();
+    file.allocate_keeping_size(PAGE..11 * PAGE).unwrap();
+    let before = volume.pmem().words();
+    file.punch_hole(PAGE..11 * PAGE).unwrap();
+    let after = volume.pmem().words();
+    let other = volume.create("other").unwrap();
+    while other.append(&[b'S'; PAGE as usize]).is_ok() {}
+    drop(other);
+    volume.remove("other").unwrap();
+    let mem = Arc::clone(volume.pmem());
+    drop((volume, file));
+    let is_mark = |at: &usize| before[*at] == 0 && after[*at] >> 56 == 0x4D;
+    mem.flip((0..before.len()).find(is_mark).unwrap() * 64 + 3);
+    mend(&mem, "a lost hole");
+    let (volume, _) = open(&mem).unwrap();
+    let file = volume.open_file("a").unwrap();
+    file.truncate(11 * PAGE).unwrap();
+    let content = content(&file);
+    assert!(content.starts_with(b"hello"));
+    assert!(content[5..].iter().all(|byte| *byte == 0));
 }
 
 #[test]
