@@ -132,7 +132,7 @@ impl<P: Pmem, L> Volume<P, L> {
                 Begin::Here(inode) => return Ok(inode),
                 Begin::Wait => drop(self.inodes.loaded(id.number)),
                 Begin::Load(loading) => {
-                    // An error drops `loading` before `lock`, whose destructor is foreign code, too.
+                    // An error drops `loading` before `lock`, whose destructor is foreign code.
                     let content = self.load(id)?;
                     let inode = Arc::new(self.inode(id, lock, content));
                     loading.finish(Arc::clone(&inode));
