@@ -417,7 +417,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     }
 
     /// Returns the number of names that the file has. A name that another thread is just adding may
-    /// be included. A directory has one name.
+    /// be included. If another thread removes the file meanwhile, the number may be 0, or that of a
+    /// file that was created since. A directory has one name.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Poisoned`], and the path errors.
