@@ -67,6 +67,10 @@ const MOST_CHANGES: usize = 1024;
 /// The data pages that wait for a sync are at most one in this many of the volume's.
 const PART_OF_PAGES: u32 = 16;
 
+/// The most syncs of an operation that lacks space. The first frees what all changes kept that had
+/// returned before the operation began.
+const MOST_SYNCS: u32 = 3;
+
 /// The changes of a volume that are not durable yet.
 pub(crate) struct Pending<L> {
     /// Held during a sync.
@@ -365,6 +369,7 @@ impl<P: Pmem, L> Volume<P, L> {
     /// Performs `act`, and repeats it if it lacks pages or an inode but changes are pending: a sync
     /// frees the pages that they have replaced, and the removed files that they belong to. Repeats
     /// it once more when nothing is pending: another thread's sync may have freed pages meanwhile.
+    /// Others may add changes all the time, so the number of syncs has a bound.
     /// The caller holds no mutex.
     ///
     /// # Errors
@@ -374,11 +379,14 @@ impl<P: Pmem, L> Volume<P, L> {
         &self,
         mut act: impl FnMut() -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut is_settled = self.pending.is_none();
+        let mut syncs_left = self.pending.as_ref().map_or(0, |_| MOST_SYNCS);
         loop {
             match act() {
-                Err(Error::NoSpace { .. } | Error::NoInodes { .. }) if !is_settled => {
-                    is_settled = !self.settle();
+                Err(Error::NoSpace { .. } | Error::NoInodes { .. }) if syncs_left > 0 => {
+                    syncs_left = match self.settle() {
+                        true => syncs_left - 1,
+                        false => 0,
+                    };
                 }
                 Err(error) => return Err(error),
                 // Not in one arm with the errors. That arm would copy the whole result, which is as

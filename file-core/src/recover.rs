@@ -366,7 +366,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         } else {
             match self.concurrently(files, sized) {
                 Ok(counts) => counts,
-                Err(_) => {
+                Err(first) => {
                     // Which damage the threads meet first depends on their schedule.
                     let mut again = Recovery::new(
                         self.reader.pmem,
@@ -375,7 +375,9 @@ impl<'a, P: Pmem> Recovery<'a, P> {
                         Damages::Refused,
                     );
                     again.tree()?;
-                    again.serially(files, sized)?
+                    again.serially(files, sized)?;
+                    // Not again: the medium does not always return the same.
+                    return Err(first);
                 }
             }
         };

@@ -8,6 +8,9 @@
 macro_rules! print {
     ($($text:tt)*) => { $crate::driver::tell(format_args!($($text)*)) };
 }
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::driver::warn(format_args!($($text)*)) };
+}
 macro_rules! println {
     () => { print!("\n") };
     ($($text:tt)*) => { print!("{}\n", format_args!($($text)*)) };
@@ -69,6 +72,11 @@ fn tell(text: fmt::Arguments<'_>) {
     {
         eprintln!("cargo verify: cannot print the results: {error}");
     }
+}
+
+/// Prints a line to the standard error, if that is possible.
+fn warn(text: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 fn exit_code(success: bool) -> ExitCode {

@@ -259,7 +259,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         (parts, count)
     }
 
-    /// Returns the size and the times of the file.
+    /// Returns the size and the times of the file. A change that is in progress may show in the
+    /// size and not yet in the time.
     pub fn metadata(&self) -> Metadata {
         Metadata {
             size: self.inode.size(),

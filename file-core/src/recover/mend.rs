@@ -41,6 +41,13 @@ struct Piece {
     checksums: Vec<u32>,
 }
 
+impl Piece {
+    /// Returns the byte of the file after the last one.
+    fn end(&self) -> u64 {
+        (u64::from(self.file_page) + u64::from(self.pages.len)) * PAGE_BYTES
+    }
+}
+
 /// A log that is rewritten.
 struct NewLog<'f> {
     id: LogId,
@@ -190,6 +197,8 @@ impl<P: Pmem> Recovery<'_, P> {
                     file_page: piece.file_page,
                     pages: piece.pages.len,
                     extents: 1,
+                    // The size, even if the group that sets it is damaged later.
+                    end: piece.end().min(scan.size),
                     checksums: self.geometry.data_checksums,
                     ..WriteHeader::default()
                 };
@@ -200,6 +209,8 @@ impl<P: Pmem> Recovery<'_, P> {
                 log.add(&header, Some(piece.pages), sums).is_some()
             });
         if !has_room {
+            // Before another use of the page stores to it (M2).
+            pmem.fence(stored);
             let NewLog { pages, free, .. } = log;
             free.extend(pages.iter().map(|(id, _)| id.page).chain(copy));
             return Ok(());

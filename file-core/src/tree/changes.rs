@@ -268,8 +268,12 @@ impl<P: Pmem, L> Volume<P, L> {
         to: &At<'_>,
         kind: Kind,
         child: Option<&Directory>,
-        (mut state, child_state): (MutexGuard<'_, State>, Option<MutexGuard<'_, State>>),
+        both: (MutexGuard<'_, State>, Option<MutexGuard<'_, State>>),
     ) -> Result<Option<Option<InodeId>>, Error> {
+        // Dropping a lock runs foreign code, so this is declared before the guards, which a return
+        // drops first.
+        let mut doomed = None;
+        let (mut state, child_state) = both;
         let renamed = from.find()?;
         let replaced = (from.directory.names.get(to.name)).map(sound).transpose()?;
         let is_child = |it: &Entry| child.is_some_and(|child| child.id == it.id);
@@ -280,7 +284,6 @@ impl<P: Pmem, L> Volume<P, L> {
         if renamed.id.kind != kind || is_other {
             return Ok(None);
         }
-        let mut doomed = None;
         if let Some(replaced) = replaced {
             if replaced.id == renamed.id {
                 return Ok(Some(None));

@@ -274,6 +274,36 @@ fn a_repair_that_crashes_keeps_intact_files() {
     }
 }
 
+#[test]
+fn a_log_that_a_repair_has_written_can_lose_any_group() {
+    let volume = format(64, &FormatOptions::new().inodes(32));
+    let file = volume.create("a").unwrap();
+    file.write_at(&[b'a'; 2 * PAGE as usize], 0).unwrap();
+    let before = volume.pmem().words();
+    file.write_at(b"b", 5 * PAGE + 9).unwrap();
+    let expected = content(&file);
+    let mem = Arc::clone(volume.pmem());
+    drop((volume, file));
+    // The record of the second write follows its mark.
+    let after = mem.words();
+    let is_new = |at: &usize| before[*at] == 0 && after[*at] >> 56 == 0x4D;
+    let mark = (0..before.len()).find(is_new).unwrap();
+    mem.flip((mark + 1) * 64 + 3);
+    mend(&mem, "the second write");
+    let (volume, _) = open(&mem).unwrap();
+    let file = volume.open_file("a").unwrap();
+    assert_eq!(file.size(), 2 * PAGE);
+    file.write_at(b"b", 5 * PAGE + 9).unwrap();
+    assert!(content(&file) == expected);
+    drop((volume, file));
+    // The head of the log of inode 1: the number of its first page, whose first word is a mark.
+    let page = mem.words()[(PAGE as usize + 128) / 8] as u32 as usize;
+    mem.flip(page * PAGE as usize * 8 + 3);
+    mend(&mem, "the size");
+    let (volume, _) = open(&mem).unwrap();
+    assert!(content(&volume.open_file("a").unwrap()) == expected);
+}
+
 /// The hole that is lost has removed pages past the end, which another file has had since.
 #[test]
 fn a_repair_leaves_no_pages_past_the_end() {
