@@ -467,7 +467,7 @@ fn wait_for_operations<'l>(
         let mut each = pages.iter().map(|page| space.log_pages.wait_for(*page));
         match tells_one {
             true => each.all(|is_settled| is_settled),
-            // All pages, before the changes are settled that are pending now (Y4).
+            // Flags all pages before the pending changes are settled (Y4).
             false => each.fold(true, |all, is_settled| all & is_settled),
         }
     };

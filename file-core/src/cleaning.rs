@@ -48,7 +48,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             let opened = Volume::open_listed(self.volume(), &path, &mut cleaned);
             match opened.and_then(|file| file.map(|it| it.clean()).transpose()) {
                 Ok(cleaned) => report.add(cleaned.unwrap_or_default()),
-                // Its operations report that.
+                // The file's own operations report this error.
                 Err(Error::Poisoned { .. }) => {}
                 Err(error) => return Err(error),
             }

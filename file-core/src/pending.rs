@@ -67,8 +67,8 @@ const MOST_CHANGES: usize = 1024;
 /// The data pages that wait for a sync are at most one in this many of the volume's.
 const PART_OF_PAGES: u32 = 16;
 
-/// The most syncs of an operation that lacks space. The first frees what all changes kept that had
-/// returned before the operation began.
+/// The most syncs of an operation that lacks space. The first one frees everything that earlier
+/// changes kept.
 const MOST_SYNCS: u32 = 3;
 
 /// The changes of a volume that are not durable yet.
@@ -224,15 +224,16 @@ impl<L> Pending<L> {
         if state.added.is_empty() {
             return false;
         }
-        let added = take(&mut state.added);
-        let is_lost = |it: &Added<L>| state.lost.contains(&id_of(&it.inode));
-        let (lost, changes): (Vec<_>, Vec<_>) = added.into_iter().partition(is_lost);
-        spent.extend(lost.into_iter().map(|it| it.inode));
+        let State {
+            era, added, lost, ..
+        } = &mut *state;
+        let is_lost = |it: &mut Added<L>| lost.contains(&id_of(&it.inode));
+        spent.extend(added.extract_if(.., is_lost).map(|it| it.inode));
         let taken = Taken {
             pending: self,
             space: &medium.space,
-            era: state.era,
-            changes,
+            era: *era,
+            changes: take(added),
             is_durable: false,
             spent: &mut spent,
         };
@@ -369,8 +370,8 @@ impl<P: Pmem, L> Volume<P, L> {
     /// Performs `act`, and repeats it if it lacks pages or an inode but changes are pending: a sync
     /// frees the pages that they have replaced, and the removed files that they belong to. Repeats
     /// it once more when nothing is pending: another thread's sync may have freed pages meanwhile.
-    /// Others may add changes all the time, so the number of syncs has a bound.
-    /// The caller holds no mutex.
+    /// Others may add changes all the time, so the number of syncs has a bound. The caller holds no
+    /// mutex.
     ///
     /// # Errors
     /// Those of `act`.

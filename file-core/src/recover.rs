@@ -376,7 +376,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
                     );
                     again.tree()?;
                     again.serially(files, sized)?;
-                    // Not again: the medium does not always return the same.
+                    // The second pass found no damage, so the medium is not to be trusted.
                     return Err(first);
                 }
             }

@@ -1,4 +1,4 @@
-//! What other threads do at a certain moment of a sync: a region calls the test back.
+//! Threads that meet at a chosen moment: the region calls the test back before a fence.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, mpsc};
