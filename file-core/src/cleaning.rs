@@ -42,6 +42,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         self.volume().check_writable()?;
         // Pending changes keep pages that they have replaced.
         self.volume().settle();
+        self.volume().drop_gone();
         let mut report = self.volume().clean_directories();
         let mut cleaned = BTreeSet::new();
         for (path, _) in self.volume().files() {

@@ -37,8 +37,8 @@ const MOST_BYTES: usize = PAGE_SLOTS as usize * PAYLOAD_BYTES;
 ///
 /// The time of the last change is Relaxed. It says nothing about other memory.
 ///
-/// `removed` is Relaxed. It is set by a thread that has a reference, and read only by `drop`, after
-/// every reference has been released.
+/// `removed` is Relaxed. It is set by a thread that has a reference, and read only by `free`, after
+/// every other reference has been released.
 pub(crate) struct Inode<L> {
     pub(crate) number: u32,
     pub(crate) generation: u64,
@@ -370,17 +370,20 @@ impl<L> Inode<L> {
     }
 }
 
-impl<L> Drop for Inode<L> {
-    fn drop(&mut self) {
-        // Relaxed: see the type's documentation.
+impl<L> Inode<L> {
+    /// Frees the pages and the number of a file that was removed, to which no other reference
+    /// exists. The lock and the index stay.
+    pub(crate) fn free(&mut self) {
+        // Relaxed, both: see the type's documentation.
         if !self.removed.load(Ordering::Relaxed) {
             return;
         }
+        self.removed.store(false, Ordering::Relaxed);
         if self.log.is_poisoned() {
             // The operation that has panicked had taken pages.
             self.space.lose_pages();
         }
-        // M7: the removal is durable, and no other reference to this file exists.
+        // M7: the removal is durable.
         let mut run = Extent { start: 0, len: 0 };
         self.index.for_each(&mut |_, mapping, _| {
             if run.len > 0 && run.start + run.len == mapping.page {
@@ -402,5 +405,11 @@ impl<L> Drop for Inode<L> {
             self.space.release_log_page(page);
         }
         self.space.release_inode(self.number);
+    }
+}
+
+impl<L> Drop for Inode<L> {
+    fn drop(&mut self) {
+        self.free();
     }
 }

@@ -45,6 +45,10 @@
 //!   file pages are durable. A later change can contain bytes of an earlier one: a write copies the
 //!   rest of its first and last page, and an allocation keeps the pages that are there. If only the
 //!   later change survived, so would a part of the earlier one, which would not be atomic.
+//! - **Y7** A sync drops no range lock, because that is foreign code, and a sync can run within a
+//!   cleaning or under a range lock. If the changes were the last references to a removed file, the
+//!   sync frees its pages and its number. The file's lock is dropped by a thread that [holds
+//!   nothing](Pending::drop_gone).
 
 use core::mem::take;
 use core::ops::Range;
@@ -52,7 +56,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use spanlock_pmem::{Durable, Flushed, Pmem, Unflushed};
-use spanlock_sync::{Arc, Mutex, injected_bug, thread};
+use spanlock_sync::{Arc, Mutex, injected_bug, take_last, thread};
 
 use crate::alloc::Extent;
 use crate::chain::Slots;
@@ -89,6 +93,8 @@ struct State<L> {
     /// The number of data pages that the changes in `added` have written.
     pages: u64,
     finished: Vec<Finished<L>>,
+    /// Removed files that only their changes kept (Y7).
+    gone: Vec<Inode<L>>,
     /// The numbers and generations of the inodes of which a sync has lost a change (Y5).
     lost: BTreeSet<(u32, u64)>,
 }
@@ -136,8 +142,8 @@ impl Old {
 }
 
 impl<L> Finished<L> {
-    /// Ends the reservation, and frees what the change has replaced (Y2). Returns the inode: its
-    /// lock is foreign, so the caller drops it where it holds no mutex.
+    /// Ends the reservation, and frees what the change has replaced (Y2). Returns the inode, which
+    /// the caller drops where it may (Y7).
     fn end(self, space: &Space) -> Arc<Inode<L>> {
         let log = &self.inode.log;
         if log.is_poisoned() {
@@ -160,6 +166,7 @@ impl<L> Pending<L> {
             added: Vec::new(),
             pages: 0,
             finished: Vec::new(),
+            gone: Vec::new(),
             lost: BTreeSet::new(),
         };
         Pending {
@@ -189,6 +196,7 @@ impl<L> Pending<L> {
         let mut state = self.state.lock();
         if change.era < state.settled || frees_early {
             drop(state);
+            // Not the last reference: the owner has one.
             drop(change.end(space));
             return;
         }
@@ -209,8 +217,6 @@ impl<L> Pending<L> {
 
     /// Makes all changes durable that were added before. Returns whether there were any.
     pub(crate) fn sync<P: Pmem>(&self, medium: &Medium<P>) -> bool {
-        // Dropped after the mutex is released: see `Finished::end`.
-        let mut spent = Vec::new();
         let overtakes = injected_bug!(
             "sync-overtakes",
             "a sync returns while another one makes the changes durable that it waits for",
@@ -228,20 +234,26 @@ impl<L> Pending<L> {
             era, added, lost, ..
         } = &mut *state;
         let is_lost = |it: &mut Added<L>| lost.contains(&id_of(&it.inode));
-        spent.extend(added.extract_if(.., is_lost).map(|it| it.inode));
+        let spent = added.extract_if(.., is_lost).map(|it| it.inode).collect();
         let taken = Taken {
             pending: self,
             space: &medium.space,
             era: *era,
             changes: take(added),
             is_durable: false,
-            spent: &mut spent,
+            spent,
         };
         state.era += 1;
         state.pages = 0;
         drop(state);
         taken.publish(medium);
         true
+    }
+
+    /// Drops the locks of removed files that syncs have freed (Y7). The caller holds nothing.
+    pub(crate) fn drop_gone(&self) {
+        let gone = take(&mut self.state.lock().gone);
+        drop(gone);
     }
 }
 
@@ -257,7 +269,8 @@ struct Taken<'a, L> {
     era: u64,
     changes: Vec<Added<L>>,
     is_durable: bool,
-    spent: &'a mut Vec<Arc<Inode<L>>>,
+    /// References of changes that have ended.
+    spent: Vec<Arc<Inode<L>>>,
 }
 
 impl<L> Taken<'_, L> {
@@ -355,11 +368,20 @@ impl<L> Drop for Taken<'_, L> {
         let now: Vec<Finished<L>> = now;
         let ended = now.into_iter().map(|it| it.end(self.space));
         self.spent.extend(ended);
+        // Y7: before another sync begins, so that a thread that waits for this one finds the pages
+        // free.
+        let spent = take(&mut self.spent).into_iter();
+        let mut gone: Vec<_> = spent.filter_map(take_last).collect();
+        if !gone.is_empty() {
+            gone.iter_mut().for_each(Inode::free);
+            self.pending.state.lock().gone.append(&mut gone);
+        }
     }
 }
 
 impl<P: Pmem, L> Volume<P, L> {
-    /// Makes every change durable that returned before. Returns whether one was not.
+    /// Makes every change durable that returned before. Returns whether one was not. Drops no lock
+    /// (Y7).
     pub(crate) fn settle(&self) -> bool {
         match &self.pending {
             Some(pending) => pending.sync(&self.medium),
@@ -397,12 +419,21 @@ impl<P: Pmem, L> Volume<P, L> {
         }
     }
 
-    /// Like [`settle`](Self::settle), on behalf of a user of the volume.
+    /// Drops the locks of removed files that only their changes kept (Y7). The caller holds
+    /// nothing.
+    pub(crate) fn drop_gone(&self) {
+        if let Some(pending) = &self.pending {
+            pending.drop_gone();
+        }
+    }
+
+    /// Like [`settle`](Self::settle), on behalf of a user of the volume who holds nothing.
     ///
     /// # Errors
     /// [`Error::Poisoned`] if this or an earlier sync has lost a change (Y5).
     pub(crate) fn sync(&self) -> Result<(), Error> {
         self.settle();
+        self.drop_gone();
         let pending = self.pending.as_ref();
         let lost = pending.and_then(|it| it.state.lock().lost.first().copied());
         match lost {

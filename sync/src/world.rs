@@ -37,6 +37,13 @@ pub(crate) use kernel::{barrier, mutex, parker};
 pub(crate) mod public {
     pub use alloc::sync::Arc;
 
+    /// Takes the value out if `arc` is the last reference. Whoever drops another reference
+    /// meanwhile does not drop the value.
+    #[doc(hidden)]
+    pub fn take_last<T>(arc: Arc<T>) -> Option<T> {
+        Arc::into_inner(arc)
+    }
+
     #[doc(hidden)]
     pub use super::bug::{is_drain_left_out, is_flush_left_out};
     #[cfg(feature = "std")]

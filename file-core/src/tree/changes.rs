@@ -357,12 +357,18 @@ impl<P: Pmem, L> Volume<P, L> {
     }
 
     /// Frees a file whose last name is gone, durably. It becomes free once its last handle is
-    /// dropped.
+    /// dropped. The caller holds nothing.
     pub(super) fn free(&self, id: InodeId) {
-        if let Some(file) = self.inodes.take_out(id.number) {
-            file.mark_removed();
-            return;
+        match self.inodes.take_out(id.number) {
+            Some(file) => file.mark_removed(),
+            None => self.free_absent(id),
         }
+        // This bounds how many there are.
+        self.drop_gone();
+    }
+
+    /// Frees a file that is not in memory.
+    fn free_absent(&self, id: InodeId) {
         // No other thread can open the file, whose number is still in use. If its log was damaged
         // since the volume was opened, the next recovery that reads all logs frees its pages.
         let space = &self.medium.space;

@@ -44,6 +44,15 @@ pub(crate) mod public {
     #[cfg(spanlock_shuttle)]
     pub use shuttle::sync::Arc;
 
+    /// See the function of the same name in `world.rs`. loom has no `Arc::into_inner`, so there
+    /// this may drop the value.
+    pub fn take_last<T>(arc: Arc<T>) -> Option<T> {
+        #[cfg(spanlock_loom)]
+        return Arc::try_unwrap(arc).ok();
+        #[cfg(spanlock_shuttle)]
+        return Arc::into_inner(arc);
+    }
+
     pub use super::bug::{is_drain_left_out, is_flush_left_out};
     pub use super::mutex::{BlockingMutex, Condvar, Mutex, MutexGuard};
     pub use super::{check, footprint};
