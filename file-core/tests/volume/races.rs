@@ -1,10 +1,11 @@
 //! Threads that meet at a chosen moment: the region calls the test back before a fence.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
-use spanlock_file_core::{Durability, Error, FileCore, FormatOptions};
+use spanlock_file_core::{Durability, Error, File, FileCore, FormatOptions};
 use spanlock_pmem::{Durable, Flushed, Pmem, Written};
 
 use crate::common::{AnyLock, Mem, PAGE, open, segments};
@@ -18,6 +19,7 @@ struct Hooked {
 }
 
 type Grouping = FileCore<Arc<Hooked>, AnyLock>;
+type Handle = File<Arc<Hooked>, AnyLock>;
 
 /// Creates a volume that groups changes.
 fn grouping(pages: u64) -> Grouping {
@@ -149,6 +151,34 @@ fn pages_that_another_threads_sync_frees_are_used() {
     });
     volume.sync().unwrap();
     has_begun.recv().unwrap().join().unwrap().unwrap();
+}
+
+/// A sync finds changes to make durable each time.
+#[test]
+fn beside_a_thread_that_keeps_writing_an_operation_that_lacks_space_fails() {
+    const MANY: u32 = 10;
+    fn write_at_each_fence(volume: &Grouping, file: Handle, times: Arc<AtomicU32>) {
+        let again = volume.clone();
+        at_next_fence(volume, move || {
+            file.write_at(&[2], 0).unwrap();
+            if times.fetch_add(1, Ordering::Relaxed) < MANY {
+                write_at_each_fence(&again, file, times);
+            }
+        });
+    }
+    let volume = grouping(1024);
+    let [big, small] = ["big", "small"].map(|name| volume.create(name).unwrap());
+    small.append(&[1]).unwrap();
+    while big.append(&[7; PAGE as usize]).is_ok() {}
+    volume.sync().unwrap();
+    small.write_at(&[2], 0).unwrap();
+    let times = Arc::new(AtomicU32::new(0));
+    write_at_each_fence(&volume, small, Arc::clone(&times));
+    let full = big.append(&[7; PAGE as usize]);
+    assert!(matches!(full, Err(Error::NoSpace { .. })), "{full:?}");
+    let times = times.load(Ordering::Relaxed);
+    assert!((1..MANY).contains(&times), "{times} writes");
+    *volume.pmem().hook.lock().unwrap() = None;
 }
 
 /// A name is counted before it can be found.
