@@ -200,16 +200,9 @@ pub(crate) fn on_demand<P: Pmem>(
         state = beside(log, state, medium, live, share, &mut report);
     }
     let len = state.pages.len();
-    let references = |page: &u32| u64::from(medium.space.log_pages.state(*page).live());
-    let references: u64 = state.pages.iter().map(references).sum();
+    let may_pay = is_short(&state.pages, &medium.space);
     drop(state);
 
-    // The last page is needed if it has more references than that of the size.
-    let may_pay = match len {
-        0 => false,
-        1 => references <= 1,
-        _ => references <= SHORT_WALK,
-    };
     if !may_pay {
         return Ok(report);
     }
@@ -217,9 +210,24 @@ pub(crate) fn on_demand<P: Pmem>(
     if count.pays(len, share) && Count::fits(count.slots, &medium.space) {
         let state = log.wait_for_turn(log.lock());
         log.check_poison(&state)?;
-        drop(replace_all(log, state, medium, 0, live, &mut report));
+        // The log may have grown meanwhile.
+        if is_short(&state.pages, &medium.space) {
+            drop(replace_all(log, state, medium, 0, live, &mut report));
+        }
     }
     Ok(report)
+}
+
+/// Returns whether replacing all of these pages may pay, and is short enough to let others wait.
+fn is_short(pages: &[u32], space: &Space) -> bool {
+    let references = |page: &u32| u64::from(space.log_pages.state(*page).live());
+    let references: u64 = pages.iter().map(references).sum();
+    match pages.len() {
+        0 => false,
+        // The last page is needed if it has more references than that of the size.
+        1 => references <= 1,
+        _ => references <= SHORT_WALK,
+    }
 }
 
 /// Performs the part of [`on_demand`] that lets others append. No other thread cleans the log.
