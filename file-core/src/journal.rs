@@ -25,7 +25,9 @@
 //! # Invariants
 //! - **F-J1** The journal has a record only while a thread holds the tree's mutex and those of the
 //!   directories whose logs the record names, or after that thread has panicked. So a page that a
-//!   record names stays a page of its log until the record is truncated, durably.
+//!   record names stays a page of its log until the record is truncated, durably. A crash can leave
+//!   the record in the older of the journal's two superblocks. Recovery then rewrites both, so that
+//!   damage to the newer one never brings the record back.
 //! - **F-J2** A word of a record is the only store to its position until the record is truncated: a
 //!   new group's mark belongs to its reservation, and an old group's to the directory (M4). So
 //!   storing the words again, any number of times, leaves the same bytes.
@@ -153,17 +155,22 @@ impl<'m, P: Pmem> Journal<'m, P> {
         Ok(end.map(|end| (words, end)))
     }
 
-    /// Completes a change that a crash has interrupted. Writes nothing if there is none.
+    /// Completes a change that a crash has interrupted. Writes nothing if there is none, unless the
+    /// two copies of the journal's superblock differ.
     ///
     /// # Errors
     /// [`Error::Corrupt`], before anything is written.
     pub(crate) fn redo(&self, geometry: &Geometry) -> Result<(), Error> {
         let Some((words, end)) = self.left(geometry)? else {
-            return Ok(());
+            return match self.log.recovery().copies_agreed {
+                true => Ok(()),
+                // F-J1: the older copy may still have a record.
+                false => self.finish_opening(),
+            };
         };
         // A killed process may leave the record in the page cache only. It must be durable before
         // a part of what it says is.
-        (self.log.finish_opening()).map_err(|why| corrupt(self.start, &why))?;
+        self.finish_opening()?;
         let is_left_out = injected_bug!(
             "redo-skipped",
             "recovery truncates the journal, and does not store the words of its records",
@@ -173,6 +180,11 @@ impl<'m, P: Pmem> Journal<'m, P> {
             self.store(&words);
         }
         self.truncate(end)
+    }
+
+    fn finish_opening(&self) -> Result<(), Error> {
+        let finished = self.log.finish_opening();
+        finished.map_err(|why| corrupt(self.start, &why))
     }
 
     /// Stores the words, durably.

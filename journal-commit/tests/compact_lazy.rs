@@ -269,6 +269,41 @@ fn an_interrupted_creation_is_an_empty_log() {
     }
 }
 
+/// A copy that is older may still have records that the newer one has truncated.
+#[test]
+fn opening_says_whether_the_copies_of_the_superblock_agreed() {
+    let storage = Recorded::new(PART as usize);
+    let log = open(&storage);
+    assert!(log.recovery().copies_agreed);
+    log.append_durable(b"first").unwrap();
+    drop(log);
+    let before = storage.visible();
+    let log = open(&storage);
+    assert!(log.recovery().copies_agreed);
+    log.truncate(Lsn::new(2)).unwrap();
+    drop(log);
+    let after = storage.visible();
+    for (old, lost) in [(0, 4096), (4096, 0)] {
+        let mut bytes = after.clone();
+        bytes[old..][..512].copy_from_slice(&before[old..][..512]);
+        let storage = Recorded::from_image(bytes.clone());
+        let log = open(&storage);
+        assert_eq!(
+            (numbers(&log), log.recovery().copies_agreed),
+            (vec![], false)
+        );
+        log.finish_opening().unwrap();
+        drop(log);
+        bytes = storage.visible();
+        bytes[lost..][..512].fill(0);
+        let log = open(Recorded::from_image(bytes));
+        assert_eq!(
+            (numbers(&log), log.recovery().copies_agreed),
+            (vec![], false)
+        );
+    }
+}
+
 #[test]
 fn a_failed_opening_poisons_the_log_and_loses_nothing() {
     let storage = Recorded::new(PART as usize);

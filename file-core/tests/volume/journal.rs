@@ -169,6 +169,47 @@ fn a_panic_in_an_exchange_loses_nothing() {
     each_panic(|volume| volume.exchange("d/a", "e/b"));
 }
 
+fn contents(volume: &Volume) -> Vec<(String, Vec<u8>)> {
+    let names = volume.list().into_iter().map(|(name, _)| name);
+    names
+        .map(|name| (name.clone(), content(&volume.open_file(&name).unwrap())))
+        .collect()
+}
+
+/// A crash while the journal is truncated can leave the record in one of its superblocks. The pages
+/// that it names are then used for something else.
+#[test]
+fn a_record_of_an_older_superblock_is_never_redone() {
+    for operation in 1.. {
+        let volume = volume();
+        volume.rename("c", "d/c").unwrap();
+        volume.pmem().panic_at(operation);
+        let result = catch_unwind(AssertUnwindSafe(|| volume.rename("d/a", "e/x")));
+        volume.pmem().panic_at(0);
+        let again = reopen(&volume);
+        for (name, _) in again.list() {
+            again.remove(&name).unwrap();
+        }
+        ["d", "e"]
+            .iter()
+            .for_each(|name| again.remove_dir(name).unwrap());
+        again.clean().unwrap();
+        let file = again.create("full").unwrap();
+        while file.append(&[7; PAGE as usize]).is_ok() {}
+        let expected = contents(&again);
+        for superblock in [START, START + PAGE] {
+            let mem = Mem::from_words(again.pmem().words());
+            mem.flip((superblock as usize + 30) * 8);
+            let (found, _) = open(&mem).unwrap();
+            assert!(contents(&found) == expected, "{operation}, {superblock}");
+        }
+        if result.is_ok() {
+            assert!(operation > 20, "it touched the region too few times");
+            return;
+        }
+    }
+}
+
 /// Files and their sizes.
 type Files = Vec<(String, u64)>;
 

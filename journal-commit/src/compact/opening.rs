@@ -20,6 +20,7 @@ use spanlock_sync::injected_bug;
 use super::format::{DATA, SLOTS, SUPERBLOCK, Slot, Superblock};
 use super::group::Failure;
 use super::marks::Marks;
+use super::recover::Newest;
 use super::ring::{self, Found, Ring};
 use super::{Error, Log, Lsn, Options, Recovery, recover};
 use crate::Storage;
@@ -195,6 +196,7 @@ impl<S: Storage> Log<S> {
             next: Lsn::FIRST,
             was_closed: true,
             was_torn: false,
+            copies_agreed: true,
             damage: None,
         };
         Ok(Self::new(
@@ -208,10 +210,15 @@ impl<S: Storage> Log<S> {
         accept: fn(Error) -> Result<Error, Error>,
         lazily: bool,
     ) -> Result<Self, Error> {
-        let (mut superblock, slots) = recover::superblock(&storage)?;
-        let ring = Ring::new(storage, &superblock);
-        let (scan, damage) = recover::scan(&ring, &superblock)?;
-        let recovery = scan.report(&superblock, damage.map(accept).transpose()?);
+        let newest = recover::superblock(&storage)?;
+        let ring = Ring::new(storage, &newest.superblock);
+        let (scan, damage) = recover::scan(&ring, &newest.superblock)?;
+        let recovery = scan.report(&newest, damage.map(accept).transpose()?);
+        let Newest {
+            mut superblock,
+            slots,
+            ..
+        } = newest;
         let end = scan.marks.end();
         superblock.first_record = superblock.first_record.min(end.record);
         // After salvage, the remains must not be newer than the next batches.

@@ -50,6 +50,11 @@ pub struct Recovery {
     /// interrupted commit can leave it. Recovery dropped that batch. If its header did not reach
     /// the medium, this is false.
     pub was_torn: bool,
+    /// Whether the two copies of the superblock were sound and equal, or the log is new. Otherwise,
+    /// one of them was older or damaged. Opening rewrites both, but [lazily](Log::open_lazily) only
+    /// with its other writes. Until then, damage to the newer copy brings back the older one, and
+    /// with it records that were truncated.
+    pub copies_agreed: bool,
     /// The damage that [`Log::salvage`](super::Log::salvage) found, where it cut the log off.
     pub damage: Option<Error>,
 }
@@ -64,19 +69,30 @@ pub(super) struct Scan {
     pub(super) newest_epoch: u64,
 }
 
-/// Returns the newest superblock of a storage, and the order in which its successor is written: the
-/// slot of the newest comes last. The other slot may be torn (C-R1).
-pub(super) fn superblock<S: Storage>(storage: &S) -> Result<(Superblock, [u64; 2]), Error> {
+/// The superblock of a storage.
+pub(super) struct Newest {
+    pub(super) superblock: Superblock,
+    /// The order in which its successor is written: the slot of the newest copy comes last. The
+    /// other slot may be torn (C-R1).
+    pub(super) slots: [u64; 2],
+    /// See [`Recovery::copies_agreed`].
+    pub(super) copies_agreed: bool,
+}
+
+/// Returns the newest superblock of a storage.
+pub(super) fn superblock<S: Storage>(storage: &S) -> Result<Newest, Error> {
     let len = storage.len();
     if len < DATA {
         return Err(Error::NotALog { len });
     }
     let (mut newest, mut other) = (None::<(Superblock, u64)>, Error::NotALog { len });
+    let mut copies = Vec::new();
     for at in SLOTS {
         let mut bytes = [0; SUPERBLOCK];
         (storage.read_at(&mut bytes, at)).map_err(Error::io("reading the superblock"))?;
         match Superblock::decode(&bytes) {
             Slot::Sound(found) => {
+                copies.push(bytes);
                 let is_newer = |(it, _): &(Superblock, u64)| it.serial < found.serial;
                 if newest.as_ref().is_none_or(is_newer) {
                     newest = Some((found, at));
@@ -105,9 +121,13 @@ pub(super) fn superblock<S: Storage>(storage: &S) -> Result<(Superblock, [u64; 2
             "compact-log-torn/second-sequences-of-1, compact-log-torn/second-sequences-of-2"
     );
     let [first, second] = SLOTS;
-    Ok(match at == first && !is_ignored {
-        true => (newest, [second, first]),
-        false => (newest, [first, second]),
+    Ok(Newest {
+        superblock: newest,
+        slots: match at == first && !is_ignored {
+            true => [second, first],
+            false => [first, second],
+        },
+        copies_agreed: matches!(&copies[..], [one, other] if one == other),
     })
 }
 
@@ -197,13 +217,15 @@ pub(super) fn scan<S: Storage>(
 }
 
 impl Scan {
-    pub(super) fn report(&self, superblock: &Superblock, damage: Option<Error>) -> Recovery {
+    pub(super) fn report(&self, newest: &Newest, damage: Option<Error>) -> Recovery {
+        let superblock = &newest.superblock;
         let next = self.marks.end().record;
         Recovery {
             first: Lsn(superblock.first_record.min(next)),
             next: Lsn(next),
             was_closed: superblock.closed,
             was_torn: self.was_torn,
+            copies_agreed: newest.copies_agreed,
             damage,
         }
     }
