@@ -100,8 +100,9 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// Writes all of `data` at byte `offset`, atomically and durably. If `offset` lies past the end
     /// of the file, the gap reads as zeros. An empty write does nothing.
     ///
-    /// Blocks while other threads read or write any of the same 4 KiB pages, while another thread
-    /// adds a page to the file's log, and, on a full volume, while the log is cleaned. A
+    /// Blocks while other threads read or write any of the same 4 KiB pages or [set the
+    /// time](Self::set_modified), while an [append](Self::append) that locks more than its pages is
+    /// in progress, while another thread adds a page to the file's log, and, on a full volume, while the log is cleaned. A
     /// [cleaning on demand](crate::FileCore::clean) can block it, too.
     ///
     /// If only the [reserve](crate::Stats::pages_reserved) is free, a write can only replace pages
@@ -137,9 +138,9 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
 
     /// Writes all of `data` at the end of the file, atomically and durably, and returns the offset
     /// at which it starts. Appends and other writes at the end exclude each other, so none
-    /// overwrites another. A concurrent write beyond the pages of the append does not wait for it.
-    /// The file may then be longer than the end of the append, whose bytes read as zeros until it
-    /// takes effect.
+    /// overwrites another. A concurrent write, allocation or truncation beyond the pages of the
+    /// append does not wait for it. The file may then be longer than the end of the append, whose
+    /// bytes read as zeros until it takes effect.
     ///
     /// Blocks like [`write_at`](Self::write_at). If the end moves out of the locked pages while the
     /// append waits for them, the append tries again. There are at most four attempts: the third
@@ -165,8 +166,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
                 _ => 0..max,
             };
             let _hold = self.inode.lock.write(range.clone())?;
-            // The end is final under the lock if its page is held: a thread that moves it needs
-            // that page.
+            // If the page of the end is held, another thread can move the end only to a later page.
+            // Then the append may come first.
             let end = match injected_bug!(
                 "append-stale-end",
                 "an append writes where the end was before it had locked it",
@@ -189,7 +190,9 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// than `buf.len()` only if the read reaches the end of the file, and 0 if it starts at or past
     /// the end. The rest of `buf` is unchanged.
     ///
-    /// Blocks while other threads write any of the same 4 KiB pages.
+    /// Blocks while other threads write any of the same 4 KiB pages or [set the
+    /// time](Self::set_modified), and while an [append](Self::append) that locks more than its pages
+    /// is in progress.
     ///
     /// # Errors
     /// [`Error::Lock`], and [`Error::Corrupt`] if the volume has data checksums and a page does not
@@ -322,6 +325,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             Class::Growth
         };
         let change = Change {
+            file_pages: write.file_pages(),
             first: write.first as u32,
             parts: &[Part::New(write.pages())],
             end: write.end,

@@ -41,6 +41,9 @@ impl Part {
 
 /// A change to a file. The caller holds exclusively everything that it changes.
 pub(super) struct Change<'c> {
+    /// The pages of the file that it replaces, and those on whose content it relies: an earlier
+    /// change of one of them must not be lost without this one.
+    pub(super) file_pages: Range<u64>,
     /// The first page of the file that it replaces.
     pub(super) first: u32,
     /// What becomes of the pages from there on.
@@ -84,28 +87,6 @@ impl Change<'_> {
             *at += u64::from(part.len());
             Some((from, *part))
         })
-    }
-
-    /// Returns the pages of the file that the change concerns.
-    fn file_pages(&self) -> Range<u64> {
-        let first = u64::from(self.first);
-        if self.sets_size {
-            // Without parts, the change relies on the page of the new size having no bytes past it:
-            // an earlier change may have removed that page.
-            let is_careless = injected_bug!(
-                "cut-overlaps-too-little",
-                "a truncation into a hole does not overlap with the change that made the hole",
-                killed_by = "file-core-grouped/cut-sync"
-            );
-            let cut = match is_careless {
-                true => self.end.div_ceil(PAGE_BYTES),
-                false => self.end / PAGE_BYTES,
-            };
-            let first = if self.parts.is_empty() { cut } else { first };
-            return first..u64::MAX;
-        }
-        let parts = self.parts.iter().map(|part| u64::from(part.len()));
-        first..first + parts.sum::<u64>()
     }
 
     fn takes_away(&self) -> bool {
@@ -250,7 +231,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             at: reservation.place().at(),
             mark,
             written,
-            file_pages: change.file_pages(),
+            file_pages: change.file_pages.clone(),
             pages: new.count,
         });
         let mut old = Replaced::new(log_page, false);

@@ -62,7 +62,19 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             }
         }
         let parts = [Part::New(1)];
+        // A truncation into a hole copies no bytes of the page, but relies on it having none past
+        // the size.
+        let is_careless = injected_bug!(
+            "cut-overlaps-too-little",
+            "a truncation into a hole does not overlap with the change that made the hole",
+            killed_by = "file-core-grouped/cut-sync"
+        );
+        let cut = match is_careless && new.count == 0 {
+            true => size.div_ceil(PAGE_BYTES),
+            false => first,
+        };
         let change = Change {
+            file_pages: cut..u64::MAX,
             first: if new.count > 0 { first as u32 } else { 0 },
             parts: &parts[..new.count as usize],
             end: size,
@@ -113,6 +125,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             killed_by = "file-core/sequences-of-1"
         );
         let change = Change {
+            file_pages: first..last,
             first: first as u32,
             parts: &parts,
             end: if grows { end } else { 0 },
@@ -195,7 +208,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             return Err(Error::FileTooLarge { offset, len, max });
         }
         let (first, last) = (range.start / PAGE_BYTES, range.end.div_ceil(PAGE_BYTES));
-        self.check_pages(first..last)?;
+        let all = first..last;
+        self.check_pages(all.clone())?;
         let _hold = self
             .inode
             .lock
@@ -204,7 +218,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         // SAFETY: the pages are held.
         let is_hole = |page: &u64| unsafe { self.inode.index.get(*page as u32) }.is_none();
         let Some(first) = (first..last).find(is_hole).or(grows.then_some(last - 1)) else {
-            return Ok(());
+            // An operation that has panicked may have freed the pages.
+            return self.inode.log.check();
         };
         // If the file grows, the record must have its last page.
         let last = match grows {
@@ -217,7 +232,14 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             "an allocation past the end is logged without the new size",
             killed_by = "file-core/sequences-of-1"
         );
+        let overlaps_little = injected_bug!(
+            "allocation-overlaps-too-little",
+            "an allocation does not overlap with the change that made the first of its pages",
+            killed_by = "file-core-grouped/allocate-sync"
+        );
         let change = Change {
+            // Those in which it finds no hole, too.
+            file_pages: if overlaps_little { first..last } else { all },
             first: first as u32,
             parts: &parts,
             end: if grows && !is_lost { range.end } else { 0 },
@@ -284,6 +306,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         let all = 0..self.volume.medium.geometry.max_file_size;
         let _hold = self.inode.lock.write(all)?;
         let change = Change {
+            file_pages: 0..0,
             first: 0,
             parts: &[],
             end: 0,

@@ -91,6 +91,11 @@ fn a_crash_leaves_a_prefix_of_changes_that_overlap() {
         ("an allocation", sparse, &[write_four, punch, allocate]),
         ("a chain", two_pages, &[write_few, write_both, write_first]),
         ("a cut into a hole", two_pages, &[punch_second, cut]),
+        (
+            "an allocation after a write",
+            empty,
+            &[write_first, allocate],
+        ),
     ];
     for (name, before, changes) in cases {
         let found = images(*before, changes, content);
