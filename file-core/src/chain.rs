@@ -27,7 +27,9 @@ pub(crate) struct LogState {
     pub(crate) cleaning: Cleaning,
     /// The number of pages from which on a cleaning is worthwhile, unless it is less than
     /// [`Space::least_cleaned`](crate::medium::Space::least_cleaned).
-    pub(crate) clean_at: usize,
+    clean_at: usize,
+    /// Removals clean the log once it has fewer live slots than this.
+    pub(crate) trim_below: u64,
 }
 
 impl LogState {
@@ -35,10 +37,23 @@ impl LogState {
         LogState {
             id,
             clean_at: pages.len(),
+            trim_below: u64::MAX,
             pages,
             births,
             cleaning: Cleaning::None,
         }
+    }
+
+    /// Returns whether a cleaning is worthwhile before the log gets another page.
+    pub(crate) fn is_due(&self, least_cleaned: usize) -> bool {
+        self.pages.len() >= self.clean_at.max(least_cleaned) && self.cleaning == Cleaning::None
+    }
+
+    /// Records that a cleaning has left `pages` pages. The next one is worthwhile once the log has
+    /// more than `bound` pages, and an eighth more than now.
+    pub(crate) fn clean_after(&mut self, bound: u64, pages: usize) {
+        self.clean_at = (bound as usize + 1).max(pages + 1 + pages / 8);
+        self.trim_below = u64::MAX;
     }
 
     /// Returns birth numbers for `count` pages: the first of them.

@@ -25,7 +25,8 @@
 //!   operations in flight, and new ones wait for the cleaning.
 //! - **On demand** ([`on_demand`]), a log gets as few pages as its live groups need, and none if
 //!   there are none. The last pages are replaced as on a full volume, but only if the file or
-//!   directory is small: other threads wait at most for a walk over 4,096 pages or names.
+//!   directory is small: other threads wait for a walk over at most 4,096 pages or names, and, with
+//!   group durability, for a sync.
 //! - **Space**: while live groups are copied, they exist twice. A cleaning may use the whole
 //!   reserve and frees more than it takes.
 //!
@@ -175,7 +176,7 @@ pub(crate) fn if_due<'l, P: Pmem>(
 
     let mut state = turn.end();
     let len = state.pages.len();
-    state.clean_at = (bound as usize + 1).max(len + 1 + len / 8);
+    state.clean_after(bound, len);
     state
 }
 
@@ -251,7 +252,8 @@ fn beside<'l, P: Pmem>(
         report.count_copied(old.len(), fresh);
     }
     let mut state = turn.end();
-    state.clean_at = state.pages.len() + 1 + state.pages.len() / 8;
+    let len = state.pages.len();
+    state.clean_after(0, len);
     state
 }
 
@@ -450,7 +452,10 @@ fn replace_all<'l, P: Pmem>(
             }
             added => report.count_copied(old.len(), added),
         }
-        log.adopt(&mut log.lock(), space, fresh.pages, used);
+        let mut state = log.lock();
+        state.clean_after(bound(space, 0), fresh.pages.len());
+        log.adopt(&mut state, space, fresh.pages, used);
+        drop(state);
         for &page in &old {
             space.unlink_log_page(page);
         }

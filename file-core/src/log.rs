@@ -56,8 +56,10 @@
 //! | U | `Log::try_take`: addition to the tail, Acquire | T | |
 //!
 //! Poison is a bit of the tail, so every addition that comes later in the tail's modification order
-//! sees it. A thread that poisons the log still holds its range or the directory's mutex, so every
-//! conflicting operation comes later.
+//! sees it. An operation that poisons the log still holds its range or the directory's mutex, so every
+//! conflicting operation comes later. The other threads that poison a log need no such order: for a
+//! sync, see Y5 of [`crate::pending`]; what a cleaning was changing has the same content before and
+//! after; and a removal that has panicked is durable or not, whatever else happens to the file.
 //!
 //! # Not guaranteed
 //! A group without a mark is lost in a crash, even if all of its slots were written.
@@ -254,8 +256,7 @@ impl Log {
                 state = self.wait(state);
                 continue;
             }
-            let clean_at = state.clean_at.max(medium.space.least_cleaned);
-            if state.pages.len() < clean_at || state.cleaning != Cleaning::None {
+            if !state.is_due(medium.space.least_cleaned) {
                 break;
             }
             state = clean::if_due(self, state, medium, live);
@@ -470,8 +471,11 @@ impl Log {
             drop(state);
             // The only error is a panic of another thread, which its operations report.
             let _ = clean::on_demand(self, medium, live, 1);
-        } else if pages > clean::bound(&medium.space, live_slots) {
-            drop(clean::if_due(self, state, medium, live));
+        } else if pages > clean::bound(&medium.space, live_slots) && live_slots < state.trim_below {
+            let mut state = clean::if_due(self, state, medium, live);
+            // The cleaning may have found too little to remove. Otherwise, each removal would look
+            // at all live slots again.
+            state.trim_below = live_slots - live_slots / 8;
         }
     }
 

@@ -123,3 +123,34 @@ fn readers_proceed_while_logs_are_compacted() {
         assert_eq!(bytes[t * PAGE as usize..][..8], 3999_u64.to_le_bytes());
     }
 }
+
+/// Before, the log had many live groups, which justified many pages.
+#[test]
+fn a_log_that_was_replaced_on_a_full_volume_does_not_grow_again() {
+    let options = FormatOptions::new().max_file_size(64 << 20);
+    let volume = format(4096, &options);
+    let file = volume.create("a").unwrap();
+    let page = [1; PAGE as usize];
+    for nth in 0..1500 {
+        file.write_at(&page, 2 * nth * PAGE).unwrap();
+    }
+    let write_often = |pages: usize| {
+        let write = |_| {
+            file.write_at(&page, 0).unwrap();
+            volume.stats().log_pages
+        };
+        (0..63 * pages).map(write).max().unwrap()
+    };
+    write_often(60);
+    file.truncate(PAGE).unwrap();
+    let filler = volume.create("filler").unwrap();
+    while filler.append(&page).is_ok() {}
+    let compactions = volume.stats().compactions;
+    while volume.stats().compactions == compactions {
+        write_often(1);
+    }
+    volume.remove("filler").unwrap();
+    drop(filler);
+    let most = write_often(200);
+    assert!(most < 20, "{most}");
+}
