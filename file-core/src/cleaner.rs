@@ -14,7 +14,9 @@
 //! - It cleans again only once the number of free pages has fallen since. So it does not read the
 //!   same logs over and over on a volume that is full of data.
 //! - A panic of the region ends the thread. It holds no mutex of the volume then, and the log that
-//!   it has cleaned is poisoned, as by a panic in any other operation. So no thread waits for it.
+//!   it has cleaned is poisoned, as by a panic in any other operation. With group durability, the
+//!   panic may come in a sync, and poisons the logs of the files whose changes are lost. In either
+//!   case, no thread waits for the one that has ended.
 
 use core::any::Any;
 use core::time::Duration;
@@ -68,7 +70,8 @@ impl<P: Pmem + 'static, L: RawRangeLock + 'static> FileCore<P, L> {
     /// where [`clean`](Self::clean) does. On a read-only volume, the thread does nothing.
     ///
     /// If the region panics in this thread, the thread ends, and the log that it was cleaning is
-    /// poisoned. No other operation blocks then.
+    /// poisoned. If that happens in a [sync](Self::sync), the logs of the files whose changes are
+    /// lost are poisoned instead. No other operation blocks then.
     ///
     /// # Panics
     /// If the system cannot start a thread.
@@ -192,7 +195,9 @@ impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
             if control.is_stopped() {
                 return;
             }
-            let Some(inode) = this.inodes.get(number, generation) else {
+            let (found, evicted) = this.inodes.get(number, generation);
+            drop(evicted);
+            let Some(inode) = found else {
                 // It was removed, or has left memory.
                 continue;
             };

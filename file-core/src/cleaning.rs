@@ -38,11 +38,11 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// # Errors
     /// [`Error::ReadOnly`], and [`Error::NoLock`] and [`Error::Corrupt`] as for
     /// [`open_file`](Self::open_file). Some logs may have been cleaned before the error.
+    /// [`Error::Poisoned`] as for [`sync`](Self::sync).
     pub fn clean(&self) -> Result<CleanReport, Error> {
         self.volume().check_writable()?;
         // Pending changes keep pages that they have replaced.
-        self.volume().settle();
-        self.volume().drop_gone();
+        self.volume().sync()?;
         let mut report = self.volume().clean_directories();
         let mut cleaned = BTreeSet::new();
         for (path, _) in self.volume().files() {
@@ -67,9 +67,10 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// returned durable, including those of other files.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], [`Error::Poisoned`].
+    /// [`Error::ReadOnly`], and [`Error::Poisoned`] also as for [`sync`](Self::sync).
     pub fn clean(&self) -> Result<CleanReport, Error> {
         self.volume().check_writable()?;
+        self.volume().sync()?;
         self.clean_for(ANY)
     }
 

@@ -174,13 +174,16 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     }
 
     /// Cleans the directory's log. If it has at most about 4,096 names, it then takes as few pages
-    /// as possible, and none if the directory is empty. Blocks changes of the directory.
+    /// as possible, and none if the directory is empty. Blocks changes of the directory. If the
+    /// volume [groups](crate::Durability::AtSync) changes, makes all changes durable that have
+    /// returned.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], [`Error::Poisoned`], and [`Error::NotFound`] with an empty name if the
-    /// directory was removed.
+    /// [`Error::ReadOnly`], [`Error::Poisoned`], also as for [`sync`](crate::FileCore::sync), and
+    /// [`Error::NotFound`] with an empty name if the directory was removed.
     pub fn clean(&self) -> Result<CleanReport, Error> {
         self.volume.check_writable()?;
+        self.volume.sync()?;
         let cleaned = self.volume.clean_directory(&self.directory, ANY);
         cleaned.unwrap_or_else(|| {
             let name = String::new();

@@ -10,7 +10,8 @@
 //! - Names are strings of 1 to 1,024 bytes without `/` and NUL, and not `.` or `..`. They are
 //!   compared byte by byte.
 //! - A change of a directory takes the directory's mutex, and holds it across its fences. Looking
-//!   up a name that exists takes no mutex; see [`names`](crate::names). Reads and writes of files
+//!   up a name that exists takes no mutex, unless it is being replaced or moved at that moment; see
+//!   [`names`](crate::names). Reads and writes of files
 //!   never take the directory's mutex.
 //! - Removal takes no space and one fence, so it succeeds on a full volume.
 //! - A name in memory holds its inode's number. The file itself need not be in memory: see

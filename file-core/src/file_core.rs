@@ -369,7 +369,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// from one directory to another, exchanges two names, or removes a directory. A rename takes
     /// three fences within a directory, and seven from one directory to another.
     ///
-    /// A lookup that finds its name takes no directory's mutex. A lookup during a rename from one
+    /// A lookup that finds its name takes no directory's mutex, unless the name is being replaced or
+    /// moved at that moment. A lookup during a rename from one
     /// directory to another finds what the name stood for before, or waits and finds what it stands
     /// for afterwards. But two lookups are not one atomic step: a thread that looks up the new name
     /// and then the old one may find neither. And [`list`](Self::list) visits one directory after
@@ -504,7 +505,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     }
 
     /// Closes the volume with a *checkpoint*, so that it opens without reading the logs of its
-    /// files. First makes all changes durable, as [`sync`](Self::sync) does. Then writes the
+    /// files. First makes all changes durable, as [`sync`](Self::sync) does, but does not report
+    /// changes that are lost: call [`sync`](Self::sync) before to learn of them. Then writes the
     /// checkpoint into free pages: one bit for each page of the data area, and 8 bytes for each
     /// inode. Closing a read-only volume writes nothing.
     ///

@@ -9,9 +9,10 @@
 //! - A file that is not in memory costs 12 bytes here: its size, and the number of its names.
 //! - Opening a file that is not in memory replays its log. Meanwhile, other files can be opened. A
 //!   thread that opens the same file waits.
-//! - Up to a bound, files that are not open stay in memory. Beyond the bound, opening a file evicts
-//!   others by the CLOCK algorithm, which approximates least recently used: the hand passes a file
-//!   once after each use.
+//! - Up to a bound, files that are not open stay in memory. Beyond the bound, each opening evicts up
+//!   to eight others by the CLOCK algorithm, which approximates least recently used: the hand passes
+//!   a file once after each use. So if many were open at a time, it takes some openings until they
+//!   have left memory.
 //!
 //! # States of a file
 //!
@@ -78,6 +79,9 @@ enum Slot<L> {
     },
 }
 
+/// Files that have left memory.
+pub(crate) type Evicted<L> = Vec<Arc<Inode<L>>>;
+
 /// What [`Inodes::begin`] found.
 pub(crate) enum Begin<'a, L> {
     /// The file is in memory.
@@ -112,16 +116,20 @@ impl<L> Inodes<L> {
         }
     }
 
-    /// Returns the file of this number and generation if it is in memory. The caller need not hold
-    /// a mutex: a number that is used again comes with another generation.
-    pub(crate) fn get(&self, number: u32, generation: u64) -> Option<Arc<Inode<L>>> {
-        match self.state.lock().files.get_mut(&number) {
+    /// Returns the file of this number and generation if it is in memory, and the files that this
+    /// evicts: many may have been open before. The caller need not hold a mutex: a number that is
+    /// used again comes with another generation.
+    #[must_use = "dropping a lock runs foreign code, which must not run under a mutex"]
+    pub(crate) fn get(&self, number: u32, generation: u64) -> (Option<Arc<Inode<L>>>, Evicted<L>) {
+        let mut state = self.state.lock();
+        let found = match state.files.get_mut(&number) {
             Some(Slot::Here { inode, was_used }) if inode.generation == generation => {
                 *was_used = true;
                 Some(Arc::clone(inode))
             }
             _ => None,
-        }
+        };
+        (found, state.evict(self.bound))
     }
 
     /// Returns the numbers and generations of the files in memory, sorted.
@@ -179,7 +187,7 @@ impl<L> Inodes<L> {
     /// Adds a new file, whose number no other file has and whose name is counted. Returns the files
     /// that it evicts.
     #[must_use = "dropping a lock runs foreign code, which must not run under a mutex"]
-    pub(crate) fn add(&self, inode: Arc<Inode<L>>) -> Vec<Arc<Inode<L>>> {
+    pub(crate) fn add(&self, inode: Arc<Inode<L>>) -> Evicted<L> {
         self.insert(inode.number, inode)
     }
 
@@ -210,7 +218,7 @@ impl<L> Inodes<L> {
     }
 
     /// Adds a file. Returns those that it evicts.
-    fn insert(&self, number: u32, inode: Arc<Inode<L>>) -> Vec<Arc<Inode<L>>> {
+    fn insert(&self, number: u32, inode: Arc<Inode<L>>) -> Evicted<L> {
         let mut state = self.state.lock();
         let here = Slot::Here {
             inode,
@@ -276,7 +284,7 @@ impl<L> State<L> {
 
     /// Takes out files that are not open and were not used since the hand last passed them, until
     /// `bound` files are left or the hand has passed a few. Returns the files taken out.
-    fn evict(&mut self, bound: usize) -> Vec<Arc<Inode<L>>> {
+    fn evict(&mut self, bound: usize) -> Evicted<L> {
         /// The most files that the hand passes for one that is added.
         const STEPS: usize = 8;
 

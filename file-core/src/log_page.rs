@@ -36,6 +36,7 @@
 //! | letter | where | pairs with | carries |
 //! |---|---|---|---|
 //! | F | `end`: Release | G | the index and size that the operation changed, and its slots |
+//! | F | `unlink`: Release | G | the page's pointer, which appends and cleanings have stored |
 //! | G | `state`, `wait_for`, `unlink`, `take_live`: Acquire | F | |
 
 use spanlock_sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -230,9 +231,12 @@ impl LogPages {
     /// caller must free the page.
     #[must_use = "nobody else frees the page"]
     pub(crate) fn unlink(&self, page: u32) -> bool {
+        // Release [F→G]: the stores to the page's pointer, which the log's mutex has ordered before
+        // this. Another thread may free the page.
         // Acquire [G←F]: as in `take_live`.
-        // equivalent(Relaxed): as in `take_live`.
-        let before = self.word(page).fetch_or(UNLINKED, Ordering::Acquire);
+        // equivalent(Acquire): as in `take_live`.
+        // equivalent(Release): as in `take_live`.
+        let before = self.word(page).fetch_or(UNLINKED, Ordering::AcqRel);
         State(before | UNLINKED).is_free()
     }
 

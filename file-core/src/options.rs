@@ -25,7 +25,7 @@ pub enum Durability {
     /// - when 1,024 changes, or a sixteenth of the volume's pages, wait for a sync,
     /// - when it would otherwise be full,
     /// - before it renames, exchanges or links names,
-    /// - when it cleans a log, and
+    /// - when it copies live groups to clean a file's log, or cleans on demand, and
     /// - when its last handle is dropped.
     AtSync,
 }
@@ -146,7 +146,8 @@ impl OpenOptions {
 
     /// Sets how many files that are not open may stay in memory. Opening a file that is not in
     /// memory reads its log. With 0, a file may leave memory as soon as its last handle is
-    /// dropped.
+    /// dropped. Files leave memory when others are opened or created, up to eight each time. So if
+    /// more files were open at a time, they leave one after the other.
     pub fn cached_files(mut self, files: usize) -> Self {
         self.cached_files = files;
         self

@@ -15,7 +15,7 @@ use spanlock_sync::injected_bug;
 use super::changes::{gone, lock_both, not_empty};
 use super::{At, Tree, sound};
 use crate::alloc::Class;
-use crate::directory::{group_of, slots_of};
+use crate::directory::{Directory, group_of, slots_of};
 use crate::error::Error;
 use crate::journal::{Journal, Word};
 use crate::layout::{InodeId, Kind};
@@ -55,7 +55,7 @@ impl<P: Pmem, L> Volume<P, L> {
         let (mut child, mut file) = (None, None);
         if let Some(replaced) = replaced {
             if replaced.id == moved.id {
-                return Ok(());
+                return check_logs(source, target);
             }
             to.expect(replaced.id.kind, moved.id.kind)?;
             match moved.id.kind {
@@ -131,7 +131,7 @@ impl<P: Pmem, L> Volume<P, L> {
         let _states = lock_both(&one.directory, second, gone(one, other))?;
         let [first, last] = [one.find()?, other.find()?].map(|it| it.id);
         if first == last {
-            return Ok(());
+            return check_logs(&one.directory, &other.directory);
         }
         self.tree.check_outside(one, one.find()?, other)?;
         self.tree.check_outside(other, other.find()?, one)?;
@@ -257,4 +257,12 @@ impl Tree {
             into: new.path.to_owned(),
         })
     }
+}
+
+/// Checks that no operation on the two logs has panicked midway: it may have changed the names.
+///
+/// # Errors
+/// [`Error::Poisoned`].
+fn check_logs(one: &Directory, other: &Directory) -> Result<(), Error> {
+    one.log.check().and_then(|()| other.log.check())
 }

@@ -118,7 +118,9 @@ impl<P: Pmem, L> Volume<P, L> {
             kind,
         } = at.look()?.id;
         at.expect(kind, Kind::File)?;
-        if let Some(inode) = self.inodes.get(number, generation) {
+        let (found, evicted) = self.inodes.get(number, generation);
+        drop(evicted);
+        if let Some(inode) = found {
             return Ok(inode);
         }
         let lock = lock()?;
@@ -286,6 +288,8 @@ impl<P: Pmem, L> Volume<P, L> {
         }
         if let Some(replaced) = replaced {
             if replaced.id == renamed.id {
+                // An operation that has panicked may have changed the names.
+                from.directory.log.check()?;
                 return Ok(Some(None));
             }
             to.expect(replaced.id.kind, kind)?;

@@ -250,3 +250,23 @@ fn a_sync_within_a_write_drops_no_lock() {
         assert!(DROPPED.load(Ordering::Relaxed));
     });
 }
+
+/// They leave when a file is opened, even if that one is in memory.
+#[test]
+fn files_that_were_open_at_the_same_time_leave_memory() {
+    static DROPPED: AtomicU64 = AtomicU64::new(0);
+    let mem = Arc::clone(format(1024, &FormatOptions::new()).pmem());
+    let counts: fn(&FileCore<_, _>) = |_| _ = DROPPED.fetch_add(1, Ordering::Relaxed);
+    with_curious(mem, OpenOptions::new().cached_files(10), counts, |volume| {
+        let create = |number| volume.create(&name(number)).unwrap();
+        let files: Vec<_> = (0..100).map(create).collect();
+        let dropped = || DROPPED.load(Ordering::Relaxed);
+        assert_eq!(dropped(), 0);
+        let last = files.into_iter().next_back();
+        for _ in 0..50 {
+            volume.open_file(&name(99)).unwrap();
+        }
+        assert_eq!(dropped(), 90);
+        drop(last);
+    });
+}

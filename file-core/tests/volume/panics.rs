@@ -188,14 +188,18 @@ fn a_panic_in_a_removal_loses_nothing() {
 fn a_panic_in_a_removal_that_compacts_the_directory_loses_nothing() {
     // The last state before a removal that compacts the directory.
     let volume = prepared(0);
-    let (long, mut words) = ("long".repeat(250), Vec::new());
-    for round in 0.. {
+    let name = |nth| format!("{nth} {}", "long".repeat(250));
+    for nth in 0..18 {
         // In each page of the directory's log, some name stays.
-        if round % 3 == 0 {
-            volume.create(&format!("stays {round}")).unwrap();
+        if nth % 3 == 0 {
+            volume.create(&format!("stays {nth}")).unwrap();
         }
-        volume.create(&long).unwrap();
-        words = volume.pmem().words();
+        volume.create(&name(nth)).unwrap();
+    }
+    assert_eq!(volume.stats().compactions, 0);
+    let (mut long, mut words) = (String::new(), Vec::new());
+    for nth in 0..18 {
+        (long, words) = (name(nth), volume.pmem().words());
         volume.remove(&long).unwrap();
         if volume.stats().compactions > 0 {
             break;
@@ -307,4 +311,55 @@ fn a_format_that_is_cut_off_leaves_no_mixture() {
         }
     }
     assert!(olds > 0 && nones > 3, "{olds} {nones}");
+}
+
+/// What an operation returns must hold after a reopening, even if it finds nothing to do.
+#[test]
+fn an_operation_with_nothing_to_do_refuses_a_poisoned_log() {
+    type Act = fn(&Volume) -> Result<(), Error>;
+    let allocate: Act = |volume| volume.open_file("a")?.allocate(0..3 * PAGE);
+    let cases: [(&str, Act, Act); 4] = [
+        ("allocate", |it| it.open_file("a")?.truncate(0), allocate),
+        ("rename", |it| it.rename("a", "c"), |it| it.rename("a", "b")),
+        (
+            "rename across",
+            |it| it.rename("a", "c"),
+            |it| it.rename("d/a", "a"),
+        ),
+        (
+            "exchange",
+            |it| it.rename("a", "c"),
+            |it| it.exchange("d/a", "a"),
+        ),
+    ];
+    for (name, breaks, does_nothing) in cases {
+        let mut refused = 0;
+        for operation in 1.. {
+            let volume = format(64, &FormatOptions::new());
+            let file = volume.create("a").unwrap();
+            file.write_at(&[1; 3 * PAGE as usize], 0).unwrap();
+            volume.create_dir("d").unwrap();
+            volume.link("a", "d/a").unwrap();
+            volume.link("a", "b").unwrap();
+            does_nothing(&volume).unwrap();
+            volume.pmem().panic_at(operation);
+            let result = catch_unwind(AssertUnwindSafe(|| breaks(&volume)));
+            volume.pmem().panic_at(0);
+            if result.is_ok() {
+                break;
+            }
+            match does_nothing(&volume) {
+                Ok(()) => {
+                    let again = reopen(&volume);
+                    let size = again.open_file("a").unwrap().size();
+                    assert_eq!(size, 3 * PAGE, "{name}, {operation}");
+                }
+                Err(error) => {
+                    assert!(matches!(error, Error::Poisoned { .. }), "{name}: {error}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(refused > 2, "{name}");
+    }
 }

@@ -198,3 +198,26 @@ fn a_file_that_can_be_found_has_a_name() {
         }
     });
 }
+
+/// A cleaning makes the changes durable that have returned, so it must say if they are lost.
+#[test]
+fn after_a_sync_that_panicked_no_cleaning_succeeds() {
+    let volume = grouping(1024);
+    let [lost, other] = ["lost", "other"].map(|name| volume.create(name).unwrap());
+    lost.append(b"x").unwrap();
+    fail_a_sync(&volume, || ());
+    let directory = volume.open_dir("").unwrap();
+    for result in [volume.clean(), other.clean(), directory.clean()] {
+        assert!(matches!(result, Err(Error::Poisoned { .. })), "{result:?}");
+    }
+}
+
+#[test]
+fn cleaning_a_directory_makes_changes_durable() {
+    let volume = grouping(1024);
+    let file = volume.create("a").unwrap();
+    file.append(b"x").unwrap();
+    volume.open_dir("").unwrap().clean().unwrap();
+    let (again, _) = open(&Mem::from_words(volume.pmem().mem.words())).unwrap();
+    assert_eq!(again.open_file("a").unwrap().size(), 1);
+}
