@@ -46,7 +46,6 @@ pub(crate) fn suites() -> [Suite; 4] {
     let [patch, append, wide] = [Kind::Patch, Kind::Append, Kind::Wide].map(|kind| number(kind, 0));
     let [hole, cut] = [Kind::Other, Kind::Truncate].map(|kind| number(kind, 0));
     let second = number(Kind::Second, 1);
-    let allocate = number(Kind::Allocate, 0);
     let searched = [
         ["patch", "second"],
         ["patch", "sync"],
@@ -55,13 +54,12 @@ pub(crate) fn suites() -> [Suite; 4] {
         ["wide", "sync"],
         ["hole-second", "sync"],
         ["truncate", "sync"],
-        ["allocate", "sync"],
         ["sync", "sync"],
     ];
     [
         suite(
             "file-core-grouped",
-            &[&KINDS[..], &[Kind::Wide, Kind::Other, Kind::Allocate]].concat(),
+            &[&KINDS[..], &[Kind::Wide, Kind::Other]].concat(),
             &searched,
         )
         .programs((1..=2).map(|length| roomy.sequences(&KINDS, length)))
@@ -74,8 +72,6 @@ pub(crate) fn suites() -> [Suite; 4] {
         .program(roomy.threads("overlaps-sync", [&[wide, append], &[SYNC]]))
         // The truncation copies no bytes of the page that the hole removes.
         .program(roomy.threads("cut-sync", [&[hole, cut], &[SYNC]]))
-        // The allocation finds no hole in the pages of the write.
-        .program(roomy.threads("allocate-sync", [&[append, allocate], &[SYNC]]))
         .program(roomy.threads("two-syncs", [&[SYNC], &[second, SYNC]])),
         suite("file-core-grouped-full", &KINDS, &[])
             .programs((1..=2).map(|length| full.sequences(&KINDS, length))),

@@ -232,14 +232,9 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             "an allocation past the end is logged without the new size",
             killed_by = "file-core/sequences-of-1"
         );
-        let overlaps_little = injected_bug!(
-            "allocation-overlaps-too-little",
-            "an allocation does not overlap with the change that made the first of its pages",
-            killed_by = "file-core-grouped/allocate-sync"
-        );
         let change = Change {
             // Those in which it finds no hole, too.
-            file_pages: if overlaps_little { first..last } else { all },
+            file_pages: all,
             first: first as u32,
             parts: &parts,
             end: if grows && !is_lost { range.end } else { 0 },
