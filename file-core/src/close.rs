@@ -6,7 +6,7 @@
 //! that describes the checkpoint, beside the first superblock. The next opening uses the
 //! checkpoint, and erases the record, durably, before it stores anything else. It still reads the
 //! logs of directories, because all names are in memory. The log of a file is read when the file is
-//! opened.
+//! opened, and must then yield what its [digest](crate::digest) says.
 //!
 //! Without a sound record and checkpoint, all logs are read. So a torn or damaged record or
 //! checkpoint costs only time.
@@ -19,7 +19,8 @@
 //! │        │ the ch. │ page  │ of it│     │   └────────────────────────┴───────────┴──────┘
 //! └────────┴─────────┴───────┴──────┴─────┘
 //! checkpoint: number of log pages of the volume · one bit for each page of the data area, set if
-//! the page is in use · the size of each file, by inode number; all in words of 8 bytes
+//! the page is in use · the size of each file, by inode number; all in words of 8 bytes · the
+//! digest of each file, by inode number, in 4 bytes each
 //! ```
 //!
 //! # Invariants
@@ -33,6 +34,7 @@ use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::injected_bug;
 
 use crate::alloc::Class;
+use crate::digest::Summary;
 use crate::layout::{Geometry, PAGE, SUPER_BYTES, WORD_BYTES, get_u32, get_u64, page_at};
 use crate::medium::Medium;
 use crate::volume::Volume;
@@ -41,8 +43,10 @@ use crate::volume::Volume;
 const RECORD_AT: u64 = SUPER_BYTES as u64;
 /// Bytes of the record: one line.
 pub(crate) const RECORD_BYTES: usize = 64;
-/// The upper half of the record's mark.
-const TAG: u64 = u32::from_le_bytes(*b"CLSD") as u64;
+/// The upper half of the record's mark. "CLSD" stood for checkpoints without digests.
+const TAG: u64 = u32::from_le_bytes(*b"CLS2") as u64;
+/// Bytes of a digest in the checkpoint.
+const DIGEST_BYTES: usize = 4;
 /// Bytes of a page that hold a part of the checkpoint.
 const PART_BYTES: usize = PAGE - 8;
 
@@ -52,8 +56,8 @@ pub(crate) struct Checkpoint {
     pub(crate) log_pages: u64,
     /// One bit for each page of the data area, set if it is in use.
     pub(crate) used: Vec<u64>,
-    /// The size of each inode, by its number.
-    pub(crate) sizes: Vec<u64>,
+    /// The summary of each file, by its number. Meaningless for other inodes.
+    pub(crate) files: Vec<Summary>,
 }
 
 impl Checkpoint {
@@ -75,47 +79,53 @@ impl Checkpoint {
                 used[bit as usize / 64] &= !(1 << (bit % 64));
             }
         });
-        let size = |number| match injected_bug!(
+        let summary = |number| match injected_bug!(
             "close-without-sizes",
             "a checkpoint says that every file is empty",
             killed_by = "file-core-close/sessions"
         ) {
-            true => 0,
-            false => volume.inodes.size(number),
+            true => Summary::default(),
+            false => volume.inodes.summary(number),
         };
         Checkpoint {
             log_pages: space.log_numbers().0,
             used,
-            sizes: (0..geometry.inodes).map(size).collect(),
+            files: (0..geometry.inodes).map(summary).collect(),
         }
     }
 
     /// Returns the number of bytes in which it is stored.
     fn bytes(geometry: &Geometry) -> usize {
-        let words = 1 + geometry.data_pages().div_ceil(64) as usize + geometry.inodes as usize;
-        words * WORD_BYTES
+        let inodes = geometry.inodes as usize;
+        let words = 1 + geometry.data_pages().div_ceil(64) as usize + inodes;
+        words * WORD_BYTES + inodes * DIGEST_BYTES
     }
 
     fn encode(&self) -> Vec<u8> {
         let words = [self.log_pages].into_iter();
         let words = words.chain(self.used.iter().copied());
-        let words = words.chain(self.sizes.iter().copied());
-        words.flat_map(u64::to_le_bytes).collect()
+        let words = words.chain(self.files.iter().map(|it| it.size));
+        let digests = self.files.iter().flat_map(|it| it.digest.to_le_bytes());
+        words.flat_map(u64::to_le_bytes).chain(digests).collect()
     }
 
     /// Returns the checkpoint, unless it is impossible. `bytes` has the right length.
     fn decode(geometry: &Geometry, bytes: &[u8]) -> Option<Checkpoint> {
-        let mut words = bytes.chunks_exact(WORD_BYTES).map(|it| get_u64(it, 0));
+        let digests_at = bytes.len() - geometry.inodes as usize * DIGEST_BYTES;
+        let (words, digests) = bytes.split_at(digests_at);
+        let mut words = words.chunks_exact(WORD_BYTES).map(|it| get_u64(it, 0));
         let log_pages = words.next()?;
         let used = geometry.data_pages().div_ceil(64) as usize;
         let used = words.by_ref().take(used).collect();
-        let sizes: Vec<u64> = words.collect();
+        let digests = digests.chunks_exact(DIGEST_BYTES).map(|it| get_u32(it, 0));
+        let summary = |(size, digest)| Summary { size, digest };
+        let files: Vec<_> = words.zip(digests).map(summary).collect();
         let is_possible = log_pages <= geometry.data_pages().into()
-            && sizes.iter().all(|size| *size <= geometry.max_file_size);
+            && files.iter().all(|it| it.size <= geometry.max_file_size);
         is_possible.then_some(Checkpoint {
             log_pages,
             used,
-            sizes,
+            files,
         })
     }
 }

@@ -201,14 +201,14 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         }
         let live = recovery.tree()?;
         let inodes = Inodes::new(&live.links, options.cached_files);
-        let set_size = |number, size| inodes.set_size(number, size);
+        let keep = |number, summary| inodes.keep(number, summary);
         if is_read_only {
-            recovery.survey(&live, &set_size, false)?;
+            recovery.survey(&live, &keep, false)?;
             recovery.report.findings = recovery.findings(&live);
         } else {
             let checkpoint = checkpoint.as_ref();
-            if !checkpoint.is_some_and(|it| recovery.adopt(it, &live.files, &set_size)) {
-                recovery.files(&live.files, &set_size)?;
+            if !checkpoint.is_some_and(|it| recovery.adopt(it, &live.files, &keep)) {
+                recovery.files(&live.files, &keep)?;
             }
             recovery.finish_renames(&live);
             recovery.report.superblock_repaired = found.damaged_at.is_some();
@@ -293,7 +293,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     }
 
     /// Opens a file. If the file is not in memory, this reads its log, and blocks while another
-    /// thread changes its directory or reads the log of the same file.
+    /// thread changes its directory, reads the log of the same file, or evicts the file.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::NoLock`], [`Error::Poisoned`] if
@@ -507,15 +507,15 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// Closes the volume with a *checkpoint*, so that it opens without reading the logs of its
     /// files. First makes all changes durable, as [`sync`](Self::sync) does, but does not report
     /// changes that are lost: call [`sync`](Self::sync) before to learn of them. Then writes the
-    /// checkpoint into free pages: one bit for each page of the data area, and 8 bytes for each
+    /// checkpoint into free pages: one bit for each page of the data area, and 12 bytes for each
     /// inode. Closing a read-only volume writes nothing.
     ///
     /// A volume that is dropped instead loses nothing, but opens more slowly. This call also
     /// returns `Ok` if it writes no checkpoint, and the next opening then reads all logs. That
     /// happens if there are too few free pages, an operation or a sync has failed midway, or a file
     /// was removed whose log was damaged. A checkpoint that is damaged later is not used. After an
-    /// opening with a checkpoint, damage to the log of a file is found only when the file is
-    /// opened.
+    /// opening with a checkpoint, damage to the log of a file is found only when the file is opened
+    /// or removed.
     ///
     /// # Errors
     /// Returns the handle if there are other handles to the volume, its files or its directories,

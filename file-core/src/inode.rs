@@ -7,6 +7,7 @@ use spanlock_sync::{Arc, Mutex, injected_bug};
 
 use crate::alloc::Extent;
 use crate::clean::{EmitGroup, IsOld, LiveGroup};
+use crate::digest::{Digest, Summary};
 use crate::index::Index;
 use crate::layout::{EXTENT_BYTES, PAGE_BYTES, PAGE_SLOTS, PAYLOAD_BYTES, WRITE_HEADER_BYTES};
 use crate::log::{Log, Place};
@@ -157,6 +158,20 @@ impl<L> Inode<L> {
         // Relaxed: see the type's documentation.
         self.modified.store(time, Ordering::Relaxed);
         self.refer(&mut sources.time, log_page)
+    }
+
+    /// Returns what the volume keeps of the file while it is not in memory. No other thread uses
+    /// the file.
+    pub(crate) fn summary(&self) -> Summary {
+        let mut digest = Digest::of_log(self.log.lock().pages.iter().copied());
+        self.index.for_each(&mut |file_page, mapping, _| {
+            let page = Extent {
+                start: mapping.page,
+                len: 1,
+            };
+            digest.add(file_page, page);
+        });
+        digest.summary(self.size())
     }
 
     /// Marks the file as removed, once its removal is durable. Its pages and its number become free

@@ -6,7 +6,8 @@
 //! opened, and may leave memory once it is not open any more.
 //!
 //! # Properties
-//! - A file that is not in memory costs 12 bytes here: its size, and the number of its names.
+//! - A file that is not in memory costs 16 bytes here: its size, its [digest](crate::digest), and
+//!   the number of its names.
 //! - Opening a file that is not in memory replays its log. Meanwhile, other files can be opened. A
 //!   thread that opens the same file waits.
 //! - Up to a bound, files that are not open stay in memory. Beyond the bound, each opening evicts up
@@ -37,6 +38,9 @@
 //! - **N4** A file's count of names is at least the number of its names. The count is raised only
 //!   under the mutex of a directory that names the file, so never from zero, except for a new file.
 //!   The thread that lowers it to zero frees the file.
+//! - **N5** The [`Summary`] of an absent file is that of what its log yields. It is computed under
+//!   the mutex, before any thread may load the file again. Meanwhile, other openings wait: for a walk
+//!   over the pages of the file.
 //!
 //! # Orderings
 //!
@@ -50,6 +54,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use spanlock_sync::atomic::{AtomicU32, Ordering};
 use spanlock_sync::{Arc, Condvar, Mutex, injected_bug};
 
+use crate::digest::Summary;
 use crate::inode::Inode;
 
 /// The files in memory.
@@ -67,8 +72,10 @@ struct State<L> {
     files: HashMap<u32, Slot<L>>,
     /// The order in which the clock's hand visits files. Some of them may have left memory.
     hand: VecDeque<u32>,
-    /// The size in bytes of each file that is not in memory, by its number.
+    /// The size in bytes of each file that is absent, by its number.
     sizes: Box<[u64]>,
+    /// The digest of each file that is absent, by its number.
+    digests: Box<[u32]>,
 }
 
 enum Slot<L> {
@@ -107,6 +114,7 @@ impl<L> Inodes<L> {
             files: HashMap::new(),
             hand: VecDeque::new(),
             sizes: vec![0; links.len()].into(),
+            digests: vec![0; links.len()].into(),
         };
         Inodes {
             state: Mutex::new(state),
@@ -268,13 +276,30 @@ impl<L> Inodes<L> {
         state.files.values().any(is_poisoned)
     }
 
-    /// Records the size of a file that is not in memory.
-    pub(crate) fn set_size(&self, number: u32, size: u64) {
-        self.state.lock().sizes[number as usize] = size;
+    /// Returns the summary of a file that no other thread uses.
+    pub(crate) fn summary(&self, number: u32) -> Summary {
+        let state = self.state.lock();
+        match state.files.get(&number) {
+            Some(Slot::Here { inode, .. }) => inode.summary(),
+            _ => Summary {
+                size: state.sizes[number as usize],
+                digest: state.digests[number as usize],
+            },
+        }
+    }
+
+    /// Records the summary of a file that is absent (N5).
+    pub(crate) fn keep(&self, number: u32, summary: Summary) {
+        self.state.lock().keep(number, summary);
     }
 }
 
 impl<L> State<L> {
+    fn keep(&mut self, number: u32, summary: Summary) {
+        self.sizes[number as usize] = summary.size;
+        self.digests[number as usize] = summary.digest;
+    }
+
     /// Removes from the hand's order the files that are not in memory, and duplicates.
     fn forget_removed(&mut self) {
         let (files, mut seen) = (&self.files, HashSet::new());
@@ -315,11 +340,11 @@ impl<L> State<L> {
             } else if let Some(Slot::Here { inode, .. }) = self.files.remove(&number) {
                 let is_lost = injected_bug!(
                     "evicted-size",
-                    "an evicted file has the size that it had when it was loaded",
+                    "an evicted file has the size and digest that it had when it was loaded",
                     killed_by = "file-core-inodes/append-evict"
                 );
                 if !is_lost {
-                    self.sizes[number as usize] = inode.size();
+                    self.keep(number, inode.summary());
                 }
                 evicted.push(inode);
             }

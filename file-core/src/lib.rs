@@ -6,6 +6,7 @@ mod clean;
 mod cleaner;
 mod cleaning;
 mod close;
+mod digest;
 mod dir;
 mod directory;
 mod error;

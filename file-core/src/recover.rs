@@ -8,8 +8,8 @@
 //!    directory may have two names, so each is reached once and none contains itself.
 //! 2. For each live file, walk its chain and replay its committed groups, on all threads of rayon's
 //!    pool. Long logs come last, one at a time; all threads decode their pages, see `replay.rs`.
-//!    The volume keeps only the file's size: a file's index and log enter memory when the file is
-//!    opened, see `inodes.rs`.
+//!    The volume keeps only the file's size and [digest](crate::digest): a file's index and log
+//!    enter memory when the file is opened, see `inodes.rs`.
 //! 3. Let every log and every file *claim* its pages. Unclaimed pages are free. So a file that was
 //!    removed while it was open needs no further care.
 //! 4. Once all of this has succeeded, erase the marks that interrupted renames have left. If a
@@ -69,6 +69,7 @@ use self::file::FileScan;
 use self::survey::DamagedFile;
 use crate::alloc::Extent;
 use crate::close::Checkpoint;
+use crate::digest::Summary;
 use crate::directory::{Directory, check_name};
 use crate::error::Error;
 use crate::fsck::Repair;
@@ -79,8 +80,8 @@ use crate::names::{Entry, Names};
 use crate::options::RecoveryReport;
 use crate::record::Record;
 
-/// Receives the number and the size of each file.
-type SetSize<'a> = dyn Fn(u32, u64) + Sync + 'a;
+/// Receives the number and the summary of each file.
+type Keep<'a> = dyn Fn(u32, Summary) + Sync + 'a;
 
 /// With fewer files or inodes than this, starting threads takes longer than it saves.
 const PARALLEL_FROM: usize = 64;
@@ -355,16 +356,16 @@ impl<'a, P: Pmem> Recovery<'a, P> {
     }
 
     /// Replays the logs of all files, given in the order of their numbers. Claims their pages, and
-    /// calls `sized` with each file's number and size. Uses the threads of rayon's current pool.
+    /// calls `keep` with each file's number and summary. Uses the threads of rayon's current pool.
     ///
     /// # Errors
     /// [`Error::Corrupt`], for the damaged file with the lowest number. If two files claim one
     /// page, the one with the higher number counts as damaged.
-    pub(crate) fn files(&mut self, files: &[InodeId], sized: &SetSize<'_>) -> Result<(), Error> {
+    pub(crate) fn files(&mut self, files: &[InodeId], keep: &Keep<'_>) -> Result<(), Error> {
         let counts = if files.len() < PARALLEL_FROM {
-            self.serially(files, sized)?
+            self.serially(files, keep)?
         } else {
-            match self.concurrently(files, sized) {
+            match self.concurrently(files, keep) {
                 Ok(counts) => counts,
                 Err(first) => {
                     // Which damage the threads meet first depends on their schedule.
@@ -375,7 +376,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
                         Damages::Refused,
                     );
                     again.tree()?;
-                    again.serially(files, sized)?;
+                    again.serially(files, keep)?;
                     // The second pass found no damage, so the medium is not to be trusted.
                     return Err(first);
                 }
@@ -385,21 +386,21 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         Ok(())
     }
 
-    fn serially(&self, files: &[InodeId], sized: &SetSize<'_>) -> Result<Counts, Error> {
+    fn serially(&self, files: &[InodeId], keep: &Keep<'_>) -> Result<Counts, Error> {
         files.iter().try_fold(Counts::default(), |counts, id| {
-            Ok(counts.and(self.file(self.walk(*id)?, sized)?))
+            Ok(counts.and(self.file(self.walk(*id)?, keep)?))
         })
     }
 
     /// Scans several files at a time, except those with long logs. They follow one after the other,
     /// because each of them uses all threads, and takes more memory.
-    fn concurrently(&self, files: &[InodeId], sized: &SetSize<'_>) -> Result<Counts, Error> {
+    fn concurrently(&self, files: &[InodeId], keep: &Keep<'_>) -> Result<Counts, Error> {
         let scan = |id: &InodeId| -> Result<_, Error> {
             let chain = self.walk(*id)?;
             if self.reader.is_long(&chain) {
                 return Ok((Counts::default(), vec![chain]));
             }
-            Ok((self.file(chain, sized)?, Vec::new()))
+            Ok((self.file(chain, keep)?, Vec::new()))
         };
         let scanned = files.par_iter().map(scan).try_reduce(
             Default::default,
@@ -410,7 +411,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         );
         let (counts, long) = scanned?;
         long.into_iter().try_fold(counts, |counts, chain| {
-            Ok(counts.and(self.file(chain, sized)?))
+            Ok(counts.and(self.file(chain, keep)?))
         })
     }
 
@@ -420,13 +421,13 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         &mut self,
         checkpoint: &Checkpoint,
         files: &[InodeId],
-        sized: &dyn Fn(u32, u64),
+        keep: &dyn Fn(u32, Summary),
     ) -> bool {
         if !self.claims.adopt(&checkpoint.used) {
             return false;
         }
         for id in files {
-            sized(id.number, checkpoint.sizes[id.number as usize]);
+            keep(id.number, checkpoint.files[id.number as usize]);
         }
         let used = checkpoint.used.iter().map(|it| u64::from(it.count_ones()));
         self.report.pages_used = used.sum();
@@ -443,13 +444,13 @@ impl<'a, P: Pmem> Recovery<'a, P> {
     }
 
     /// Replays the log of the file with this chain, and claims its data pages.
-    fn file(&self, chain: Chain, sized: &SetSize<'_>) -> Result<Counts, Error> {
+    fn file(&self, chain: Chain, keep: &Keep<'_>) -> Result<Counts, Error> {
         let number = chain.inode.id.number;
         let scan = (self.reader).scan_chain(chain, &mut |error, _| Err(error))?;
         let at = self.geometry.inode_at(number);
         scan.runs
-            .each_extent(|extent| self.claims.claim(extent, number, at))?;
-        sized(number, scan.size);
+            .each_extent(|_, extent| self.claims.claim(extent, number, at))?;
+        keep(number, scan.summary());
         Ok(Counts::of(&scan))
     }
 

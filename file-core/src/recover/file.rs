@@ -6,6 +6,7 @@ use super::chain::{Chain, EachDamage, EachPage, LogReader, in_data_area};
 use super::replay::Replayed;
 use super::runs::Runs;
 use crate::alloc::Extent;
+use crate::digest::{Digest, Summary};
 use crate::error::Error;
 use crate::index::Index;
 use crate::inode::{Content, Sources};
@@ -25,6 +26,19 @@ pub(crate) struct FileScan {
 }
 
 impl FileScan {
+    /// Returns what the volume keeps of the file while it is not in memory.
+    pub(crate) fn summary(&self) -> Summary {
+        let mut digest = Digest::of_log(self.replayed.page_numbers());
+        let done = self.runs.each_extent(|first, pages| {
+            digest.add(first, pages);
+            Ok::<_, core::convert::Infallible>(())
+        });
+        match done {
+            Ok(()) => digest.summary(self.size),
+            Err(never) => match never {},
+        }
+    }
+
     /// Returns the file in memory, and sets the states of its log pages.
     pub(crate) fn load(self, log_pages: &LogPages) -> Content {
         let log = self.replayed.into_log(log_pages);

@@ -125,12 +125,14 @@ impl Runs {
         }
     }
 
-    /// Calls `each` with the data pages of every run, in the order of the file.
+    /// Calls `each` with the first file page and the data pages of every run, in the order of the
+    /// file.
     pub(super) fn each_extent<E>(
         &self,
-        mut each: impl FnMut(Extent) -> Result<(), E>,
+        mut each: impl FnMut(u32, Extent) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.runs.values().try_for_each(|run| each(run.pages))
+        let mut runs = self.runs.iter();
+        runs.try_for_each(|(&first, run)| each(first as u32, run.pages))
     }
 
     /// Calls `each` for every page, in the order of the file, with its log page.

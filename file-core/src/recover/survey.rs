@@ -16,6 +16,7 @@ use spanlock_pmem::Pmem;
 use super::damage::{Damage, Damages, Fix};
 use super::file::FileScan;
 use super::{Counts, LiveTree, Recovery, page_of};
+use crate::digest::Summary;
 use crate::directory::Directory;
 use crate::error::{Error, Place};
 use crate::fsck::{Finding, Repair};
@@ -53,21 +54,21 @@ impl<P: Pmem> Recovery<'_, P> {
         }
     }
 
-    /// Reads the logs of all files, notes all damage, and claims their pages. Calls `sized` with
-    /// each file's number and size. If `reads_data`, compares the data with its checksums.
+    /// Reads the logs of all files, notes all damage, and claims their pages. Calls `keep` with
+    /// each file's number and summary. If `reads_data`, compares the data with its checksums.
     ///
     /// # Errors
     /// None, if damage is noted.
     pub(crate) fn survey(
         &mut self,
         live: &LiveTree,
-        sized: &dyn Fn(u32, u64),
+        keep: &dyn Fn(u32, Summary),
         reads_data: bool,
     ) -> Result<(), Error> {
         let mut files = Vec::new();
         for id in &live.files {
             if let Some(inode) = self.find_inode(*id)? {
-                files.push(self.survey_log(inode, sized)?);
+                files.push(self.survey_log(inode, keep)?);
             }
         }
         files.sort_by_key(|it| it.error.is_some());
@@ -86,7 +87,11 @@ impl<P: Pmem> Recovery<'_, P> {
     }
 
     /// Reads the log of a file, and claims the pages of its chain.
-    fn survey_log(&mut self, inode: RawInode, sized: &dyn Fn(u32, u64)) -> Result<Surveyed, Error> {
+    fn survey_log(
+        &mut self,
+        inode: RawInode,
+        keep: &dyn Fn(u32, Summary),
+    ) -> Result<Surveyed, Error> {
         let number = inode.id.number;
         let Recovery {
             claims, damages, ..
@@ -106,7 +111,7 @@ impl<P: Pmem> Recovery<'_, P> {
             damages.meet(error, Fix::Rewrite(Repair::RewriteLog))
         };
         let scan = (self.reader).scan_file(&inode, &mut visit, &mut damaged)?;
-        sized(number, scan.size);
+        keep(number, scan.summary());
         Counts::of(&scan).add_to(&mut self.report);
         Ok(Surveyed {
             file: DamagedFile {

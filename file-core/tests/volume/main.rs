@@ -9,6 +9,7 @@ mod compaction;
 mod costs;
 mod crashes;
 mod damage;
+mod digests;
 mod directories;
 mod fsck;
 mod fsx;
