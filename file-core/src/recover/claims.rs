@@ -34,16 +34,41 @@ impl<'a> Claims<'a> {
             return Err(Error::corrupt("a pointer outside the data area", inode, at));
         }
         for page in extent.start..extent.start + extent.len {
-            let bit = page - self.geometry.data_start();
-            let mask = 1 << (bit % 64);
-            // Relaxed: each bit is set once, whichever thread sets it. The end of the parallel scan
-            // orders the bits before `free_extents`.
-            let before = self.words[bit as usize / 64].fetch_or(mask, Ordering::Relaxed);
-            if before & mask != 0 {
+            if !self.set(page) {
                 return Err(Error::corrupt("a page that is in use twice", inode, at));
             }
         }
         Ok(())
+    }
+
+    /// Claims the pages that are not claimed yet, or nothing if they do not lie in the data area.
+    pub(super) fn add(&self, extent: Extent) {
+        if in_data_area(self.geometry, extent) {
+            for page in extent.start..extent.start + extent.len {
+                self.set(page);
+            }
+        }
+    }
+
+    /// Takes back the claim of a page. No other thread has the claims.
+    pub(super) fn release(&self, page: u32) {
+        let (word, mask) = self.bit(page);
+        // Relaxed: no other thread has the claims.
+        word.fetch_and(!mask, Ordering::Relaxed);
+    }
+
+    /// Sets the bit of a page. Returns whether it was clear.
+    fn set(&self, page: u32) -> bool {
+        let (word, mask) = self.bit(page);
+        // Relaxed: each bit is set once, whichever thread sets it. The end of the parallel scan
+        // orders the bits before `free_extents`.
+        word.fetch_or(mask, Ordering::Relaxed) & mask == 0
+    }
+
+    /// Returns the word that has the bit of a page in the data area, and that bit.
+    fn bit(&self, page: u32) -> (&AtomicU64, u64) {
+        let bit = page - self.geometry.data_start();
+        (&self.words[bit as usize / 64], 1 << (bit % 64))
     }
 
     /// Claims the pages in `used`, which has one bit for each page, in addition to those claimed

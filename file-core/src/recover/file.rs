@@ -39,6 +39,11 @@ impl FileScan {
         }
     }
 
+    /// Removes the pages that were allocated past the size.
+    pub(super) fn remove_pages_past_size(&mut self) {
+        self.runs.remove(self.size.div_ceil(PAGE_BYTES), u64::MAX);
+    }
+
     /// Returns the file in memory, and sets the states of its log pages.
     pub(crate) fn load(self, log_pages: &LogPages) -> Content {
         let log = self.replayed.into_log(log_pages);

@@ -6,9 +6,9 @@
 //! 2. Erase the marks that interrupted renames have left. Then erase the marks of damaged groups
 //!    and of names whose inode is missing, and the pointers to damaged pages, all in directories'
 //!    logs. *Fence.*
-//! 3. For each damaged file, store a log of what is readable in unclaimed pages, and a copy of its
-//!    last page if that has bytes past the size. *Fence.* Then store the head pointer to it.
-//!    *Fence.*
+//! 3. For each damaged file, in the reverse of the order in which they claim pages: store a log of
+//!    what is readable in unclaimed pages, and a copy of its last page if that has bytes past the
+//!    size. *Fence.* Then store the head pointer to it. *Fence.*
 //!
 //! A single 8-byte store, or the last byte of a line, repairs each piece of damage. Until then, the
 //! damage is as it was. So after a crash, less damage is left, and the repair can be repeated. No
@@ -16,12 +16,11 @@
 
 use core::iter;
 use core::mem::replace;
-use std::collections::BTreeSet;
 
 use spanlock_pmem::{Durable, Flushed, Pmem};
 
 use super::survey::DamagedFile;
-use super::{Fix, LiveTree, Recovery};
+use super::{Fix, LiveTree, Recovery, page_of};
 use crate::alloc::Extent;
 use crate::close;
 use crate::error::Error;
@@ -123,21 +122,31 @@ impl<P: Pmem> Recovery<'_, P> {
         }
         pmem.fence(erased);
 
-        // After the fence: the rest of a directory's chain that was cut off is free now. But a
-        // file's old chain still leads to the page at which it was cut off. With a new page of the
-        // same log there, it would look sound after a crash.
-        let cut: BTreeSet<u32> = self
-            .damaged_files
-            .iter()
-            .filter_map(|it| it.cut_at)
-            .collect();
+        // After the fence: the rest of a directory's chain that was cut off is free now.
+        self.keep_damaged_pages()?;
         let mut free = Vec::new();
-        self.free_extents(&mut |extent| {
-            let pages = extent.start..extent.start + extent.len;
-            free.extend(pages.filter(|page| !cut.contains(page)));
-        });
-        for file in &self.damaged_files {
+        self.free_extents(&mut |extent| free.extend(extent.start..extent.start + extent.len));
+        // The file that claimed pages last comes first. It may have lost a page to a file that
+        // replaces this page by a copy. If that file came first, a crash would bring the page back.
+        for file in self.damaged_files.iter().rev() {
             self.rewrite(file, &mut free)?;
+        }
+        Ok(())
+    }
+
+    /// Claims the pages that damaged files lose. Until the head of its new log is stored, the old
+    /// log of a file still leads to them. With a new page of the same log there, or with data that
+    /// matches an old checksum, it would look sound after a crash.
+    fn keep_damaged_pages(&self) -> Result<(), Error> {
+        for file in &self.damaged_files {
+            if let Some(page) = file.cut_at {
+                self.claims.add(page_of(page));
+            }
+            let scan = self.scan_again(file)?;
+            scan.runs.each_extent(|_, extent| {
+                self.claims.add(extent);
+                Ok::<_, Error>(())
+            })?;
         }
         Ok(())
     }
@@ -150,9 +159,8 @@ impl<P: Pmem> Recovery<'_, P> {
         for &page in &file.lost {
             scan.runs.remove(page.into(), u64::from(page) + 1);
         }
-        // Pages that were allocated past the size: an older group may have mapped them, so they may
-        // have bytes that are not zero.
-        scan.runs.remove(scan.size.div_ceil(PAGE_BYTES), u64::MAX);
+        // An older group may have mapped them, so they may have bytes that are not zero.
+        scan.remove_pages_past_size();
         let mut log = NewLog {
             id,
             birth: scan.replayed.births(),

@@ -7,7 +7,16 @@
 //! damage; then the data pages of damaged files. A file that comes later loses a page that is
 //! claimed already. Files without damage claim in the order of their numbers.
 //!
-//! A file's log is read twice, so that the extents of only one file are in memory at a time.
+//! No file claims a page that it would not keep, because another file would lose that page in vain:
+//! - With data checksums, a file does not claim a page that does not match its checksum. An opening
+//!   does not read data, so in a volume with data checksums, two files may claim one page there.
+//!   Reads show which of them has it.
+//! - A repair drops the pages past the size of a damaged file, so these are not claimed. Files
+//!   without damage claim their pages past the size after the other pages of such files. If a file
+//!   loses one of these, it is damaged, and loses them all.
+//!
+//! A file's log is read twice, so that the extents of only one file are in memory at a time; and
+//! once more if it has pages past the size.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +29,7 @@ use crate::digest::Summary;
 use crate::directory::Directory;
 use crate::error::{Error, Place};
 use crate::fsck::{Finding, Repair};
+use crate::index::Mapping;
 use crate::journal;
 use crate::layout::{INODE_USED_BYTES, Kind, PAGE, PAGE_BYTES, ROOT, RawInode, page_at};
 
@@ -39,6 +49,20 @@ struct Surveyed {
     file: DamagedFile,
     /// The first damage that keeps the file from being opened.
     error: Option<Error>,
+    has_pages_past_size: bool,
+}
+
+impl Surveyed {
+    fn is_damaged(&self) -> bool {
+        self.error.is_some() || !self.file.lost.is_empty()
+    }
+}
+
+/// The pages of a file up to its size, or those past it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    UpToSize,
+    PastSize,
 }
 
 impl<P: Pmem> Recovery<'_, P> {
@@ -72,10 +96,22 @@ impl<P: Pmem> Recovery<'_, P> {
             }
         }
         files.sort_by_key(|it| it.error.is_some());
-        for mut surveyed in files {
-            self.survey_data(&mut surveyed, reads_data)?;
-            let Surveyed { file, error } = surveyed;
-            let is_damaged = error.is_some() || !file.lost.is_empty();
+        let undamaged = files.partition_point(|it| it.error.is_none());
+        let (undamaged, damaged) = files.split_at_mut(undamaged);
+        for surveyed in &mut *undamaged {
+            self.survey_data(surveyed, Part::UpToSize, reads_data)?;
+        }
+        for surveyed in undamaged {
+            if surveyed.has_pages_past_size && !surveyed.is_damaged() {
+                self.survey_data(surveyed, Part::PastSize, reads_data)?;
+            }
+        }
+        for surveyed in damaged {
+            self.survey_data(surveyed, Part::UpToSize, reads_data)?;
+        }
+        for surveyed in files {
+            let is_damaged = surveyed.is_damaged();
+            let Surveyed { file, error, .. } = surveyed;
             if let Some(error) = error {
                 self.unopenable.insert(file.inode.id, error);
             }
@@ -110,9 +146,11 @@ impl<P: Pmem> Recovery<'_, P> {
             }
             damages.meet(error, Fix::Rewrite(Repair::RewriteLog))
         };
-        let scan = (self.reader).scan_file(&inode, &mut visit, &mut damaged)?;
+        let mut scan = (self.reader).scan_file(&inode, &mut visit, &mut damaged)?;
         keep(number, scan.summary());
         Counts::of(&scan).add_to(&mut self.report);
+        let all = scan.runs.pages();
+        scan.remove_pages_past_size();
         Ok(Surveyed {
             file: DamagedFile {
                 inode,
@@ -121,6 +159,7 @@ impl<P: Pmem> Recovery<'_, P> {
                 cut_at,
             },
             error: first,
+            has_pages_past_size: scan.runs.pages() < all,
         })
     }
 
@@ -135,36 +174,48 @@ impl<P: Pmem> Recovery<'_, P> {
         (self.reader).scan_file(&file.inode, &mut visit, &mut |_, _| Ok(()))
     }
 
-    /// Claims the data pages of a file.
-    fn survey_data(&mut self, surveyed: &mut Surveyed, reads_data: bool) -> Result<(), Error> {
-        let Surveyed { file, error } = surveyed;
+    /// Claims the data pages in a part of a file, except those that it loses.
+    fn survey_data(
+        &mut self,
+        surveyed: &mut Surveyed,
+        part: Part,
+        reads_data: bool,
+    ) -> Result<(), Error> {
+        let Surveyed { file, error, .. } = surveyed;
         let number = file.inode.id.number;
-        let scan = self.scan_again(file)?;
-        let reads_data = reads_data && self.geometry.data_checksums;
+        let mut scan = self.scan_again(file)?;
+        match part {
+            Part::UpToSize => scan.remove_pages_past_size(),
+            Part::PastSize => scan.runs.remove(0, scan.size.div_ceil(PAGE_BYTES)),
+        }
+        let has_checksums = self.geometry.data_checksums;
         let (claims, pmem, damages) = (&self.claims, self.reader.pmem, &mut self.damages);
         let mut content = [0; PAGE];
+        let mut is_intact = |mapping: &Mapping| {
+            // SAFETY: M8.
+            unsafe { pmem.read(page_at(mapping.page), &mut content) };
+            crc32c::crc32c(&content) == mapping.checksum
+        };
         let mut last: Option<(u32, Error)> = None;
         scan.runs.each(|file_page, mapping, _| {
             let (at, offset) = (page_at(mapping.page), page_at(file_page));
-            let damage = match claims.claim(page_of(mapping.page), number, at) {
-                Err(Error::Corrupt { what, place }) => {
-                    let place = Place {
-                        offset: Some(offset),
-                        ..place
-                    };
-                    let damage = Error::Corrupt { what, place };
-                    error.get_or_insert_with(|| damage.clone());
-                    damage
-                }
-                Err(other) => return Err(other),
-                Ok(()) if !reads_data => return Ok(()),
-                Ok(()) => {
-                    // SAFETY: M8.
-                    unsafe { pmem.read(at, &mut content) };
-                    if crc32c::crc32c(&content) == mapping.checksum {
-                        return Ok(());
+            let damage = if has_checksums && reads_data && !is_intact(&mapping) {
+                Error::damaged_data(number, offset, at)
+            } else {
+                match claims.claim(page_of(mapping.page), number, at) {
+                    Ok(()) => return Ok(()),
+                    // Reads compare the page with the checksum.
+                    Err(_) if has_checksums && !reads_data => return Ok(()),
+                    Err(Error::Corrupt { what, place }) => {
+                        let place = Place {
+                            offset: Some(offset),
+                            ..place
+                        };
+                        let damage = Error::Corrupt { what, place };
+                        error.get_or_insert_with(|| damage.clone());
+                        damage
                     }
-                    Error::damaged_data(number, offset, at)
+                    Err(other) => return Err(other),
                 }
             };
             file.lost.push(file_page);
@@ -177,7 +228,16 @@ impl<P: Pmem> Recovery<'_, P> {
             damages.lengthen_last(PAGE_BYTES);
             last = Some((file_page, damage));
             Ok(())
-        })
+        })?;
+        if part == Part::PastSize && !file.lost.is_empty() {
+            scan.runs.each(|file_page, mapping, _| {
+                if file.lost.binary_search(&file_page).is_err() {
+                    claims.release(mapping.page);
+                }
+                Ok::<_, Error>(())
+            })?;
+        }
+        Ok(())
     }
 
     /// Notes the names whose inode is missing.

@@ -191,7 +191,7 @@ fn a_name_whose_inode_is_gone_is_erased() {
 }
 
 /// Returns which word of the volume is the mark that was stored between the two images.
-fn new_mark(before: &[u64], after: &[u64]) -> usize {
+pub(crate) fn new_mark(before: &[u64], after: &[u64]) -> usize {
     let is_new = |at: &usize| before[*at] == 0 && after[*at] >> 56 == 0x4D;
     (0..before.len()).find(is_new).unwrap()
 }

@@ -2,6 +2,7 @@
 //! refuses.
 
 mod basics;
+mod claims;
 mod cleaning;
 mod close;
 mod common;
