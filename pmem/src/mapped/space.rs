@@ -33,10 +33,12 @@ pub(super) fn extend(file: &File, path: &Path, added: Range<u64>) -> Result<(), 
 /// Where the file system cannot allocate, holes stay; files made by [`extend`] have none.
 pub(super) fn fill_holes(file: &File, path: &Path, len: u64) -> Result<(), PmemError> {
     let allocated = file.metadata().map_or(0, |found| found.blocks() * 512);
-    match allocate(file, 0..len) {
-        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-        Err(error) => Err(failed(path, len.saturating_sub(allocated), error.into())),
-    }
+    let needed = len.saturating_sub(allocated);
+    let result = check_free_space(file, needed).and_then(|()| match allocate(file, 0..len) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        other => Ok(other?),
+    });
+    result.map_err(|source| failed(path, needed, source))
 }
 
 /// Returns whether the file lies in memory alone, so that no msync makes it survive a power cut.
@@ -116,6 +118,17 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let error = check_free_space(&file, 1 << 60).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(file.metadata().unwrap().blocks(), 0);
+    }
+
+    #[test]
+    fn holes_that_do_not_fit_are_refused_before_they_are_filled() {
+        let file = tempfile::tempfile().unwrap();
+        // More than any file can have: an attempt to allocate it fails at once, with another error.
+        let len = 1 << 63;
+        let error = fill_holes(&file, Path::new("sparse"), len).unwrap_err();
+        let needed = matches!(error, PmemError::NoSpace { needed, .. } if needed == len);
+        assert!(needed, "{error}");
         assert_eq!(file.metadata().unwrap().blocks(), 0);
     }
 }
