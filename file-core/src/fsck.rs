@@ -10,6 +10,8 @@
 //!   the log of a file, it loses one change: where the change had replaced data, the older data
 //!   reappears. If another file uses the older page by now, there is a hole instead. In a volume
 //!   without data checksums, the page may also contain data of a file that was removed since.
+//! - If the first word of one further slot of a group is not zero, the word becomes zero, and
+//!   nothing is lost.
 //! - A log is cut off before its first damaged page. Later changes and names are lost: all names of
 //!   a directory, if the pointer to its first page is damaged.
 //! - A file whose log is rewritten loses the pages that were allocated past its size.
@@ -65,6 +67,8 @@ pub enum Repair {
     EraseName,
     /// The damaged group of a directory's log is erased.
     EraseGroup,
+    /// The word becomes zero. Nothing is lost.
+    ClearWord,
     /// The directory's log is cut off before the damage.
     CutLog,
     /// The file's log is rewritten from what is readable.
@@ -87,6 +91,7 @@ impl fmt::Display for Repair {
             }
             Repair::EraseName => "a repair erases the name",
             Repair::EraseGroup => "a repair erases this entry; the name in it is lost",
+            Repair::ClearWord => "a repair sets the word to zero; nothing is lost",
             Repair::CutLog => "a repair cuts off the directory's log here; later names are lost",
             Repair::RewriteLog => {
                 "a repair rewrites the file's log without it; what it had replaced reappears"

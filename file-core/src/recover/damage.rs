@@ -15,8 +15,8 @@ pub(crate) enum Fix {
     Journal,
     /// Rewrite the line of the inode.
     Inode(RawInode),
-    /// Erase the mark or the pointer at this byte, which removes a group or a name, or cuts off a
-    /// chain.
+    /// Erase the word at this byte: a mark or a pointer, which removes a group or a name, or cuts
+    /// off a chain; or a word within a sound group.
     Erase(u64, Repair),
     /// Rewrite the log of the file from what is readable.
     Rewrite(Repair),

@@ -3,9 +3,9 @@
 //! # Method
 //! 1. Complete the change that the journal has, or empty a damaged journal. Rewrite damaged
 //!    superblocks and inode lines. *Fence.*
-//! 2. Erase the marks that interrupted renames have left. Then erase the marks of damaged groups
-//!    and of names whose inode is missing, and the pointers to damaged pages, all in directories'
-//!    logs. *Fence.*
+//! 2. Erase the marks that interrupted renames have left. Then erase, in directories' logs, the
+//!    marks of damaged groups and of names whose inode is missing, and the pointers to damaged
+//!    pages; and in all logs, the words that are not zero within a sound group. *Fence.*
 //! 3. For each damaged file, in the reverse of the order in which they claim pages: store a log of
 //!    what is readable in unclaimed pages, and a copy of its last page if that has bytes past the
 //!    size. *Fence.* Then store the head pointer to it. *Fence.*

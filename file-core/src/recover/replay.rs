@@ -38,8 +38,16 @@ pub(super) type EachRecord<'a> = dyn FnMut(Record, Place) -> Result<(), Error> +
 /// wake a thread, so it must take much longer than that.
 const BATCH: usize = 256;
 
-/// A committed group: its record, and the number of its slots. Or its damage.
-type Group = Result<(Record, u32), Error>;
+/// A committed group. Or its damage.
+type Group = Result<Sound, Error>;
+
+/// A committed group whose checksum is right.
+struct Sound {
+    record: Record,
+    slots: u32,
+    /// Which of its slots begins with a word that is not zero, besides the mark.
+    stray: Option<u32>,
+}
 
 /// The content of a slot.
 enum Slot {
@@ -128,7 +136,7 @@ impl Page<'_> {
         while at < PAGE_SLOTS {
             let slot = self.read(at);
             let end = match &slot {
-                Some(Slot::Group(Ok((_, count)))) => at + count,
+                Some(Slot::Group(Ok(group))) => at + group.slots,
                 _ => at + 1,
             };
             if !matches!(slot, Some(Slot::Empty)) {
@@ -150,21 +158,47 @@ fn most_slots(geometry: &Geometry) -> u64 {
     bytes.div_ceil(PAYLOAD_BYTES as u64)
 }
 
+const WRONG_CHECKSUM: &str = "a committed group whose checksum is wrong";
+
 fn corrupt(id: PageId, slot: u32, what: &'static str) -> Error {
     let page = id.page;
     Error::corrupt(what, id.log.inode, Place { page, slot }.at())
 }
 
-/// Decodes the group in these slots, which begin at slot `slot` of a page. Erases its mark.
+/// Decodes the group in these slots, which begin at slot `slot` of a page. If it is sound, sets the
+/// first words of all its slots to zero; otherwise only the mark.
+///
+/// Refuses a group with two stray words, even if its checksum is right: see
+/// [`LogReader::long_group`].
 fn decode_group(id: PageId, slot: u32, slots: &mut [u8]) -> Group {
     let mark = get_u64(slots, 0);
     slots[..WORD_BYTES].fill(0);
-    if mark_of(id.seed(), slot, slots) != mark {
-        let what = "a committed group whose checksum is wrong";
-        return Err(corrupt(id, slot, what));
+    let (stray, second) = {
+        let mut strays = strays(slots);
+        (strays.next(), strays.next())
+    };
+    let at = stray.map_or(0, |nth| nth as usize * SLOT_BYTES);
+    let word = get_u64(slots, at);
+    slots[at..at + WORD_BYTES].fill(0);
+    if second.is_some() || mark_of(id.seed(), slot, slots) != mark {
+        slots[at..at + WORD_BYTES].copy_from_slice(&word.to_le_bytes());
+        return Err(corrupt(id, slot, WRONG_CHECKSUM));
     }
     let record = Record::decode(slots).map_err(|what| corrupt(id, slot, what))?;
-    Ok((record, (slots.len() / SLOT_BYTES) as u32))
+    Ok(Sound {
+        record,
+        slots: (slots.len() / SLOT_BYTES) as u32,
+        stray,
+    })
+}
+
+/// Returns which of these slots begin with a word that is not zero.
+fn strays(slots: &[u8]) -> impl Iterator<Item = u32> {
+    let slots = slots.chunks_exact(SLOT_BYTES);
+    (0..)
+        .zip(slots)
+        .filter(|(_, slot)| get_u64(slot, 0) != 0)
+        .map(|(nth, _)| nth)
 }
 
 impl<P: Pmem> LogReader<'_, P> {
@@ -243,16 +277,27 @@ impl<P: Pmem> LogReader<'_, P> {
     }
 
     /// Returns the group that begins at this slot, and may go on in the next pages.
+    ///
+    /// Does not read past the second stray word. So few groups read a page, and all of them take
+    /// linear time, even if each page of a forged log begins with the mark of a long one.
     fn long_group(&self, page: Page<'_>, slot: u32) -> Group {
         let at = slot as usize * SLOT_BYTES;
         let count = page.group_len(slot, get_u64(&page.image, at))?;
         let len = count as usize * SLOT_BYTES;
         let mut slots = page.image[at..TAIL_AT].to_vec();
+        let mut words = strays(&slots).count();
         for next in page.nth + 1.. {
             if slots.len() >= len {
                 break;
             }
-            slots.extend_from_slice(&self.page(page.chain, next).image[..TAIL_AT]);
+            // One of them is the mark.
+            if words > 2 {
+                return Err(corrupt(page.id(), slot, WRONG_CHECKSUM));
+            }
+            let image = self.page(page.chain, next).image;
+            let more = &image[..TAIL_AT.min(len - slots.len())];
+            words += strays(more).count();
+            slots.extend_from_slice(more);
         }
         slots.truncate(len);
         decode_group(page.id(), slot, &mut slots)
@@ -318,13 +363,19 @@ impl Groups {
             };
             let page = chain.pages[nth].page;
             let place = Place { page, slot };
-            let applied = group.and_then(|(record, count)| {
-                let takes_away = record.takes_away();
-                each(record, place)?;
-                Ok((takes_away, count))
+            let applied = group.and_then(|group| {
+                let takes_away = group.record.takes_away();
+                each(group.record, place)?;
+                Ok((takes_away, group.slots, group.stray))
             });
             match applied {
-                Ok((takes_away, count)) => self.add(nth, takes_away, count),
+                Ok((takes_away, count, stray)) => {
+                    if let Some(stray) = stray {
+                        let index = self.index + u64::from(stray);
+                        Self::meet_stray(chain, index, damaged)?;
+                    }
+                    self.add(nth, takes_away, count);
+                }
                 Err(error) => {
                     damaged(error, Fix::Erase(place.at(), Repair::EraseGroup))?;
                     // The other slots of a group begin with zero, so they are skipped one by one.
@@ -335,6 +386,19 @@ impl Groups {
         // The slots at the end may have been left out.
         self.index = self.index.max(start + u64::from(PAGE_SLOTS));
         Ok(())
+    }
+
+    /// Reports the first word of this slot, which should be zero.
+    fn meet_stray(chain: &Chain, index: u64, damaged: &mut EachDamage<'_>) -> Result<(), Error> {
+        let id = chain.pages[(index / u64::from(PAGE_SLOTS)) as usize];
+        let slot = (index % u64::from(PAGE_SLOTS)) as u32;
+        let at = Place {
+            page: id.page,
+            slot,
+        }
+        .at();
+        let error = corrupt(id, slot, "a word that is not zero within a committed group");
+        damaged(error, Fix::Erase(at, Repair::ClearWord))
     }
 
     /// Goes past a group that has been applied. It begins in page `nth`, at the slot that is

@@ -140,6 +140,9 @@ impl<P: Pmem> Recovery<'_, P> {
         };
         let pmem = self.reader.pmem;
         let mut damaged = |error: Error, fix| {
+            if let Fix::Erase(_, Repair::ClearWord) = fix {
+                return damages.meet(error, fix);
+            }
             first.get_or_insert_with(|| error.clone());
             if let Fix::Erase(pointer_at, Repair::CutLog) = fix {
                 cut_at = Some(pmem.load(pointer_at) as u32);

@@ -196,6 +196,46 @@ pub(crate) fn new_mark(before: &[u64], after: &[u64]) -> usize {
     (0..before.len()).find(is_new).unwrap()
 }
 
+/// A flipped bit in the first word of a further slot leaves the group sound. Only that word is
+/// repaired.
+#[test]
+fn a_stray_word_within_a_group_costs_nothing() {
+    let volume = format(64, &FormatOptions::new().inodes(32).data_checksums(true));
+    let name = "n".repeat(150);
+    let start = volume.pmem().words();
+    let file = volume.create(&name).unwrap();
+    let created = volume.pmem().words();
+    file.write_at(&[7; 30 * PAGE as usize], 0).unwrap();
+    let sound = volume.pmem().words();
+    drop((file, volume));
+    let intact = readable(&Mem::from_words(sound.clone()));
+    // The groups have at least three slots each.
+    let marks = [
+        (new_mark(&start, &created), "/"),
+        (new_mark(&created, &sound), &name),
+    ];
+    for (mark, path) in marks {
+        let mut words = sound.clone();
+        words[mark + 8] ^= 1;
+        let mem = Mem::from_words(words.clone());
+        assert!(matches!(open(&mem), Err(Error::Corrupt { .. })));
+        let report = mend(&mem, "a stray word");
+        let finding = damage_of(&report, "not zero within a committed group");
+        assert_eq!(finding.repair, Repair::ClearWord);
+        assert_eq!(finding.place.at, (mark as u64 + 8) * 8);
+        assert_eq!(finding.path.as_deref(), Some(path));
+        assert_eq!(report.damage().count(), 1);
+        assert!(mem.words() == sound);
+
+        // With a second one, the group counts as damaged.
+        words[mark + 16] ^= 1;
+        let mem = Mem::from_words(words);
+        let report = mend(&mem, "two stray words");
+        assert!(report.damage().count() > 1);
+        assert!(readable(&mem) != intact);
+    }
+}
+
 /// Each name that is erased is reported, also if one file has several.
 #[test]
 fn all_names_of_a_file_that_is_gone_are_listed() {

@@ -33,16 +33,20 @@ impl Slots {
         &mut self.bytes[index * SLOT_BYTES..(index + count) * SLOT_BYTES]
     }
 
+    /// Returns the first word of a slot.
+    fn word(&self, index: usize) -> u64 {
+        get_u64(&self.bytes, index * SLOT_BYTES)
+    }
+
     fn count(&self) -> usize {
         self.pages.len() * PER_PAGE
     }
 
-    /// Makes a group of these slots.
+    /// Makes a group of these slots. The first words of the further ones stay.
     fn mark(&mut self, index: usize, count: usize) {
         let seed = self.pages[index / PER_PAGE].seed();
         let group = self.of(index, count);
-        group[..WORD_BYTES].fill(0);
-        let mark = mark_of(seed, (index % PER_PAGE) as u32, group);
+        let mark = mark_of(seed, (index % PER_PAGE) as u32, &without_words(group));
         group[..WORD_BYTES].copy_from_slice(&mark.to_le_bytes());
     }
 
@@ -147,6 +151,15 @@ impl Slots {
             created: 0,
         }
     }
+}
+
+/// Returns the slots with zeros for their first words.
+fn without_words(slots: &[u8]) -> Vec<u8> {
+    let mut slots = slots.to_vec();
+    for slot in slots.chunks_mut(SLOT_BYTES) {
+        slot[..WORD_BYTES].fill(0);
+    }
+    slots
 }
 
 /// Returns a word that can be a mark, but is none of this place.
@@ -265,6 +278,17 @@ fn plainly(slots: &Slots, most_slots: u64, judge: Judge) -> (Vec<Event>, End) {
         });
         match applied {
             Ok((takes_away, count)) => {
+                let has_word = |it: &usize| slots.word(*it) != 0;
+                if let Some(stray) = (index + 1..index + count).find(has_word) {
+                    let page = slots.pages[stray / PER_PAGE].page;
+                    let slot = (stray % PER_PAGE) as u32;
+                    let at = Place { page, slot }.at();
+                    let what = "a word that is not zero within a committed group";
+                    let error = Error::corrupt(what, FILE.number, at);
+                    if let Err(error) = seen.damage(error, Fix::Erase(at, Repair::ClearWord)) {
+                        return (seen.events, Err(error));
+                    }
+                }
                 index += count;
                 groups.next = index as u64;
                 groups.committed += 1;
@@ -307,9 +331,10 @@ fn group_at_start(
     if count > PAGE_SLOTS && u64::from(count) > most_slots {
         return Err("a committed group longer than any write");
     }
-    let mut group = rest[..len].to_vec();
-    group[..WORD_BYTES].fill(0);
-    if mark_of(id.seed(), slot, &group) != mark {
+    let strays = rest[..len].chunks(SLOT_BYTES).skip(1);
+    let strays = strays.filter(|slot| slot[..WORD_BYTES] != [0; WORD_BYTES]);
+    let group = without_words(&rest[..len]);
+    if strays.count() > 1 || mark_of(id.seed(), slot, &group) != mark {
         return Err("a committed group whose checksum is wrong");
     }
     Ok((Record::decode(&group)?, count as usize))
