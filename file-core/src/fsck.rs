@@ -19,7 +19,9 @@
 //! - A damaged journal is emptied. If a crash had interrupted a rename from one directory to
 //!   another or an exchange, each old name and each new name may or may not be there afterwards.
 //! - A name is erased if its inode is missing. If an inode's line in the table is damaged, but its
-//!   head pointer is readable, the inode is restored from its name; its creation time is lost.
+//!   head pointer is readable, the inode is restored from its name; its creation time is lost. If
+//!   the head pointer is zero, for example because the whole line is, the file or directory is
+//!   empty afterwards.
 //!
 //! A file or directory that has lost its name is gone: nothing on the medium distinguishes it from
 //! a removed one. [`check`] lists inodes without names, but they are not damage.
@@ -63,6 +65,9 @@ pub enum Repair {
     EmptyJournal,
     /// The inode is restored from its name.
     RewriteInode,
+    /// The inode is restored from its name, as that of an empty file or directory: its head pointer
+    /// is zero or, in the root's inode, unreadable. Unless it was empty before, its content is lost.
+    EmptyInode,
     /// The name is erased.
     EraseName,
     /// The damaged group of a directory's log is erased.
@@ -88,6 +93,10 @@ impl fmt::Display for Repair {
             }
             Repair::RewriteInode => {
                 "a repair restores the inode from its name; its creation time is lost"
+            }
+            Repair::EmptyInode => {
+                "a repair restores the inode from its name, as an empty one; what it contained is \
+                 lost"
             }
             Repair::EraseName => "a repair erases the name",
             Repair::EraseGroup => "a repair erases this entry; the name in it is lost",

@@ -88,8 +88,9 @@ impl<'a, P: Pmem> LogReader<'a, P> {
     }
 
     /// Returns an inode that a directory names but whose line is unreadable, if the head pointer in
-    /// the line is that of this inode. Its creation time is lost. The root is always returned,
-    /// because nothing else can be in its place.
+    /// the line is that of this inode, or zero. Its creation time is lost; if the pointer is zero,
+    /// so is its content, if it had any. The root is always returned, because nothing else can be
+    /// in its place.
     pub(super) fn restored_inode(&self, id: InodeId) -> Option<RawInode> {
         let is_root = id == InodeId::ROOT;
         if self.inode(id.number).is_some() && !is_root {

@@ -36,6 +36,7 @@ impl Fix {
             Fix::Nothing => Repair::None,
             Fix::Superblock(_) => Repair::RewriteSuperblock,
             Fix::Journal => Repair::EmptyJournal,
+            Fix::Inode(RawInode { head: 0, .. }) => Repair::EmptyInode,
             Fix::Inode(_) => Repair::RewriteInode,
             Fix::Erase(_, repair) | Fix::Rewrite(repair) => repair,
         }

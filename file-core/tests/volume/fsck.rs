@@ -190,6 +190,30 @@ fn a_name_whose_inode_is_gone_is_erased() {
     assert!(volume.exists("a/five"));
 }
 
+/// Damage has turned the line of an inode into zeros. The file or directory becomes empty, and the
+/// report says so.
+#[test]
+fn an_inode_of_zeros_becomes_empty() {
+    let sound = sample(false);
+    // The root, "a/b" and "one".
+    for (number, path) in [(0, "/"), (2, "a/b"), (3, "one")] {
+        let mut bytes = sound.clone();
+        let line = PAGE as usize + number * 128;
+        bytes[line..line + 64].fill(0);
+        let mem = Mem::from_bytes(&bytes);
+        let report = mend(&mem, path);
+        let finding = damage_of(&report, "unreadable inode");
+        assert_eq!(finding.repair, Repair::EmptyInode);
+        assert_eq!(finding.path.as_deref(), Some(path));
+        let (volume, _) = open(&mem).unwrap();
+        match path {
+            "one" => assert_eq!(volume.open_file(path).unwrap().size(), 0),
+            "a/b" => assert!(volume.read_dir(path).unwrap().is_empty()),
+            _ => assert!(volume.list().is_empty()),
+        }
+    }
+}
+
 /// Returns which word of the volume is the mark that was stored between the two images.
 pub(crate) fn new_mark(before: &[u64], after: &[u64]) -> usize {
     let is_new = |at: &usize| before[*at] == 0 && after[*at] >> 56 == 0x4D;
