@@ -66,7 +66,8 @@ pub enum Repair {
     /// The inode is restored from its name.
     RewriteInode,
     /// The inode is restored from its name, as that of an empty file or directory: its head pointer
-    /// is zero or, in the root's inode, unreadable. Unless it was empty before, its content is lost.
+    /// is zero or, in the root's inode, unreadable. Unless it was empty before, its content is
+    /// lost.
     EmptyInode,
     /// The name is erased.
     EraseName,
@@ -76,7 +77,8 @@ pub enum Repair {
     ClearWord,
     /// The directory's log is cut off before the damage.
     CutLog,
-    /// The file's log is rewritten from what is readable.
+    /// The file's log is rewritten from what is readable: without the damaged group, or without
+    /// everything from the damaged pointer or page on.
     RewriteLog,
     /// The bytes of the file become a hole, and its log is rewritten.
     MakeHole,
@@ -103,7 +105,8 @@ impl fmt::Display for Repair {
             Repair::ClearWord => "a repair sets the word to zero; nothing is lost",
             Repair::CutLog => "a repair cuts off the directory's log here; later names are lost",
             Repair::RewriteLog => {
-                "a repair rewrites the file's log without it; what it had replaced reappears"
+                "a repair rewrites the file's log without it; what it had replaced reappears; after a \
+                 damaged pointer or page, all later changes are lost"
             }
             Repair::MakeHole => "a repair makes these bytes a hole, which reads as zeros",
         })
@@ -118,8 +121,9 @@ pub struct Finding {
     pub what: &'static str,
     /// Where it is.
     pub place: Place,
-    /// The path of the name that a repair erases; otherwise, a path of the inode. `None` if no
-    /// name leads there.
+    /// The path of the name that a repair erases; but if that names a directory a second time, a
+    /// path of the directory that contains it. Otherwise, a path of the inode. `None` if no name
+    /// leads there.
     pub path: Option<String>,
     /// The number of bytes of the file that are affected, from the place's offset on; 0 if the
     /// place has no offset.
@@ -182,8 +186,10 @@ impl Report {
     }
 }
 
-/// Lists all damage of the volume, and writes nothing. No volume may be open on the region, unless
-/// it was opened read-only. The region may be [read-only](Pmem::is_read_only).
+/// Lists all damage of the volume, and writes nothing. A damaged copy of the journal's superblock
+/// is not listed: the other copy serves, and the journal rewrites the damaged one itself. No volume
+/// may be open on the region, unless it was opened read-only. The region may be
+/// [read-only](Pmem::is_read_only).
 ///
 /// # Errors
 /// [`Error::NotAVolume`] if neither superblock has the magic number, [`Error::Version`],

@@ -35,10 +35,11 @@
 //! skipped, and a chain ends before a damaged page. `recover/mend.rs` repairs what was noted.
 //!
 //! # Cost
-//! Time: every log is read once, and each extent in it takes a step in a tree of the file's
-//! extents. All threads take part, but the extents of one file are applied by one thread. Memory,
-//! besides the rebuilt state: two batches of a long log, or one page of a log for each thread; the
-//! list of pages of each long log; the extents of one file for each thread; and one bit per page.
+//! Time: every log is read once (in a survey, the logs of files two or three times), and each
+//! extent in it takes a step in a tree of the file's extents. All threads take part, but the
+//! extents of one file are applied by one thread. Memory, besides the rebuilt state: two batches of
+//! a long log, or one page of a log for each thread; the list of pages of each long log; the
+//! extents of one file for each thread; and one bit per page.
 //! Even forged counts in the volume do not change that: a file has at most as many pages as the
 //! volume, and [`runs`] does not visit pages that a later group replaces.
 
