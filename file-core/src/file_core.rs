@@ -369,12 +369,12 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// from one directory to another, exchanges two names, or removes a directory. A rename takes
     /// three fences within a directory, and seven from one directory to another.
     ///
-    /// A lookup that finds its name takes no directory's mutex, unless the name is being replaced or
-    /// moved at that moment. A lookup during a rename from one
-    /// directory to another finds what the name stood for before, or waits and finds what it stands
-    /// for afterwards. But two lookups are not one atomic step: a thread that looks up the new name
-    /// and then the old one may find neither. And [`list`](Self::list) visits one directory after
-    /// the other, so it may list a file twice or not at all.
+    /// A lookup that finds its name takes no directory's mutex, unless the name is being replaced
+    /// or moved at that moment. A lookup during a rename from one directory to another finds what
+    /// the name stood for before, or waits and finds what it stands for afterwards. But two lookups
+    /// are not one atomic step: a thread that looks up the new name and then the old one may find
+    /// neither. And [`list`](Self::list) visits one directory after the other, so it may list a
+    /// file twice or not at all.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`] or [`Error::NotADirectory`] if one name stands

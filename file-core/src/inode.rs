@@ -33,9 +33,9 @@ const MOST_BYTES: usize = PAGE_SLOTS as usize * PAYLOAD_BYTES;
 /// the size would happen before the writer's store, and could not return its value.
 ///
 /// A size that is read under a hold is not outdated for the bytes held. An operation that moves the
-/// end into these bytes, or back from there, holds some of them, so the lock orders it with the load
-/// of the size. An operation that moves the end from these bytes to a place beyond them may not have
-/// to wait. It changes none of these bytes, so it can count as the later of the two.
+/// end into these bytes, or back from there, holds some of them, so the lock orders it with the
+/// load of the size. An operation that moves the end from these bytes to a place beyond them may
+/// not have to wait. It changes none of these bytes, so it can count as the later of the two.
 ///
 /// The time of the last change is Relaxed. It says nothing about other memory.
 ///

@@ -10,10 +10,10 @@
 //!   the number of its names.
 //! - Opening a file that is not in memory replays its log. Meanwhile, other files can be opened. A
 //!   thread that opens the same file waits.
-//! - Up to a bound, files that are not open stay in memory. Beyond the bound, each opening evicts up
-//!   to eight others by the CLOCK algorithm, which approximates least recently used: the hand passes
-//!   a file once after each use. So if many were open at a time, it takes some openings until they
-//!   have left memory.
+//! - Up to a bound, files that are not open stay in memory. Beyond the bound, each opening evicts
+//!   up to eight others by the CLOCK algorithm, which approximates least recently used: the hand
+//!   passes a file once after each use. So if many were open at a time, it takes some openings
+//!   until they have left memory.
 //!
 //! # States of a file
 //!
@@ -39,8 +39,8 @@
 //!   under the mutex of a directory that names the file, so never from zero, except for a new file.
 //!   The thread that lowers it to zero frees the file.
 //! - **N5** The [`Summary`] of an absent file is that of what its log yields. It is computed under
-//!   the mutex, before any thread may load the file again. Meanwhile, other openings wait: for a walk
-//!   over the pages of the file.
+//!   the mutex, before any thread may load the file again. Meanwhile, other openings wait: for a
+//!   walk over the pages of the file.
 //!
 //! # Orderings
 //!

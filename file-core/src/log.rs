@@ -56,10 +56,11 @@
 //! | U | `Log::try_take`: addition to the tail, Acquire | T | |
 //!
 //! Poison is a bit of the tail, so every addition that comes later in the tail's modification order
-//! sees it. An operation that poisons the log still holds its range or the directory's mutex, so every
-//! conflicting operation comes later. The other threads that poison a log need no such order: for a
-//! sync, see Y5 of [`crate::pending`]; what a cleaning was changing has the same content before and
-//! after; and a removal that has panicked is durable or not, whatever else happens to the file.
+//! sees it. An operation that poisons the log still holds its range or the directory's mutex, so
+//! every conflicting operation comes later. The other threads that poison a log need no such order:
+//! for a sync, see Y5 of [`crate::pending`]; what a cleaning was changing has the same content
+//! before and after; and a removal that has panicked is durable or not, whatever else happens to
+//! the file.
 //!
 //! # Not guaranteed
 //! A group without a mark is lost in a crash, even if all of its slots were written.

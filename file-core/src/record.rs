@@ -95,8 +95,8 @@ pub(crate) struct WriteHeader {
     pub(crate) extents: u32,
     /// The file's size becomes at least this. For a write, it is one past the last byte written,
     /// even if the file is longer. Unless it is zero or the record has no extents, it lies in the
-    /// last page that the extents cover. It is zero if the record makes a hole, allocates pages without changing the size,
-    /// only sets the time, or is a copy of pages past the size.
+    /// last page that the extents cover. It is zero if the record makes a hole, allocates pages
+    /// without changing the size, only sets the time, or is a copy of pages past the size.
     pub(crate) end: u64,
     /// Whether `end` becomes the file's size, even if it was larger. Pages past it become holes.
     pub(crate) sets_size: bool,

@@ -4,9 +4,10 @@
 //! - Every directory is an inode with a log of its own; the root is inode 0. All directories are in
 //!   memory; a file enters memory when it is opened.
 //! - Walking a path takes no directory's mutex, as long as every name on it exists and is not being
-//!   replaced or moved at that moment. A walk is not atomic: directories may be renamed or removed meanwhile, and each step sees a different
-//!   moment. If a name is missing in a directory that was removed meanwhile, the walk is repeated,
-//!   because another directory may have replaced the removed one.
+//!   replaced or moved at that moment. A walk is not atomic: directories may be renamed or removed
+//!   meanwhile, and each step sees a different moment. If a name is missing in a directory that was
+//!   removed meanwhile, the walk is repeated, because another directory may have replaced the
+//!   removed one.
 //! - Creating, linking, removing and renaming take the mutex of the directory concerned, and hold
 //!   it across their fences. Operations on different directories do not wait for each other, except
 //!   that only one thread at a time renames or links from one directory to another, exchanges two
