@@ -51,9 +51,9 @@ pub struct Recovery {
     /// the medium, this is false.
     pub was_torn: bool,
     /// Whether the two copies of the superblock were sound and equal, or the log is new. Otherwise,
-    /// one of them was older or damaged. Opening rewrites both, but [lazily](Log::open_lazily) only
-    /// with its other writes. Until then, damage to the newer copy brings back the older one, and
-    /// with it records that were truncated.
+    /// one of them was older or damaged. Opening rewrites both, but
+    /// [lazily](super::Log::open_lazily) only with its other writes. Until then, damage to the
+    /// newer copy brings back the older one, and with it records that were truncated.
     pub copies_agreed: bool,
     /// The damage that [`Log::salvage`](super::Log::salvage) found, where it cut the log off.
     pub damage: Option<Error>,
