@@ -11,7 +11,7 @@ use spanlock_file_core::{Error, FileCore, OpenOptions};
 use spanlock_pmem::Pmem;
 use spanlock_pmem::simulated::Simulated;
 use spanlock_srl::SrlArray;
-use spanlock_verify::{self as verify, Injection, Program, Scene, Suite, note};
+use spanlock_verify::{self as verify, Injection, Mode, Program, Scene, Suite, note};
 
 use crate::store::{FILE, Handle, LARGEST, PAGE, Volume, content, format};
 
@@ -23,7 +23,10 @@ const AFTER: [u8; 8] = *b"written.";
 
 pub(crate) fn suite() -> Suite {
     let claim = "a file that one thread changes and another evicts and opens has the change";
-    let why = "the append takes many steps; `append-evict` is searched without a bound";
+    let why = "the append, and the walk of an eviction over the index, take many steps";
+    let evicting = "a file that was changed and evicted has the change and its size";
+    let evicting = Program::new("append-evict", evicting).injection(Injection::Few);
+    let evicting = evicting.bounded_in(Mode::RmwLoad, 2, why);
     let reopening = Program::new("append-reopen", claim).injection(Injection::None);
     let reopening = reopening.bounded(2, why);
     Suite::new("file-core-inodes")
@@ -66,16 +69,13 @@ pub(crate) fn suite() -> Suite {
             }),
         )
         .program(
-            program(
-                "append-evict",
-                "a file that was changed and evicted has the change and its size",
-                cached,
-            )
-            .thread(["append"], Files::append)
-            .thread(["evict"], |files| {
-                assert_eq!(start(&files.open(OTHER)), BEFORE);
-            })
-            .at_end(Files::assert_appended),
+            evicting
+                .scene(cached)
+                .thread(["append"], Files::append)
+                .thread(["evict"], |files| {
+                    assert_eq!(start(&files.open(OTHER)), BEFORE);
+                })
+                .at_end(Files::assert_appended),
         )
         .program(
             reopening
