@@ -294,7 +294,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
 
     /// Opens a file. If the file is not in memory, this reads its log, and blocks while another
     /// thread changes its directory or reads the log of the same file. An opening may let up to
-    /// eight other files leave memory. Until it has visited all of their pages, other openings wait.
+    /// eight other files leave memory. Until it has visited all of their pages, other openings
+    /// wait.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::NoLock`], [`Error::Poisoned`] if
