@@ -48,9 +48,9 @@ Repair:
   A repair keeps everything that is readable and has a name. It drops each damaged entry of a log:
   in the log of a directory, that loses one name; in the log of a file, it loses one change, and
   what the change had replaced reappears. It cuts off a log before the first damaged page; in the
-  log of a directory, that can lose many names. A file that has lost its last name is lost. A
-  file or directory whose inode is all zeros becomes empty. Damaged data becomes a hole, which reads
-  as zeros. If a repair is interrupted, run it again.
+  log of a directory, that can lose many names. A file that has lost its last name is lost. A file
+  or directory whose inode is all zeros becomes empty. Damaged data becomes a hole, which reads as
+  zeros. If a repair is interrupted, run it again.
   Back up the volume before you repair it.
 
 Exit status:

@@ -18,12 +18,12 @@
 //! memory, not when the file changes. `docs/format.md` has the formula.
 //!
 //! # Not guaranteed
-//! A change of the log is missed in one of 2³² cases, and always if it changes only the time of the
-//! last change or the checksums of data.
+//! A change of the log is missed in one of 2³² cases. It is always missed if it changes only the
+//! time of the last change, or the checksums of data.
 
 use crate::alloc::Extent;
 
-/// What a volume keeps of a file that is not in memory.
+/// The facts that a volume keeps about a file while the file is not in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     /// In bytes.

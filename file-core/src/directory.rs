@@ -11,8 +11,7 @@
 //!   compared byte by byte.
 //! - A change of a directory takes the directory's mutex, and holds it across its fences. Looking
 //!   up a name that exists takes no mutex, unless it is being replaced or moved at that moment; see
-//!   [`names`](crate::names). Reads and writes of files
-//!   never take the directory's mutex.
+//!   [`names`](crate::names). Reads and writes of files never take the directory's mutex.
 //! - Removal takes no space and one fence, so it succeeds on a full volume.
 //! - A name in memory holds its inode's number. The file itself need not be in memory: see
 //!   `inodes.rs`. Directories are always in memory.

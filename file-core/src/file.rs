@@ -100,10 +100,11 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// Writes all of `data` at byte `offset`, atomically and durably. If `offset` lies past the end
     /// of the file, the gap reads as zeros. An empty write does nothing.
     ///
-    /// Blocks while other threads read or write any of the same 4 KiB pages or [set the
-    /// time](Self::set_modified), while an [append](Self::append) that locks more than its pages is
-    /// in progress, while another thread adds a page to the file's log, and, on a full volume,
-    /// while the log is cleaned. A [cleaning on demand](crate::FileCore::clean) can block it, too.
+    /// Blocks while other threads read or write any of the same 4 KiB pages, and while they hold
+    /// the whole file: [`set_modified`](Self::set_modified) does, and so can an
+    /// [append](Self::append). Also blocks while another thread adds a page to the file's log and,
+    /// on a full volume, while the log is cleaned. A [cleaning on
+    /// demand](crate::FileCore::clean) can block it, too.
     ///
     /// If only the [reserve](crate::Stats::pages_reserved) is free, a write can only replace pages
     /// that the file has. It may take half of the reserve: 1/128 of the pages of the [data
@@ -190,9 +191,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// than `buf.len()` only if the read reaches the end of the file, and 0 if it starts at or past
     /// the end. The rest of `buf` is unchanged.
     ///
-    /// Blocks while other threads write any of the same 4 KiB pages or [set the
-    /// time](Self::set_modified), and while an [append](Self::append) that locks more than its
-    /// pages is in progress.
+    /// Blocks while other threads write any of the same 4 KiB pages, and while they hold the whole
+    /// file: [`set_modified`](Self::set_modified) does, and so can an [append](Self::append).
     ///
     /// # Errors
     /// [`Error::Lock`], and [`Error::Corrupt`] if the volume has data checksums and a page does not

@@ -231,8 +231,8 @@ impl LogPages {
     /// caller must free the page.
     #[must_use = "nobody else frees the page"]
     pub(crate) fn unlink(&self, page: u32) -> bool {
-        // Release [F→G]: the stores to the page's pointer, which the log's mutex has ordered before
-        // this. Another thread may free the page.
+        // Release [F→G]: the page's pointer. The log's mutex orders the stores to it before this,
+        // and another thread may free the page.
         // Acquire [G←F]: as in `take_live`.
         // equivalent(Acquire): as in `take_live`.
         // equivalent(Release): as in `take_live`.

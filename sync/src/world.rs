@@ -37,8 +37,8 @@ pub(crate) use kernel::{barrier, mutex, parker};
 pub(crate) mod public {
     pub use alloc::sync::Arc;
 
-    /// Takes the value out if `arc` is the last reference. Whoever drops another reference
-    /// meanwhile does not drop the value.
+    /// Takes the value out if `arc` is the last reference, and never drops it. If several threads
+    /// call this, or drop their references, at the same time, one of them gets or drops the value.
     #[doc(hidden)]
     pub fn take_last<T>(arc: Arc<T>) -> Option<T> {
         Arc::into_inner(arc)

@@ -41,8 +41,8 @@ impl Part {
 
 /// A change to a file. The caller holds exclusively everything that it changes.
 pub(super) struct Change<'c> {
-    /// The pages of the file that it replaces, and those on whose content it relies: an earlier
-    /// change of one of them must not be lost without this one.
+    /// The pages of the file that it replaces, and those on whose content it relies. A crash must
+    /// not keep this change without the earlier changes of these pages (Y6).
     pub(super) file_pages: Range<u64>,
     /// The first page of the file that it replaces.
     pub(super) first: u32,

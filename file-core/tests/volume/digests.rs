@@ -97,6 +97,13 @@ fn assert_goes_on(volume: &Volume, files: &[(&str, u8)]) {
     }
 }
 
+/// Closes the volume, erases the mark, and opens it: "a" is refused, and the rest goes on.
+fn assert_refuses_a_without(volume: Volume, mark: usize, others: &[(&str, u8)]) {
+    let volume = reopened_without(volume, mark);
+    assert_refuses_a(&volume);
+    assert_goes_on(&volume, others);
+}
+
 #[test]
 fn a_file_that_lost_a_mark_does_not_take_a_page_of_another_file() {
     let (volume, mark) = written_twice();
@@ -104,17 +111,13 @@ fn a_file_that_lost_a_mark_does_not_take_a_page_of_another_file() {
     // It takes the page that the second write to "a" has freed.
     b.write_at(&[7; ONE_PAGE], 0).unwrap();
     drop(b);
-    let volume = reopened_without(volume, mark);
-    assert_refuses_a(&volume);
-    assert_goes_on(&volume, &[("b", 7)]);
+    assert_refuses_a_without(volume, mark, &[("b", 7)]);
 }
 
 #[test]
 fn a_file_that_lost_a_mark_does_not_take_a_free_page() {
     let (volume, mark) = written_twice();
-    let volume = reopened_without(volume, mark);
-    assert_refuses_a(&volume);
-    assert_goes_on(&volume, &[]);
+    assert_refuses_a_without(volume, mark, &[]);
 }
 
 #[test]
@@ -126,9 +129,7 @@ fn a_file_that_lost_a_mark_does_not_have_a_page_twice() {
         a.write_at(&[3; ONE_PAGE], page * PAGE).unwrap();
     }
     drop(a);
-    let volume = reopened_without(volume, mark);
-    assert_refuses_a(&volume);
-    assert_goes_on(&volume, &[]);
+    assert_refuses_a_without(volume, mark, &[]);
 }
 
 #[test]
@@ -267,8 +268,8 @@ fn change(file: &Handle, rng: &mut Rng) {
     }
 }
 
-/// What memory says of a file that leaves it must be what its log says, and what a checkpoint says,
-/// whatever the file's history: otherwise a sound file would be refused.
+/// The digest of a file in memory must be that of its log, whatever the file's history. Otherwise a
+/// sound file would be refused.
 #[test]
 fn sound_files_are_never_refused() {
     for seed in 0..12 {

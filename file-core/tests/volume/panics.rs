@@ -313,7 +313,7 @@ fn a_format_that_is_cut_off_leaves_no_mixture() {
     assert!(olds > 0 && nones > 3, "{olds} {nones}");
 }
 
-/// What an operation returns must hold after a reopening, even if it finds nothing to do.
+/// A result must hold after a reopening, even if the operation finds nothing to do.
 #[test]
 fn an_operation_with_nothing_to_do_refuses_a_poisoned_log() {
     type Act = fn(&Volume) -> Result<(), Error>;
