@@ -7,6 +7,18 @@ pub use core::sync::atomic::Ordering;
 use crate::world::atomic as world;
 pub use crate::world::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
 
+/// Access to an atomic that no other thread can use, as `&mut` proves.
+pub trait Exclusive {
+    /// What the atomic contains.
+    type Value;
+
+    /// Returns the value.
+    ///
+    /// Under a checker, this is no step of its own. Under loom, it fails the model if an access by
+    /// another thread does not happen before it.
+    fn value(&mut self) -> Self::Value;
+}
+
 /// Types for which, as shipped, zeroed memory is a valid value.
 ///
 /// # Safety

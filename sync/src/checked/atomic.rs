@@ -14,9 +14,11 @@
 
 use core::panic::Location;
 
-use crate::atomic::{Ordering, Zeroed};
+use crate::atomic::{Exclusive, Ordering, Zeroed};
 use crate::check::{self, Fault, Op};
 use crate::footprint::{self, Object};
+
+use super::freed::{self, Place};
 
 #[cfg(spanlock_loom)]
 use loom::sync::atomic as inner;
@@ -37,12 +39,12 @@ macro_rules! common {
     ($name:ident $(<$t:ident>)?, $value:ty) => {
         /// The checker's atomic; the methods are std's.
         #[derive(Debug)]
-        pub struct $name $(<$t>)? (inner::$name $(<$t>)?, Object);
+        pub struct $name $(<$t>)? (inner::$name $(<$t>)?, Place);
 
         #[allow(missing_docs)]
         impl $(<$t>)? $name $(<$t>)? {
             pub fn new(value: $value) -> Self {
-                $name(inner::$name::new(value), Object::new())
+                $name(inner::$name::new(value), Place(Object::new()))
             }
 
             #[track_caller]
@@ -53,10 +55,10 @@ macro_rules! common {
                     // plain store between the read and the write-back, which would then overwrite
                     // the store.
                     let old = self.0.swap(value, order);
-                    self.1.touch_value(old != value, true);
+                    self.1.0.touch_value(old != value, true);
                 } else {
                     self.0.store(value, order);
-                    self.1.touch_value(true, false);
+                    self.1.0.touch_value(true, false);
                 }
             }
 
@@ -64,7 +66,7 @@ macro_rules! common {
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
                 let order = check::ordering(Location::caller(), Op::Rmw, order);
                 let old = self.0.swap(value, order);
-                self.1.touch_value(old != value, true);
+                self.1.0.touch_value(old != value, true);
                 old
             }
 
@@ -94,7 +96,7 @@ macro_rules! common {
                 if check::fault(Fault::WeakCas) {
                     // This load runs as written, even in mode `RmwLoad`.
                     let found = self.0.load(as_load(failure));
-                    self.1.touch_value(false, true);
+                    self.1.0.touch_value(false, true);
                     return Err(found);
                 }
                 self.exchange(current, new, success, as_load(failure))
@@ -109,8 +111,24 @@ macro_rules! common {
                 failure: Ordering,
             ) -> Result<$value, $value> {
                 let result = self.0.compare_exchange(current, new, success, failure);
-                self.1.touch_value(result.is_ok() && current != new, true);
+                self.1.0.touch_value(result.is_ok() && current != new, true);
                 result
+            }
+        }
+    };
+}
+
+macro_rules! exclusive {
+    ($name:ident $(<$t:ident>)?, $value:ty) => {
+        impl $(<$t>)? Exclusive for $name $(<$t>)? {
+            type Value = $value;
+
+            #[track_caller]
+            fn value(&mut self) -> $value {
+                #[cfg(spanlock_loom)]
+                return self.0.with_mut(|value| *value);
+                #[cfg(spanlock_shuttle)]
+                *self.0.get_mut()
             }
         }
     };
@@ -128,7 +146,7 @@ macro_rules! rmw {
                 let changed = old != unsafe { self.0.raw_load() };
                 #[cfg(spanlock_loom)]
                 let changed = true;
-                self.1.touch_value(changed, true);
+                self.1.0.touch_value(changed, true);
                 old
             }
         )*
@@ -138,6 +156,7 @@ macro_rules! rmw {
 macro_rules! integer {
     ($name:ident, $value:ty) => {
         common!($name, $value);
+        exclusive!($name, $value);
 
         #[allow(missing_docs)]
         impl $name {
@@ -149,7 +168,7 @@ macro_rules! integer {
                 } else {
                     self.0.load(order)
                 };
-                self.1.touch_value(false, true);
+                self.1.0.touch_value(false, true);
                 value
             }
 
@@ -163,6 +182,7 @@ integer!(AtomicU64, u64);
 integer!(AtomicUsize, usize);
 common!(AtomicBool, bool);
 common!(AtomicPtr<T>, *mut T);
+exclusive!(AtomicPtr<T>, *mut T);
 
 #[allow(missing_docs)]
 impl AtomicBool {
@@ -174,7 +194,7 @@ impl AtomicBool {
         } else {
             self.0.load(order)
         };
-        self.1.touch_value(false, true);
+        self.1.0.touch_value(false, true);
         value
     }
 
@@ -196,7 +216,7 @@ impl<T> AtomicPtr<T> {
         } else {
             self.0.load(order)
         };
-        self.1.touch_value(false, true);
+        self.1.0.touch_value(false, true);
         value
     }
 }
@@ -218,10 +238,10 @@ pub(crate) fn zeroed_slice<T: Zeroed>(len: usize) -> Option<Box<[T]>> {
     values.try_reserve_exact(len).ok()?;
     values.extend((0..len).map(|_| T::zeroed()));
     let values: Box<[T]> = values.into();
-    super::freed::made(&values);
+    freed::made(&values);
     Some(values)
 }
 
 pub(crate) fn free_slice<T: 'static>(slice: Box<[T]>) {
-    super::freed::free(slice);
+    freed::free(slice);
 }

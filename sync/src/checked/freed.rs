@@ -5,7 +5,8 @@
 //! the free. Loom also detects, in either order, a use that does not happen-before the free.
 //!
 //! Freed memory is kept until the next execution, so that its addresses are not reused. A use after
-//! the free fails the model.
+//! the free fails the model. Memory that is dropped otherwise is forgotten with its first atomic
+//! ([`Place`]): new atomics may have the same addresses.
 //!
 //! A checker runs all threads of a model on one system thread. So the state here is kept in a plain
 //! thread local of that thread.
@@ -15,6 +16,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use crate::cell::UnsafeCell;
+use crate::footprint::Object;
 
 struct Memory {
     addresses: Range<usize>,
@@ -45,12 +47,25 @@ pub(crate) fn made<T>(memory: &[T]) {
         cell: UnsafeCell::new(()),
         freed: None,
     };
-    MEMORY.with_borrow_mut(|all| {
-        // Memory may have been dropped without `free`, and its addresses may have been reused.
-        let apart = |a: &Range<usize>, b: &Range<usize>| a.end <= b.start || b.end <= a.start;
-        all.retain(|known| known.freed.is_some() || apart(&known.addresses, &memory.addresses));
-        all.push(memory);
-    });
+    MEMORY.with_borrow_mut(|all| all.push(memory));
+}
+
+/// The number of an atomic. When the atomic is dropped, its memory is forgotten, if it was recorded.
+#[derive(Debug)]
+pub(crate) struct Place(pub(super) Object);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let address = core::ptr::from_ref(self).addr();
+        // The system thread may be ending.
+        let _ = MEMORY.try_with(|all| {
+            let mut all = all.borrow_mut();
+            let is_here = |it: &Memory| it.freed.is_none() && it.addresses.contains(&address);
+            if let Some(at) = all.iter().position(is_here) {
+                all.remove(at);
+            }
+        });
+    }
 }
 
 /// Records that memory is freed, and keeps it.

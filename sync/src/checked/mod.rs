@@ -20,6 +20,7 @@ compile_error!(
      feature `shuttle` of spanlock-sync"
 );
 
+mod arc;
 pub(crate) mod atomic;
 pub(crate) mod barrier;
 mod bug;
@@ -38,21 +39,7 @@ pub(crate) mod wait;
 
 /// Items that the root of the crate re-exports.
 pub(crate) mod public {
-    /// loom's `Arc` under loom, where a leak fails the model.
-    #[cfg(spanlock_loom)]
-    pub use loom::sync::Arc;
-    #[cfg(spanlock_shuttle)]
-    pub use shuttle::sync::Arc;
-
-    /// See the function of the same name in `world.rs`. loom has no `Arc::into_inner`, so there
-    /// this may drop the value.
-    pub fn take_last<T>(arc: Arc<T>) -> Option<T> {
-        #[cfg(spanlock_loom)]
-        return Arc::try_unwrap(arc).ok();
-        #[cfg(spanlock_shuttle)]
-        return Arc::into_inner(arc);
-    }
-
+    pub use super::arc::{Arc, take_last};
     pub use super::bug::{is_drain_left_out, is_flush_left_out};
     pub use super::mutex::{BlockingMutex, Condvar, Mutex, MutexGuard};
     pub use super::{check, footprint};

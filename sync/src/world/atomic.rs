@@ -5,7 +5,29 @@ use alloc::boxed::Box;
 
 pub use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
 
-use crate::atomic::Zeroed;
+use crate::atomic::{Exclusive, Zeroed};
+
+macro_rules! exclusive {
+    ($($name:ident $(<$t:ident>)?: $value:ty,)*) => {
+        $(
+            impl $(<$t>)? Exclusive for $name $(<$t>)? {
+                type Value = $value;
+
+                #[inline]
+                fn value(&mut self) -> $value {
+                    *self.get_mut()
+                }
+            }
+        )*
+    };
+}
+
+exclusive!(
+    AtomicU32: u32,
+    AtomicU64: u64,
+    AtomicUsize: usize,
+    AtomicPtr<T>: *mut T,
+);
 
 pub(crate) fn zeroed_slice<T: Zeroed>(len: usize) -> Option<Box<[T]>> {
     let layout = Layout::array::<T>(len).ok()?;

@@ -33,6 +33,7 @@ const SECOND_FAILS: &[Fault] = &[Fault::new(FaultKind::WeakCas, 0, 1)];
 pub(super) fn models() -> Vec<Model> {
     let mut models = vec![increments_seen_halfway()];
     models.extend(mutexes());
+    models.extend(references());
     models.extend(sleeping());
     models.extend(waiting());
     models.extend(faults());
@@ -176,6 +177,65 @@ fn mutexes() -> Vec<Model> {
                 other.join().expect("locks");
             },
         )),
+    ]
+}
+
+/// Models of the facade's `Arc`. Each thread has an atomic of its own, so only the count of
+/// references makes the order of the threads matter.
+fn references() -> Vec<Model> {
+    use spanlock_sync::{Arc, take_last};
+
+    vec![
+        model(
+            Litmus {
+                name: "only-reference",
+                claim: "a thread that asks whether it has the only reference may come before or \
+                        after the drop of another",
+                reason: "`Arc::get_mut` returns the value if there is no other reference",
+                allowed: "0 1",
+                deviations: &[],
+            },
+            "T0:only=_",
+            "T0: x.load(Relaxed); get_mut of its reference\n\
+             T1: y.load(Relaxed); drop its reference",
+            2,
+            || {
+                let mut mine = Arc::new(());
+                let its = mine.clone();
+                let other = thread::spawn(move || {
+                    AtomicU32::new(0).load(Relaxed);
+                    drop(its);
+                });
+                AtomicU32::new(0).load(Relaxed);
+                let only = Arc::get_mut(&mut mine).is_some();
+                note_as(0, format!("only={}", u32::from(only)));
+                other.join().expect("drops");
+            },
+        ),
+        model(
+            Litmus {
+                name: "last-reference",
+                claim: "either of two threads may have the last reference",
+                reason: "of several calls of `Arc::into_inner`, exactly one returns the value",
+                allowed: "01 10",
+                deviations: &[],
+            },
+            "T0:last=_ T1:last=_",
+            "both: load(Relaxed) of an atomic of its own; take_last",
+            2,
+            || {
+                let reference = Arc::new(());
+                let its = reference.clone();
+                let take = |who: usize, reference| {
+                    AtomicU32::new(0).load(Relaxed);
+                    let last = u32::from(take_last(reference).is_some());
+                    note_as(who, format!("last={last}"));
+                };
+                let other = thread::spawn(move || take(1, its));
+                take(0, reference);
+                other.join().expect("takes");
+            },
+        ),
     ]
 }
 
