@@ -61,8 +61,8 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Makes the checkpoint of a volume that no other thread uses.
-    fn of<P: Pmem, L>(volume: &Volume<P, L>) -> Checkpoint {
+    /// Makes the checkpoint of a volume, or returns `None` if a file is open.
+    fn of<P: Pmem, L>(volume: &mut Volume<P, L>) -> Option<Checkpoint> {
         let Medium {
             geometry, space, ..
         } = &volume.medium;
@@ -84,14 +84,15 @@ impl Checkpoint {
             "a checkpoint says that every file is empty",
             killed_by = "file-core-close/sessions"
         ) {
-            true => Summary::default(),
+            true => Some(Summary::default()),
             false => volume.inodes.summary(number),
         };
-        Checkpoint {
+        let files: Option<Vec<_>> = (0..geometry.inodes).map(summary).collect();
+        Some(Checkpoint {
             log_pages: space.log_numbers().0,
             used,
-            files: (0..geometry.inodes).map(summary).collect(),
-        }
+            files: files?,
+        })
     }
 
     /// Returns the number of bytes in which it is stored.
@@ -138,12 +139,9 @@ fn mark_of(geometry: &Geometry, record: &[u8; RECORD_BYTES]) -> u64 {
 
 /// Stores a checkpoint of the volume, and its record, durably. Stores nothing if an operation
 /// panicked midway, if pages may be lost, or if there is no room. No other thread has the volume.
-pub(crate) fn write<P: Pmem, L>(volume: &Volume<P, L>) {
+pub(crate) fn write<P: Pmem, L>(volume: &mut Volume<P, L>) {
     let Medium {
-        pmem,
-        geometry,
-        space,
-        ..
+        geometry, space, ..
     } = &volume.medium;
     if volume.is_read_only || volume.tree.is_poisoned() || volume.inodes.are_poisoned() {
         return;
@@ -163,7 +161,11 @@ pub(crate) fn write<P: Pmem, L>(volume: &Volume<P, L>) {
     // F-O2. No other thread takes them.
     extents.iter().for_each(|it| space.alloc.release(it));
 
-    let bytes = Checkpoint::of(volume).encode();
+    let Some(checkpoint) = Checkpoint::of(volume) else {
+        return;
+    };
+    let bytes = checkpoint.encode();
+    let Medium { pmem, geometry, .. } = &volume.medium;
     let mut stored = Flushed::nothing();
     for (nth, part) in bytes.chunks(PART_BYTES).enumerate() {
         let mut image = [0; PAGE];

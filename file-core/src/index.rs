@@ -88,7 +88,7 @@ mod root;
 use core::ops::Range;
 use core::ptr;
 
-use spanlock_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use spanlock_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Exclusive, Ordering};
 use spanlock_sync::epoch::{self, Collector};
 use spanlock_sync::injected_bug;
 
@@ -496,6 +496,15 @@ impl Index {
         }
     }
 
+    /// Calls `each` for every mapped page, in file order. No other thread has the index.
+    pub(crate) fn for_each_mut(&mut self, each: &mut dyn FnMut(u32, Mapping)) {
+        let root = Root(self.root.value()).node();
+        // SAFETY: X4: the root is null or linked.
+        if let Some(root) = unsafe { root.as_mut() } {
+            walk_mut(root, 0, each);
+        }
+    }
+
     /// Calls `each` for every mapped page, in file order, with the mapping and the log page of its
     /// group. The caller need not hold any page. While `each` runs, no node is freed, so it should
     /// not take long.
@@ -547,10 +556,31 @@ fn walk(node: &Node, base: u32, each: &mut dyn FnMut(u32, Mapping, u32)) {
     }
 }
 
+/// Calls `each` for every page that is mapped below `node`, which is linked.
+fn walk_mut(node: &mut Node, base: u32, each: &mut dyn FnMut(u32, Mapping)) {
+    match &mut node.body {
+        Body::Leaf(values) => {
+            for (i, value) in (0..).zip(values) {
+                if let Some(mapping) = Mapping::from_word(value.word.value()) {
+                    each(base + i, mapping);
+                }
+            }
+        }
+        Body::Inner(inner) => {
+            for (i, child) in (0..).zip(&mut inner.0) {
+                // SAFETY: X4: the child is null or linked. It has only one parent, and the caller
+                // has the only reference to that.
+                if let Some(child) = unsafe { child.value().as_mut() } {
+                    walk_mut(child, base + (i << (node.level * BITS)), each);
+                }
+            }
+        }
+    }
+}
+
 impl Drop for Index {
     fn drop(&mut self) {
-        // Relaxed: `&mut self` comes after every other use.
-        free(Root(self.root.load(Ordering::Relaxed)).node());
+        free(Root(self.root.value()).node());
     }
 }
 
@@ -561,11 +591,10 @@ fn free(node: *mut Node) {
     }
     // SAFETY: the node came from `Box::into_raw`. The tree is being dropped, so no other reference
     // to the node exists. It is linked, so no removal frees it, and it has only one parent.
-    let node = unsafe { Box::from_raw(node) };
-    if let Body::Inner(inner) = &node.body {
-        for child in &inner.0 {
-            // Relaxed: as in `drop`.
-            free(child.load(Ordering::Relaxed));
+    let mut node = unsafe { Box::from_raw(node) };
+    if let Body::Inner(inner) = &mut node.body {
+        for child in &mut inner.0 {
+            free(child.value());
         }
     }
     epoch::free(node);

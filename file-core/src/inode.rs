@@ -2,7 +2,7 @@
 
 use core::mem::replace;
 
-use spanlock_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use spanlock_sync::atomic::{AtomicBool, AtomicU64, Exclusive, Ordering};
 use spanlock_sync::{Arc, Mutex, injected_bug};
 
 use crate::alloc::Extent;
@@ -160,18 +160,17 @@ impl<L> Inode<L> {
         self.refer(&mut sources.time, log_page)
     }
 
-    /// Returns what the volume keeps of the file while it is not in memory. No other thread uses
-    /// the file.
-    pub(crate) fn summary(&self) -> Summary {
-        let mut digest = Digest::of_log(self.log.lock().pages.iter().copied());
-        self.index.for_each(&mut |file_page, mapping, _| {
+    /// Returns what the volume keeps of the file while it is not in memory.
+    pub(crate) fn summary(&mut self) -> Summary {
+        let mut digest = Digest::of_log(self.log.state_mut().pages.iter().copied());
+        self.index.for_each_mut(&mut |file_page, mapping| {
             let page = Extent {
                 start: mapping.page,
                 len: 1,
             };
             digest.add(file_page, page);
         });
-        digest.summary(self.size())
+        digest.summary(self.size.value())
     }
 
     /// Marks the file as removed, once its removal is durable. Its pages and its number become free

@@ -276,16 +276,18 @@ impl<L> Inodes<L> {
         state.files.values().any(is_poisoned)
     }
 
-    /// Returns the summary of a file that no other thread uses.
-    pub(crate) fn summary(&self, number: u32) -> Summary {
-        let state = self.state.lock();
-        match state.files.get(&number) {
-            Some(Slot::Here { inode, .. }) => inode.summary(),
-            _ => Summary {
-                size: state.sizes[number as usize],
-                digest: state.digests[number as usize],
-            },
+    /// Returns the summary of a file, or `None` if the file is open.
+    pub(crate) fn summary(&mut self, number: u32) -> Option<Summary> {
+        let state = self.state.get_mut();
+        match state.files.get_mut(&number) {
+            Some(Slot::Here { inode, .. }) => Arc::get_mut(inode).map(Inode::summary),
+            _ => Some(state.kept(number)),
         }
+    }
+
+    /// Returns the summary that was kept of a file that is absent, or is being loaded (N5).
+    pub(crate) fn kept(&self, number: u32) -> Summary {
+        self.state.lock().kept(number)
     }
 
     /// Records the summary of a file that is absent (N5).
@@ -295,6 +297,13 @@ impl<L> Inodes<L> {
 }
 
 impl<L> State<L> {
+    fn kept(&self, number: u32) -> Summary {
+        Summary {
+            size: self.sizes[number as usize],
+            digest: self.digests[number as usize],
+        }
+    }
+
     fn keep(&mut self, number: u32, summary: Summary) {
         self.sizes[number as usize] = summary.size;
         self.digests[number as usize] = summary.digest;
@@ -325,27 +334,31 @@ impl<L> State<L> {
                 // It was removed. If its number is in use again, the number is in line once more.
                 continue;
             };
-            // `get_mut` succeeds if nobody else has a reference, and then sees all that others did
-            // with theirs. A poisoned log must stay, because the file may disagree with it (L5).
-            let is_open = Arc::get_mut(inode).is_none()
-                && !injected_bug!(
+            let is_wanted = core::mem::take(was_used);
+            let summary = match Arc::get_mut(inode) {
+                // A poisoned log must stay, because the file may disagree with it (L5).
+                Some(inode) if !is_wanted && !inode.log.is_poisoned() => Some(inode.summary()),
+                Some(_) => None,
+                None => injected_bug!(
                     "evicts-open",
                     "an opening evicts a file that is open",
                     killed_by = "file-core-inodes/write-evict"
-                );
-            let stays = *was_used || is_open || inode.log.is_poisoned();
-            if stays {
-                *was_used = false;
+                )
+                .then(Summary::default),
+            };
+            let Some(summary) = summary else {
                 self.hand.push_back(number);
-            } else if let Some(Slot::Here { inode, .. }) = self.files.remove(&number) {
-                let is_lost = injected_bug!(
-                    "evicted-size",
-                    "an evicted file has the size and digest that it had when it was loaded",
-                    killed_by = "file-core-inodes/append-evict"
-                );
-                if !is_lost {
-                    self.keep(number, inode.summary());
-                }
+                continue;
+            };
+            let is_lost = injected_bug!(
+                "evicted-size",
+                "an evicted file has the size and digest that it had when it was loaded",
+                killed_by = "file-core-inodes/append-evict"
+            );
+            if !is_lost {
+                self.keep(number, summary);
+            }
+            if let Some(Slot::Here { inode, .. }) = self.files.remove(&number) {
                 evicted.push(inode);
             }
         }

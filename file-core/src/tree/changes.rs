@@ -398,7 +398,7 @@ impl<P: Pmem, L> Volume<P, L> {
         let reader = LogReader::new(pmem, geometry);
         let scan = reader.file(&reader.live_inode(id)?)?;
         // The pages that the log yields now may belong to other files.
-        if scan.summary() != self.inodes.summary(id.number) {
+        if scan.summary() != self.inodes.kept(id.number) {
             let what = "a log that has changed since the file was last in use";
             let at = geometry.inode_at(id.number);
             return Err(Error::corrupt(what, id.number, at));
