@@ -255,7 +255,7 @@ impl Run {
             let pages = self.checksums.len() as u32;
             let end = (self.next() * PAGE_BYTES).min(file.end);
             // Pages past the size do not make the file longer.
-            let is_past = end <= (self.next() - 1) * PAGE_BYTES;
+            let is_past = end <= u64::from(self.file_page) * PAGE_BYTES;
             let header = WriteHeader {
                 file_page: self.file_page,
                 pages,
@@ -336,7 +336,10 @@ impl<L> Inode<L> {
             if !is_old(log_page) {
                 return;
             }
-            if file_page as u64 != run.next() || !run.has_room(self.checksums) {
+            // A group that has pages up to the size says where the file ends, in case the group that
+            // sets the size is damaged later. So it has no pages past the size.
+            let is_past = file_page as u64 == size.div_ceil(PAGE_BYTES);
+            if file_page as u64 != run.next() || is_past || !run.has_room(self.checksums) {
                 run.emit(file_page, &file, emit);
             }
             run.push(mapping.page, mapping.checksum);
@@ -400,7 +403,7 @@ impl<L> Inode<L> {
         }
         // M7: the removal is durable.
         let mut run = Extent { start: 0, len: 0 };
-        self.index.for_each(&mut |_, mapping, _| {
+        self.index.for_each_mut(&mut |_, mapping| {
             if run.len > 0 && run.start + run.len == mapping.page {
                 run.len += 1;
                 return;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::common::{Mem, PAGE, Rng, Volume, content, format, open, write_some_that_stay};
-use spanlock_file_core::{Error, FORMAT_VERSION, FormatOptions};
+use crate::fsck::new_mark;
+use spanlock_file_core::{Error, FORMAT_VERSION, FormatOptions, fsck};
 
 type Content = BTreeMap<String, Vec<u8>>;
 
@@ -276,4 +277,31 @@ fn an_error_locates_the_damage() {
         error.to_string().contains(&format!("page {page}")),
         "{error}"
     );
+}
+
+/// A file with pages past its size keeps its size and its data if the group that sets the size is
+/// damaged after a cleaning.
+#[test]
+fn a_cleaned_file_keeps_its_size_without_the_group_that_sets_it() {
+    let volume = format(2000, &FormatOptions::new().inodes(32));
+    let file = volume.create("a").unwrap();
+    file.write_at(&[9; 20 * PAGE as usize - 100], 0).unwrap();
+    for _ in 0..100 {
+        file.write_at(&[9; 100], 0).unwrap();
+    }
+    file.allocate_keeping_size(20 * PAGE..30 * PAGE).unwrap();
+    let before = volume.pmem().words();
+    file.clean().unwrap();
+    let mut words = volume.pmem().words();
+    drop((file, volume));
+
+    // The first group of the new log.
+    let mark = new_mark(&before, &words);
+    words[mark] ^= 4;
+    let mem = Mem::from_words(words);
+    let found = fsck::repair(&mem).unwrap().findings;
+    assert_eq!(found.len(), 1, "{found:?}");
+    let (volume, _) = open(&mem).unwrap();
+    let now = content(&volume.open_file("a").unwrap());
+    assert!(now == [9; 20 * PAGE as usize - 100], "{} bytes", now.len());
 }
