@@ -214,7 +214,14 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             .inode
             .lock
             .write(first * PAGE_BYTES..last * PAGE_BYTES)?;
-        let grows = grows && range.end > self.inode.size();
+        let size = self.inode.size();
+        // If the file is long enough, the change relies on the change that made it so (Y6).
+        let relied_on = if grows {
+            all.end.max(size.div_ceil(PAGE_BYTES))
+        } else {
+            all.end
+        };
+        let grows = grows && range.end > size;
         // SAFETY: the pages are held.
         let is_hole = |page: &u64| unsafe { self.inode.index.get(*page as u32) }.is_none();
         let Some(first) = (first..last).find(is_hole).or(grows.then_some(last - 1)) else {
@@ -234,7 +241,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         );
         let change = Change {
             // Those in which it finds no hole, too.
-            file_pages: all,
+            file_pages: all.start..relied_on,
             first: first as u32,
             parts: &parts,
             end: if grows && !is_lost { range.end } else { 0 },

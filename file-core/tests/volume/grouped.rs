@@ -139,6 +139,21 @@ fn a_cut_into_a_hole_leaves_no_bytes_past_the_end() {
     assert_eq!(grown, BTreeSet::from([true]));
 }
 
+/// An allocation that finds the file long enough relies on the write that made it so.
+#[test]
+fn an_allocation_survives_only_with_the_size_that_it_found() {
+    let before: Act = |file| file.truncate(0).unwrap();
+    let changes: &[Act] = &[
+        |file| file.punch_hole(5 * PAGE..6 * PAGE).unwrap(),
+        |file| file.punch_hole(5 * PAGE..6 * PAGE).unwrap(),
+        |file| file.write_at(&[b'A'; 10], 5 * PAGE).unwrap(),
+        |file| file.allocate(0..1000).unwrap(),
+        |file| file.write_at(&[b'B'; 10], 0).unwrap(),
+    ];
+    let sizes = images(before, changes, Handle::size);
+    assert_eq!(sizes, BTreeSet::from([0, 5 * PAGE + 10]));
+}
+
 /// If an append is lost, none of its bytes appears when the file grows later.
 #[test]
 fn bytes_past_the_end_are_zero_after_a_crash() {
