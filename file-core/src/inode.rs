@@ -308,15 +308,15 @@ impl<L> Inode<L> {
             modified: self.modified(),
             ..WriteHeader::default()
         };
+        // A file begins empty and unchanged, so that needs no group.
+        let is_new = size == 0 && file.modified == self.created;
         // The time comes first, so that the other groups do not count before it is set.
-        if sets_time {
+        if sets_time && !is_new {
             emit_attribute(TIME, &WriteHeader::of_time(file.modified), emit);
         }
         // The groups that mapped the file's end may be dead, so their ends do not give the size. A
-        // file begins empty and unchanged, so that needs no group. A file that no group has ever
-        // made longer may have been changed by groups that are not copied. The size comes before
-        // the pages, because it takes those past it away.
-        let is_new = size == 0 && file.modified == self.created;
+        // file that no group has ever made longer may have been changed by groups that are not
+        // copied. The size comes before the pages, because it takes those past it away.
         let is_lost = injected_bug!(
             "clean-drops-size",
             "a cleaning does not copy the size of a file",
@@ -380,9 +380,12 @@ impl<L> Inode<L> {
             "a cleaning that does not copy the size keeps the reference to its page",
             killed_by = "file-core-sparse/sequences-of-2"
         );
+        // What was not copied is that of a new file. F-P1, as above.
         if is_old(sources.size) && !is_kept {
-            // The size was not copied: it is that of a new file. F-P1, as above.
             gone.push(replace(&mut sources.size, 0));
+        }
+        if is_old(sources.time) {
+            gone.push(replace(&mut sources.time, 0));
         }
         gone
     }

@@ -459,3 +459,20 @@ fn a_cleaning_that_lacks_pages_leaves_the_room_in_the_last_page() {
     );
     volume.link("f", "d/short").unwrap();
 }
+
+#[test]
+fn an_empty_file_with_its_creation_as_its_time_of_change_needs_no_page() {
+    let volume = format(64, &FormatOptions::new());
+    let file = volume.create("a").unwrap();
+    volume.clean().unwrap();
+    let before = volume.stats();
+    let created = file.metadata().created;
+    file.set_modified(created).unwrap();
+    assert!(volume.stats().log_pages > before.log_pages);
+    file.clean().unwrap();
+    assert_eq!(volume.stats().log_pages, before.log_pages);
+    let volume = reopen(&volume);
+    assert_eq!(volume.stats().log_pages, before.log_pages);
+    let file = volume.open_file("a").unwrap();
+    assert_eq!(file.metadata().modified, created);
+}
