@@ -340,8 +340,10 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     ///
     /// As in POSIX, the file remains as long as it has another name, and open handles to a file
     /// without a name keep working. Its pages and its inode become free once the last name is
-    /// removed and the last handle dropped, or when the volume is next opened. The name can be
-    /// reused at once. Blocks while another thread changes the directory.
+    /// removed and the last handle dropped, or when the volume is next opened. A cleaning, or a
+    /// check, that is visiting the file counts as a handle: until it has ended, a full volume may
+    /// return [`Error::NoSpace`] or [`Error::NoInodes`]. The name can be reused at once. Blocks
+    /// while another thread changes the directory.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Poisoned`], and the path errors.
@@ -433,9 +435,12 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// Returns whether a file or a directory exists at this path: `false` also if damage has taken
     /// the name. Takes no directory's mutex if it exists.
     pub fn exists(&self, path: &str) -> bool {
-        let found = self.volume.with(path, |at| at.look());
-        // A name whose removal has panicked exists until it is removed.
-        matches!(found, Ok(_) | Err(Error::Poisoned { .. }))
+        let found = self.volume.with(path, |at| match at.look() {
+            // A name whose removal has panicked exists until it is removed.
+            Err(Error::Poisoned { .. }) => Ok(()),
+            found => found.map(drop),
+        });
+        found.is_ok()
     }
 
     /// Returns whether the path stands for a file or a directory.

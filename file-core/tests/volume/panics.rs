@@ -363,3 +363,26 @@ fn an_operation_with_nothing_to_do_refuses_a_poisoned_log() {
         assert!(refused > 2, "{name}");
     }
 }
+
+/// A directory whose removal has panicked may still exist. A name in it that was never there does
+/// not.
+#[test]
+fn nothing_exists_in_a_directory_whose_removal_has_panicked() {
+    let mut doubtful = 0;
+    for operation in 1.. {
+        let volume = format(64, &FormatOptions::new());
+        volume.create_dir("d").unwrap();
+        volume.pmem().panic_at(operation);
+        let removed = catch_unwind(AssertUnwindSafe(|| volume.remove_dir("d")));
+        volume.pmem().panic_at(0);
+        if removed.is_ok() {
+            break;
+        }
+        if matches!(volume.open_dir("d"), Err(Error::Poisoned { .. })) {
+            assert!(volume.exists("d"));
+            doubtful += 1;
+        }
+        assert!(!volume.exists("d/never"));
+    }
+    assert!(doubtful > 0);
+}
