@@ -29,7 +29,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// The live content of a log is copied to free pages, which may come from the reserve. If there
     /// are too few free pages, the log remains longer than necessary. Poisoned logs are not
     /// cleaned, and neither are the logs of files without a name, for which there is
-    /// [`File::clean`].
+    /// [`File::clean`]. If another thread renames a file or a directory on its path meanwhile, the
+    /// file may be left out.
     ///
     /// Reads the logs of files that are not in memory, as [`open_file`](Self::open_file) does. If
     /// the volume [groups](crate::Durability::AtSync) changes, the cleaning first makes all changes
@@ -37,7 +38,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     ///
     /// # Errors
     /// [`Error::ReadOnly`], and [`Error::NoLock`] and [`Error::Corrupt`] as for
-    /// [`open_file`](Self::open_file). Some logs may have been cleaned before the error.
+    /// [`open_file`](Self::open_file). The logs of all other files have been cleaned nevertheless.
     /// [`Error::Poisoned`] as for [`sync`](Self::sync).
     pub fn clean(&self) -> Result<CleanReport, Error> {
         self.volume().check_writable()?;
@@ -45,16 +46,17 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         self.volume().sync()?;
         let mut report = self.volume().clean_directories();
         let mut cleaned = BTreeSet::new();
+        let mut first = None;
         for (path, _) in self.volume().files() {
             let opened = Volume::open_listed(self.volume(), &path, &mut cleaned);
-            match opened.and_then(|file| file.map(|it| it.clean()).transpose()) {
+            match opened.and_then(|file| file.map(|it| it.clean_for(ANY)).transpose()) {
                 Ok(cleaned) => report.add(cleaned.unwrap_or_default()),
                 // The file's own operations report this error.
                 Err(Error::Poisoned { .. }) => {}
-                Err(error) => return Err(error),
+                Err(error) => first = first.or(Some(error)),
             }
         }
-        Ok(report)
+        first.map_or(Ok(report), Err)
     }
 }
 

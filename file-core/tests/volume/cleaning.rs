@@ -1,13 +1,14 @@
 //! Cleaning on demand and in the background: how many pages logs take, and that nothing is lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::common::{
-    Mem, PAGE, Rng, Volume, content, format, reopen, segments, write_some_that_stay,
+    Mem, PAGE, Rng, Volume, content, format, open, reopen, segments, write_some_that_stay,
 };
+use crate::fsck::new_mark;
 use spanlock_file_core::{
     CleanReport, CleanerOptions, Durability, Error, FileCore, FormatOptions, Kind, Metadata,
 };
@@ -475,4 +476,25 @@ fn an_empty_file_with_its_creation_as_its_time_of_change_needs_no_page() {
     assert_eq!(volume.stats().log_pages, before.log_pages);
     let file = volume.open_file("a").unwrap();
     assert_eq!(file.metadata().modified, created);
+}
+
+#[test]
+fn a_damaged_file_does_not_keep_other_logs_from_being_cleaned() {
+    let volume = format(256, &FormatOptions::new());
+    volume.create("a").unwrap().write_at(b"a", 0).unwrap();
+    let before = volume.pmem().words();
+    volume.open_file("a").unwrap().write_at(b"A", 0).unwrap();
+    let mark = new_mark(&before, &volume.pmem().words());
+    let file = volume.create("b").unwrap();
+    write_some_that_stay(&file, 200, 3);
+    drop(file);
+    let mem = Arc::clone(volume.pmem());
+    volume.close().unwrap();
+    let mut words = mem.words();
+    words[mark] = 0;
+
+    let (volume, _) = open(&Mem::from_words(words)).unwrap();
+    let before = volume.stats().log_pages;
+    assert!(matches!(volume.clean(), Err(Error::Corrupt { .. })));
+    assert!(volume.stats().log_pages < before);
 }
