@@ -4,8 +4,8 @@
 //! cargo run -p spanlock-file-core --example fsck -- [--repair] [--json] VOLUME
 //! ```
 //!
-//! Without VOLUME, it gives a demonstration: it makes a volume in a temporary folder, damages it,
-//! checks it, repairs it, and asserts the result of each step.
+//! With `--demonstrate`, it makes a volume in a temporary folder, damages it, checks it, repairs it,
+//! and asserts the result of each step.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -27,9 +27,6 @@ const DAMAGED: u8 = 4;
 const FAILED: u8 = 8;
 
 /// Checks a volume that is not open, and lists all damage. Writes to the volume only with --repair.
-///
-/// Without VOLUME, gives a demonstration: makes a small volume in a temporary folder, damages it,
-/// checks it, and repairs it.
 #[derive(Parser)]
 #[command(
     name = "fsck",
@@ -71,8 +68,11 @@ struct Arguments {
     verbose: bool,
     /// The file that contains the volume. No process may have the volume open. Without --repair, it
     /// may be a file that cannot be written to.
-    #[arg(value_name = "VOLUME")]
+    #[arg(value_name = "VOLUME", required_unless_present = "demonstrate")]
     volume: Option<PathBuf>,
+    /// Make a small volume in a temporary folder, damage it, check it, and repair it.
+    #[arg(long, exclusive = true)]
+    demonstrate: bool,
 }
 
 fn main() -> ExitCode {
@@ -100,9 +100,6 @@ pub(crate) fn command(
     };
     let done = match &arguments.volume {
         Some(path) => run(path, &arguments, out),
-        None if arguments.repair || arguments.json || arguments.verbose => {
-            Err("these options need a volume: add its path".into())
-        }
         None => demonstrate(out).map(|()| 0),
     };
     done.unwrap_or_else(|error| {

@@ -192,7 +192,9 @@ fn what_cannot_be_read_exits_with_8() {
         let folder = scene.path.parent().unwrap();
         assert_failed(options, Some(folder), "is a folder, not a regular file");
     }
-    assert_failed(&["--repair"], None, "these options need a volume");
+    assert_failed(&[], None, "<VOLUME>");
+    assert_failed(&["--repair"], None, "<VOLUME>");
+    assert_failed(&["--demonstrate"], Some(&scene.path), "--demonstrate");
     assert_failed(&["--unknown"], Some(&scene.path), "--unknown");
     let (status, help) = run(&["--help"], None);
     assert!(status == 0 && help.contains("Exit status:"), "{help}");
@@ -352,8 +354,8 @@ fn a_check_leaves_the_time_of_modification() {
 }
 
 #[test]
-fn without_a_volume_it_shows_itself() {
-    let (status, text) = run(&[], None);
+fn it_demonstrates_itself() {
+    let (status, text) = run(&["--demonstrate"], None);
     assert_eq!(status, 0);
     assert!(text.contains("2 damaged places, all repaired"), "{text}");
     assert!(
