@@ -9,7 +9,8 @@
 //! opened, and must then yield what its [digest](crate::digest) says.
 //!
 //! Without a sound record and checkpoint, all logs are read. So a torn or damaged record or
-//! checkpoint costs only time.
+//! checkpoint costs only time. A check, a repair and a read-only opening read all logs anyway, and
+//! compare what they yield with the digests: see `recover/survey.rs`.
 //!
 //! ```text
 //! record, bytes 64–127 of the region          page of the checkpoint
@@ -25,7 +26,8 @@
 //!
 //! # Invariants
 //! - **F-O1** While the record is on the medium, nothing but the pages of the checkpoint has been
-//!   stored to since the checkpoint was made. So it agrees with the logs.
+//!   stored to since the checkpoint was made. So it agrees with the logs. There is one exception: a
+//!   repair stores to logs that do not match their digests, which the checkpoint refuses anyway.
 //! - **F-O2** The pages of the checkpoint are free: the checkpoint says so itself, and so does the
 //!   allocator once the checkpoint has been read.
 

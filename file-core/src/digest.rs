@@ -10,7 +10,8 @@
 //! # Method
 //! While a file is not in memory, the volume keeps its [`Summary`]: the size, and a digest of all
 //! that the log yields. The checkpoint of a closed volume keeps it, too. When the file is loaded,
-//! the summary of what was read must be the same.
+//! the summary of what was read must be the same. Otherwise the file is damaged. Checks, repairs
+//! and read-only openings compare the summaries of all files with the checkpoint.
 //!
 //! The digest depends on the size, on the data page of each file page, and on the pages of the log,
 //! in their order. It is made of sums, so it can be computed from an index or from extents, in any
@@ -22,6 +23,9 @@
 //! time of the last change, or the checksums of data.
 
 use crate::alloc::Extent;
+
+/// What is wrong with a file whose log has another summary than before.
+pub(crate) const CHANGED: &str = "a log that has changed since the file was last in use";
 
 /// The facts that a volume keeps about a file while the file is not in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

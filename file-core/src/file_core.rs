@@ -185,7 +185,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         }
         let found = format::find(&pmem)?;
         let (geometry, checkpoint, damages) = if is_read_only {
-            (found.geometry, None, Damages::Noted(Vec::new()))
+            let checkpoint = close::read(&pmem, &found.geometry);
+            (found.geometry, checkpoint, Damages::Noted(Vec::new()))
         } else {
             let (geometry, checkpoint) = prepare(&pmem, &found, options.grow);
             (geometry, checkpoint, Damages::Refused)
@@ -202,11 +203,11 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         let live = recovery.tree()?;
         let inodes = Inodes::new(&live.links, options.cached_files);
         let keep = |number, summary| inodes.keep(number, summary);
+        let checkpoint = checkpoint.as_ref();
         if is_read_only {
-            recovery.survey(&live, &keep, false)?;
+            recovery.survey(&live, &keep, checkpoint, false)?;
             recovery.report.findings = recovery.findings(&live);
         } else {
-            let checkpoint = checkpoint.as_ref();
             if !checkpoint.is_some_and(|it| recovery.adopt(it, &live.files, &keep)) {
                 recovery.files(&live.files, &keep)?;
             }

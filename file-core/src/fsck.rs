@@ -3,6 +3,11 @@
 //! [`check`] lists all damage of a volume, and writes nothing. [`repair`] repairs it. Both read all
 //! logs on the calling thread, and, in a volume with data checksums, all data.
 //!
+//! If the volume was [closed](crate::FileCore::close), both compare each file with the digest that
+//! `close` has stored. So they also find logs that have lost words, which look intact otherwise.
+//! The digests serve until the volume is opened for writing or repaired. An opening for writing
+//! erases them even if it fails, so check a closed volume before it is opened, not afterwards.
+//!
 //! # What a repair keeps
 //! A repair keeps everything that is readable and that a name leads to, except pages that another
 //! file also claims. In particular:
@@ -26,7 +31,8 @@
 //! A file or directory that has lost its name is gone: nothing on the medium distinguishes it from
 //! a removed one. [`check`] lists inodes without names, but they are not damage.
 //!
-//! If a crash interrupts a repair, the repair can be repeated. A repair writes nothing to a volume
+//! If a crash interrupts a repair, the repair can be repeated. Until then, a file whose damage only
+//! its digest has shown counts as damaged by a broken pointer. A repair writes nothing to a volume
 //! without damage.
 //!
 //! ```
@@ -48,6 +54,7 @@ use std::collections::HashSet;
 use spanlock_pmem::Pmem;
 use spanlock_sync::Arc;
 
+use crate::close;
 use crate::error::{Error, Place};
 use crate::format;
 use crate::medium::Space;
@@ -105,8 +112,8 @@ impl fmt::Display for Repair {
             Repair::ClearWord => "a repair sets the word to zero; nothing is lost",
             Repair::CutLog => "a repair cuts off the directory's log here; later names are lost",
             Repair::RewriteLog => {
-                "a repair rewrites the file's log without it; what it had replaced reappears; after a \
-                 damaged pointer or page, all later changes are lost"
+                "a repair rewrites the file's log from what is readable; what a lost change had \
+                 replaced reappears; after a damaged pointer or page, all later changes are lost"
             }
             Repair::MakeHole => "a repair makes these bytes a hole, which reads as zeros",
         })
@@ -200,8 +207,9 @@ pub fn check<P: Pmem>(pmem: &P) -> Result<Report, Error> {
 }
 
 /// Repairs the damage of the volume, durably, and lists it. No volume may be open on the region. If
-/// there is no room for a file's new log, the damage to that file remains. If
-/// [`Report::is_repaired`] returns `true`, the volume opens afterwards.
+/// there is no room for a file's new log, the damage to that file remains. The volume then does not
+/// open for writing, even if it did before, because it was closed. If [`Report::is_repaired`]
+/// returns `true`, the volume opens afterwards.
 ///
 /// # Errors
 /// Same as [`check`], and [`Error::ReadOnlyRegion`].
@@ -212,13 +220,13 @@ pub fn repair<P: Pmem>(pmem: &P) -> Result<Report, Error> {
         return Ok(report);
     }
     let left = check(pmem)?;
-    let key = |it: &Finding| (it.what, it.place);
-    let known: HashSet<_> = report.findings.iter().map(key).collect();
-    let remaining: HashSet<_> = left.damage().map(key).collect();
+    // Not what it is: without the checkpoint, a log that has changed is another kind of damage.
+    let known: HashSet<_> = report.damage().map(|it| it.place).collect();
+    let remaining: HashSet<_> = left.damage().map(|it| it.place).collect();
     for finding in report.findings.iter_mut().filter(|it| it.is_damage()) {
-        finding.is_repaired = !remaining.contains(&key(finding));
+        finding.is_repaired = !remaining.contains(&finding.place);
     }
-    let new = left.damage().filter(|it| !known.contains(&key(it)));
+    let new = left.damage().filter(|it| !known.contains(&it.place));
     report.findings.extend(new.cloned());
     Ok(report)
 }
@@ -231,7 +239,8 @@ fn survey<P: Pmem>(pmem: &P, mends: bool) -> Result<Report, Error> {
     recovery.note_superblock(&found)?;
     recovery.note_journal()?;
     let live = recovery.tree()?;
-    recovery.survey(&live, &|_, _| (), true)?;
+    let checkpoint = close::read(pmem, &geometry);
+    recovery.survey(&live, &|_, _| (), checkpoint.as_ref(), true)?;
     recovery.note_unnamed(&live)?;
     if mends && !recovery.is_sound() {
         recovery.mend(&live)?;

@@ -178,7 +178,9 @@ impl OpenOptions {
     /// (`MappedFile::open_read_only`).
     ///
     /// A damaged volume opens read-only, as long as one superblock is readable.
-    /// [`RecoveryReport::findings`] lists the damage. Opening a damaged file returns
+    /// [`RecoveryReport::findings`] lists the damage. If the volume was
+    /// [closed](crate::FileCore::close), this includes files that differ from their digests.
+    /// Opening a damaged file returns
     /// [`Error::Corrupt`](crate::Error::Corrupt), and so does opening a directory whose inode is
     /// unreadable. If a directory's log is damaged, listings contain the names that are readable,
     /// and looking up any other name returns [`Error::Corrupt`](crate::Error::Corrupt), because the

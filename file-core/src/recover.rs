@@ -32,7 +32,8 @@
 //! # Damage
 //! A volume that is opened read-only, checked or repaired is recovered although it is damaged: see
 //! `recover/survey.rs`. The methods here then *note* all damage and go on. A damaged group is
-//! skipped, and a chain ends before a damaged page. `recover/mend.rs` repairs what was noted.
+//! skipped, and a chain ends before a damaged page. If the volume was closed, files are compared
+//! with the checkpoint. `recover/mend.rs` repairs what was noted.
 //!
 //! # Cost
 //! Time: every log is read once (in a survey, the logs of files two or three times), and each

@@ -71,24 +71,30 @@ impl<'a> Claims<'a> {
         (&self.words[bit as usize / 64], 1 << (bit % 64))
     }
 
+    /// Returns whether `used`, which has one bit for each page, has all pages that are claimed. No
+    /// other thread has the claims.
+    pub(super) fn are_in(&self, used: &[u64]) -> bool {
+        let used = used.iter().copied().chain(iter::repeat(0));
+        // Relaxed: no other thread has the claims.
+        let claimed = self.words.iter().map(|it| it.load(Ordering::Relaxed));
+        claimed
+            .zip(used)
+            .all(|(claimed, used)| claimed & !used == 0)
+    }
+
     /// Claims the pages in `used`, which has one bit for each page, in addition to those claimed
     /// already. Returns `false`, and claims nothing, if `used` lacks a page that is claimed
     /// already.
     pub(super) fn adopt(&mut self, used: &[u64]) -> bool {
-        // Relaxed: no other thread has the claims.
-        let claimed = self.words.iter().map(|it| it.load(Ordering::Relaxed));
-        let used = used.iter().copied().chain(iter::repeat(0));
-        if claimed
-            .zip(used.clone())
-            .any(|(claimed, used)| claimed & !used != 0)
-        {
-            return false;
+        let is_possible = self.are_in(used);
+        if is_possible {
+            let used = used.iter().copied().chain(iter::repeat(0));
+            for (word, used) in self.words.iter().zip(used) {
+                // Relaxed: no other thread has the claims.
+                word.store(used, Ordering::Relaxed);
+            }
         }
-        for (word, used) in self.words.iter().zip(used) {
-            // Relaxed: as above.
-            word.store(used, Ordering::Relaxed);
-        }
-        true
+        is_possible
     }
 
     /// Calls `each` with every run of unclaimed pages.

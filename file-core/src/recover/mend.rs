@@ -1,6 +1,10 @@
 //! Repairing what a survey has noted.
 //!
 //! # Method
+//! First, if the volume was closed: store a broken pointer at the end of each log that only its
+//! digest shows to be damaged. *Fence.* Then erase the record of the checkpoint. *Fence.* The log
+//! now counts as damaged without the digest, so a crash from here on does not hide its damage.
+//! Before, the checkpoint is still valid: it refuses the file with or without the pointer. Then:
 //! 1. Complete the change that the journal has, or empty a damaged journal. Rewrite damaged
 //!    superblocks and inode lines. *Fence.*
 //! 2. Erase the marks that interrupted renames have left. Then erase, in directories' logs, the
@@ -32,6 +36,9 @@ use crate::record::{GroupWriter, WriteHeader, slots_for};
 
 /// The most pages of a file in one group, which then fits a page of the log.
 const GROUP_PAGES: usize = 512;
+
+/// A pointer that no seal matches, because no page is number 0.
+const BROKEN_POINTER: u64 = 1 << 32;
 
 /// Consecutive pages of a file in consecutive data pages.
 struct Piece {
@@ -92,6 +99,7 @@ impl<P: Pmem> Recovery<'_, P> {
     /// None if damage is noted.
     pub(crate) fn mend(&self, live: &LiveTree) -> Result<(), Error> {
         let pmem = self.reader.pmem;
+        self.break_changed_logs();
         // F-O1.
         close::erase(pmem);
         match self.damages.noted().iter().any(|it| it.fix == Fix::Journal) {
@@ -132,6 +140,20 @@ impl<P: Pmem> Recovery<'_, P> {
             self.rewrite(file, &mut free)?;
         }
         Ok(())
+    }
+
+    /// Makes the damage that only digests show visible without them, durably: breaks the pointers
+    /// that end these logs. Otherwise, a crash after the checkpoint is erased would hide it.
+    ///
+    /// The checkpoint stays valid: a file whose digest differs cannot be opened anyway.
+    fn break_changed_logs(&self) {
+        let pmem = self.reader.pmem;
+        let mut broken = Flushed::nothing();
+        for at in self.damaged_files.iter().filter_map(|it| it.end_at) {
+            let written = pmem.publish(at, BROKEN_POINTER, Durable::at_rest());
+            broken = broken.and(pmem.flush(written));
+        }
+        pmem.fence(broken);
     }
 
     /// Claims the pages that damaged files lose. Until the head of its new log is stored, the old

@@ -15,6 +15,10 @@
 //!   without damage claim their pages past the size after the other pages of such files. If a file
 //!   loses one of these, it is damaged, and loses them all.
 //!
+//! If the volume was closed, a file is also damaged if its summary is not that in the checkpoint.
+//! The checks of a log's words do not see words that have become zero, and such a file could take
+//! the pages of an intact one.
+//!
 //! A file's log is read twice, so that the extents of only one file are in memory at a time; and
 //! once more if it has pages past the size.
 
@@ -25,13 +29,14 @@ use spanlock_pmem::Pmem;
 use super::damage::{Damage, Damages, Fix};
 use super::file::FileScan;
 use super::{Counts, LiveTree, Recovery, page_of};
-use crate::digest::Summary;
+use crate::close::Checkpoint;
+use crate::digest::{self, Summary};
 use crate::directory::Directory;
 use crate::error::{Error, Place};
 use crate::fsck::{Finding, Repair};
 use crate::index::Mapping;
 use crate::journal;
-use crate::layout::{INODE_USED_BYTES, Kind, PAGE, PAGE_BYTES, ROOT, RawInode, page_at};
+use crate::layout::{INODE_USED_BYTES, Kind, PAGE, PAGE_BYTES, ROOT, RawInode, T_NEXT_AT, page_at};
 
 /// A file whose log must be rewritten.
 pub(super) struct DamagedFile {
@@ -42,6 +47,9 @@ pub(super) struct DamagedFile {
     pub(super) lost: Vec<u32>,
     /// The page at which its chain was cut off, as far as the pointer to it can be read.
     pub(super) cut_at: Option<u32>,
+    /// The byte offset of the pointer that ends its log, if only the digest shows that it is
+    /// damaged.
+    pub(super) end_at: Option<u64>,
 }
 
 /// A file that is being surveyed.
@@ -79,7 +87,9 @@ impl<P: Pmem> Recovery<'_, P> {
     }
 
     /// Reads the logs of all files, notes all damage, and claims their pages. Calls `keep` with
-    /// each file's number and summary. If `reads_data`, compares the data with its checksums.
+    /// each file's number and summary. If there is a checkpoint, compares the summaries with it,
+    /// unless it contradicts the directories. If `reads_data`, compares the data with its
+    /// checksums.
     ///
     /// # Errors
     /// None, if damage is noted.
@@ -87,12 +97,19 @@ impl<P: Pmem> Recovery<'_, P> {
         &mut self,
         live: &LiveTree,
         keep: &dyn Fn(u32, Summary),
+        checkpoint: Option<&Checkpoint>,
         reads_data: bool,
     ) -> Result<(), Error> {
+        let checkpoint = checkpoint.filter(|it| self.claims.are_in(&it.used));
         let mut files = Vec::new();
         for id in &live.files {
             if let Some(inode) = self.find_inode(*id)? {
-                files.push(self.survey_log(inode, keep)?);
+                let number = inode.id.number;
+                // An inode without its head pointer is noted already, and its log is empty.
+                let is_emptied = inode.head == 0 && self.restored.contains_key(&number);
+                let expected = checkpoint.filter(|_| !is_emptied);
+                let expected = expected.map(|it| it.files[number as usize]);
+                files.push(self.survey_log(inode, expected, keep)?);
             }
         }
         files.sort_by_key(|it| it.error.is_some());
@@ -122,10 +139,12 @@ impl<P: Pmem> Recovery<'_, P> {
         self.note_missing(&live.directories)
     }
 
-    /// Reads the log of a file, and claims the pages of its chain.
+    /// Reads the log of a file, and claims the pages of its chain. A log that does not yield the
+    /// summary that is `expected` is damaged.
     fn survey_log(
         &mut self,
         inode: RawInode,
+        expected: Option<Summary>,
         keep: &dyn Fn(u32, Summary),
     ) -> Result<Surveyed, Error> {
         let number = inode.id.number;
@@ -150,7 +169,18 @@ impl<P: Pmem> Recovery<'_, P> {
             damages.meet(error, Fix::Rewrite(Repair::RewriteLog))
         };
         let mut scan = (self.reader).scan_file(&inode, &mut visit, &mut damaged)?;
-        keep(number, scan.summary());
+        let summary = scan.summary();
+        keep(number, summary);
+        let mut end_at = None;
+        if first.is_none() && expected.is_some_and(|it| it != summary) {
+            let at = match scan.replayed.page_numbers().last() {
+                Some(page) => page_at(page) + T_NEXT_AT as u64,
+                None => self.geometry.inode_at(number),
+            };
+            let error = Error::corrupt(digest::CHANGED, number, at);
+            damages.meet(error.clone(), Fix::Rewrite(Repair::RewriteLog))?;
+            (first, end_at) = (Some(error), Some(at));
+        }
         Counts::of(&scan).add_to(&mut self.report);
         let all = scan.runs.pages();
         scan.remove_pages_past_size();
@@ -160,6 +190,7 @@ impl<P: Pmem> Recovery<'_, P> {
                 pages,
                 lost: Vec::new(),
                 cut_at,
+                end_at,
             },
             error: first,
             has_pages_past_size: scan.runs.pages() < all,

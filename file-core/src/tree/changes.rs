@@ -4,6 +4,7 @@ use spanlock_pmem::Pmem;
 use spanlock_sync::{Arc, MutexGuard, injected_bug};
 
 use super::{At, sound};
+use crate::digest;
 use crate::directory::{Directory, State};
 use crate::error::Error;
 use crate::inode::{Content, Inode};
@@ -399,9 +400,8 @@ impl<P: Pmem, L> Volume<P, L> {
         let scan = reader.file(&reader.live_inode(id)?)?;
         // The pages that the log yields now may belong to other files.
         if scan.summary() != self.inodes.kept(id.number) {
-            let what = "a log that has changed since the file was last in use";
             let at = geometry.inode_at(id.number);
-            return Err(Error::corrupt(what, id.number, at));
+            return Err(Error::corrupt(digest::CHANGED, id.number, at));
         }
         Ok(scan.load(&space.log_pages))
     }

@@ -28,12 +28,12 @@ impl Damage {
     }
 }
 
-fn one_page(byte: u8) -> [u8; PAGE as usize] {
+pub(crate) fn one_page(byte: u8) -> [u8; PAGE as usize] {
     [byte; PAGE as usize]
 }
 
 /// Runs `change`, and returns which word is the mark of the group that it has added.
-fn mark_of(volume: &Volume, change: impl FnOnce()) -> usize {
+pub(crate) fn mark_of(volume: &Volume, change: impl FnOnce()) -> usize {
     let before = volume.pmem().words();
     change();
     new_mark(&before, &volume.pmem().words())
@@ -61,9 +61,20 @@ fn repaired(words: Vec<u64>) -> (Report, Volume) {
 
 /// Repairs the volume as [`repaired`]. Fails unless a repair that crashes and is repeated leaves
 /// the same files.
-fn repaired_always(words: &[u64]) -> (Report, Volume) {
+pub(crate) fn repaired_always(words: &[u64]) -> (Report, Volume) {
     let (report, volume) = repaired(words.to_vec());
     let expected = contents(&volume);
+    let images = images_of_repair(words);
+    assert!(images.len() > 2, "only {} images", images.len());
+    for image in images {
+        let (_, volume) = repaired(image);
+        assert!(contents(&volume) == expected, "a repeated repair differs");
+    }
+    (report, volume)
+}
+
+/// Returns what crashes of a repair may leave.
+pub(crate) fn images_of_repair(words: &[u64]) -> Vec<Vec<u64>> {
     let images = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&images);
     let hook = Box::new(move |image: &mut dyn FnMut() -> Vec<u64>| {
@@ -75,12 +86,7 @@ fn repaired_always(words: &[u64]) -> (Report, Volume) {
     let mut images = std::mem::take(&mut *images.lock().unwrap());
     images.sort_unstable();
     images.dedup();
-    assert!(images.len() > 2, "only {} images", images.len());
-    for image in images {
-        let (_, volume) = repaired(image);
-        assert!(contents(&volume) == expected, "a repeated repair differs");
-    }
-    (report, volume)
+    images
 }
 
 /// The file "a" has lost the group that replaced its page, which the file "b" has now.

@@ -2,6 +2,7 @@
 //! refuses.
 
 mod basics;
+mod changed;
 mod claims;
 mod cleaning;
 mod close;
