@@ -314,8 +314,10 @@ impl<'a, P: Pmem> Recovery<'a, P> {
             }
         };
         let (damages, mut first) = (&mut self.damages, None);
-        let mut damaged = |error: Error, fix| {
-            first.get_or_insert_with(|| error.clone());
+        let mut damaged = |error: Error, fix: Fix| {
+            if !fix.clears_word() {
+                first.get_or_insert_with(|| error.clone());
+            }
             damages.meet(error, fix)
         };
         let chain = self.reader.walk(inode, &mut visit, &mut damaged)?;

@@ -23,6 +23,11 @@ pub(crate) enum Fix {
 }
 
 impl Fix {
+    /// Returns whether the damage costs nothing: a word within a sound group that is not zero.
+    pub(crate) fn clears_word(self) -> bool {
+        matches!(self, Fix::Erase(_, Repair::ClearWord))
+    }
+
     /// Returns the place of the mark of the name that is erased.
     pub(crate) fn erased_name(self) -> Option<u64> {
         match self {

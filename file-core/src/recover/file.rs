@@ -3,6 +3,7 @@
 use spanlock_pmem::Pmem;
 
 use super::chain::{Chain, EachDamage, EachPage, LogReader, in_data_area};
+use super::damage::Fix;
 use super::replay::Replayed;
 use super::runs::Runs;
 use crate::alloc::Extent;
@@ -75,11 +76,13 @@ impl FileScan {
 }
 
 impl<P: Pmem> LogReader<'_, P> {
-    /// Replays the log of a file that no other thread uses.
+    /// Replays the log of a file that no other thread uses. If the volume is read-only, accepts
+    /// damage that costs nothing. Otherwise, recovery would later refuse the file with all changes
+    /// made until then.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
-    pub(crate) fn file(&self, inode: &RawInode) -> Result<FileScan, Error> {
+    pub(crate) fn file(&self, inode: &RawInode, is_read_only: bool) -> Result<FileScan, Error> {
         // Sealed pointers can form a loop only if they are forged.
         let mut left = self.geometry.data_pages();
         let mut visit = |_, at| {
@@ -88,7 +91,11 @@ impl<P: Pmem> LogReader<'_, P> {
             })?;
             Ok(())
         };
-        self.scan_file(inode, &mut visit, &mut |error, _| Err(error))
+        let mut damaged = |error, fix: Fix| match is_read_only && fix.clears_word() {
+            true => Ok(()),
+            false => Err(error),
+        };
+        self.scan_file(inode, &mut visit, &mut damaged)
     }
 
     /// Replays the log of a file. Calls `visit` with each page of the log, and `damaged` with all

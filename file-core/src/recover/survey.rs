@@ -158,8 +158,8 @@ impl<P: Pmem> Recovery<'_, P> {
             Ok(())
         };
         let pmem = self.reader.pmem;
-        let mut damaged = |error: Error, fix| {
-            if let Fix::Erase(_, Repair::ClearWord) = fix {
+        let mut damaged = |error: Error, fix: Fix| {
+            if fix.clears_word() {
                 return damages.meet(error, fix);
             }
             first.get_or_insert_with(|| error.clone());

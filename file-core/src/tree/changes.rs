@@ -397,7 +397,7 @@ impl<P: Pmem, L> Volume<P, L> {
             ..
         } = &self.medium;
         let reader = LogReader::new(pmem, geometry);
-        let scan = reader.file(&reader.live_inode(id)?)?;
+        let scan = reader.file(&reader.live_inode(id)?, self.is_read_only)?;
         // The pages that the log yields now may belong to other files.
         if scan.summary() != self.inodes.kept(id.number) {
             let at = geometry.inode_at(id.number);

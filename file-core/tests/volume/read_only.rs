@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::common::{Mem, PAGE, Rng, Volume, content, format, segments};
+use crate::fsck::new_mark;
+use spanlock_file_core::fsck::Repair;
 use spanlock_file_core::{
     CleanReport, CleanerOptions, Error, FileCore, FormatOptions, OpenOptions, RecoveryReport, fsck,
 };
@@ -156,6 +158,34 @@ fn a_damaged_directory_is_refused_and_the_others_are_read() {
     assert!(volume.exists("a/b") && !volume.exists("a/b/three"));
     let names: Vec<_> = volume.list().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["a/five", "a/one again", "a/two", "one"]);
+}
+
+/// A word that is not zero within a sound group costs nothing.
+#[test]
+fn a_stray_word_keeps_nothing_from_being_read() {
+    // With checksums, the group of the write has several slots.
+    let volume = format(64, &FormatOptions::new().inodes(32).data_checksums(true));
+    let name = "n".repeat(150);
+    let start = volume.pmem().words();
+    let file = volume.create(&name).unwrap();
+    let created = volume.pmem().words();
+    file.write_at(&[7; 30 * PAGE as usize], 0).unwrap();
+    let sound = volume.pmem().words();
+    let expected = read_all(&volume);
+    drop((file, volume));
+    // The second slots of the groups of the name and of the write.
+    for mark in [new_mark(&start, &created), new_mark(&created, &sound)] {
+        let mut words = sound.clone();
+        words[mark + 8] ^= 1;
+        let mem = Mem::from_words(words);
+        assert!(crate::common::open(&mem).is_err());
+        let (volume, report) = open_read_only(&mem).unwrap();
+        assert_eq!(report.findings.len(), 1);
+        assert_eq!(report.findings[0].repair, Repair::ClearWord);
+        assert_eq!(read_all(&volume), expected);
+        let absent = volume.open_file("absent").err();
+        assert!(matches!(absent, Some(Error::NotFound { .. })), "{absent:?}");
+    }
 }
 
 /// Damage that takes names from a directory does not make them look as if they had never been.
