@@ -180,12 +180,13 @@ impl OpenOptions {
     /// A damaged volume opens read-only, as long as one superblock is readable.
     /// [`RecoveryReport::findings`] lists the damage. If the volume was
     /// [closed](crate::FileCore::close), this includes files that differ from their digests.
-    /// Opening a damaged file returns [`Error::Corrupt`](crate::Error::Corrupt), and so does opening
-    /// a directory whose inode is unreadable. If a directory's log is damaged, listings contain the
-    /// names that are readable, and looking up any other name returns
+    ///
+    /// Opening a damaged file returns [`Error::Corrupt`](crate::Error::Corrupt), and so does
+    /// opening a directory whose inode is unreadable. If a directory's log is damaged, listings
+    /// contain the names that are readable, and looking up any other name returns
     /// [`Error::Corrupt`](crate::Error::Corrupt), because the damage may have taken it. A word that
-    /// a repair would only clear ([`Repair::ClearWord`](crate::fsck::Repair::ClearWord)) has none of
-    /// these effects. All logs are read on the calling thread.
+    /// a repair only sets to zero ([`Repair::ClearWord`](crate::fsck::Repair::ClearWord)) has none
+    /// of these effects. All logs are read on the calling thread.
     pub fn read_only(mut self, on: bool) -> Self {
         self.read_only = on;
         self
