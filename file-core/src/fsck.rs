@@ -13,8 +13,9 @@
 //! file also claims. In particular:
 //! - Only the damaged group of a log is dropped. In the log of a directory, that loses one name. In
 //!   the log of a file, it loses one change: where the change had replaced data, the older data
-//!   reappears. If another file uses the older page by now, there is a hole instead. In a volume
-//!   without data checksums, the page may also contain data of a file that was removed since.
+//!   reappears. If another file or a later change of the same file uses the older page by now,
+//!   there is a hole instead. In a volume without data checksums, the page may also contain
+//!   whatever was stored there since, in a file or at a place of the file that is gone.
 //! - If the first word of one further slot of a group is not zero, the word becomes zero, and
 //!   nothing is lost.
 //! - A log is cut off before its first damaged page. Later changes and names are lost: all names of

@@ -42,8 +42,8 @@
 //! a long log, or one page of a log for each thread; the list of pages of each long log; the
 //! extents of one file for each thread; and one bit per page. A checkpoint takes up to
 //! 28 bytes per inode, and two more bits per page. A repair lists the free pages, in 4 bytes each.
-//! Even forged counts in the volume do not change that: a file has at most as many pages as the
-//! volume, and [`runs`] does not visit pages that a later group replaces.
+//! Even forged counts in the volume do not change that: a replay keeps at most twice as many pages
+//! of a file as the volume has, and [`runs`] does not visit pages that a later group replaces.
 
 mod chain;
 mod claims;

@@ -143,8 +143,10 @@ impl<P: Pmem> LogReader<'_, P> {
             }
             runs.replace(header.file_page, &extents, checksums, place.page);
             // A write takes its pages before its slots, and a page becomes free only when the group
-            // that replaces it is committed. So no data page is ever in two places of a file.
-            if runs.pages() > u64::from(geometry.data_pages()) {
+            // that replaces it is committed. So no data page is ever in two places of a file. But
+            // if a group is lost, the pages that it has replaced may still be here. They must not
+            // keep later groups out: see `survey.rs`.
+            if runs.pages() > 2 * u64::from(geometry.data_pages()) {
                 // If the replay goes on, its memory stays bounded.
                 let covered: u64 = extents.iter().map(|it| u64::from(it.len)).sum();
                 let first = u64::from(header.file_page);

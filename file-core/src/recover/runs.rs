@@ -5,6 +5,7 @@
 //! memory in proportion to the product of the two. Here a group costs as much as it has extents,
 //! because adjacent pages form a *run*. Only the runs that are left in the end go into the index.
 
+use core::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -19,6 +20,8 @@ struct Run {
     at: usize,
     /// The log page that has the run's group.
     log_page: u32,
+    /// The number of groups before the run's.
+    group: u64,
 }
 
 impl Run {
@@ -32,7 +35,18 @@ impl Run {
             checksums: Rc::clone(&self.checksums),
             at: self.at + count as usize,
             log_page: self.log_page,
+            group: self.group,
         }
+    }
+
+    /// Returns its pages. In the file, the first one is `first`.
+    fn mappings(&self, first: u64) -> impl Iterator<Item = (u32, Mapping)> {
+        let checksum = |i| self.checksums.get(self.at + i).copied().unwrap_or(0);
+        let mapping = move |i| Mapping {
+            page: self.pages.start + i,
+            checksum: checksum(i as usize),
+        };
+        (0..self.pages.len).map(move |i| (first as u32 + i, mapping(i)))
     }
 
     fn len(&self) -> u64 {
@@ -46,6 +60,8 @@ pub(super) struct Runs {
     /// By the first page of the file.
     runs: BTreeMap<u64, Run>,
     pages: u64,
+    /// The number of groups so far.
+    groups: u64,
 }
 
 impl Runs {
@@ -75,12 +91,14 @@ impl Runs {
                     checksums: Rc::clone(&checksums),
                     at,
                     log_page,
+                    group: self.groups,
                 };
                 self.put(file_page, end, run);
                 at += pages.len as usize;
             }
             file_page = end;
         }
+        self.groups += 1;
     }
 
     /// Replaces the pages of the file from `first` to `end` by a run of as many.
@@ -141,15 +159,22 @@ impl Runs {
         mut each: impl FnMut(u32, Mapping, u32) -> Result<(), E>,
     ) -> Result<(), E> {
         for (&first, run) in &self.runs {
-            for i in 0..run.pages.len {
-                let mapping = Mapping {
-                    page: run.pages.start + i,
-                    checksum: run.checksums.get(run.at + i as usize).copied().unwrap_or(0),
-                };
-                each(first as u32 + i, mapping, run.log_page)?;
+            for (file_page, mapping) in run.mappings(first) {
+                each(file_page, mapping, run.log_page)?;
             }
         }
         Ok(())
+    }
+
+    /// Calls `each` for every page. Those that later groups have mapped come first.
+    pub(super) fn each_latest_first<E>(
+        &self,
+        mut each: impl FnMut(u32, Mapping) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut runs: Vec<_> = self.runs.iter().collect();
+        runs.sort_by_key(|(_, run)| Reverse(run.group));
+        let mut pages = runs.iter().flat_map(|(first, run)| run.mappings(**first));
+        pages.try_for_each(|(file_page, mapping)| each(file_page, mapping))
     }
 }
 

@@ -7,6 +7,10 @@
 //! damage; then the data pages of damaged files. A file that comes later loses a page that is
 //! claimed already. Files without damage claim in the order of their numbers.
 //!
+//! The older groups may also name a page that a later group of the same file maps elsewhere. A
+//! sound log never maps a page at two places of its file at a time, so the later group is right.
+//! Hence each file claims the pages of its later groups first.
+//!
 //! No file claims a page that it would not keep, because another file would lose that page in vain:
 //! - With data checksums, a file does not claim a page that does not match its checksum. An opening
 //!   does not read data, so in a volume with data checksums, two files may claim one page there.
@@ -230,8 +234,8 @@ impl<P: Pmem> Recovery<'_, P> {
             unsafe { pmem.read(page_at(mapping.page), &mut content) };
             crc32c::crc32c(&content) == mapping.checksum
         };
-        let mut last: Option<(u32, Error)> = None;
-        scan.runs.each(|file_page, mapping, _| {
+        let mut lost = Vec::new();
+        scan.runs.each_latest_first(|file_page, mapping| {
             let (at, offset) = (page_at(mapping.page), page_at(file_page));
             let damage = if has_checksums && reads_data && !is_intact(&mapping) {
                 Error::damaged_data(number, offset, at)
@@ -252,6 +256,12 @@ impl<P: Pmem> Recovery<'_, P> {
                     Err(other) => return Err(other),
                 }
             };
+            lost.push((file_page, damage));
+            Ok(())
+        })?;
+        lost.sort_unstable_by_key(|(file_page, _)| *file_page);
+        let mut last: Option<(u32, Error)> = None;
+        for (file_page, damage) in lost {
             file.lost.push(file_page);
             let follows = last.as_ref().is_some_and(|(page, before)| {
                 page.checked_add(1) == Some(file_page) && is_same(before, &damage)
@@ -261,8 +271,7 @@ impl<P: Pmem> Recovery<'_, P> {
             }
             damages.lengthen_last(PAGE_BYTES);
             last = Some((file_page, damage));
-            Ok(())
-        })?;
+        }
         if part == Part::PastSize && !file.lost.is_empty() {
             scan.runs.each(|file_page, mapping, _| {
                 if file.lost.binary_search(&file_page).is_err() {

@@ -1,5 +1,5 @@
-//! Pages that two files claim, because damage has brought back an older group of one of them: a
-//! repair takes no page from a file for another file that then drops it.
+//! Pages that are claimed twice, because damage has brought back an older group: a repair takes no
+//! page from a file for another file that then drops it, nor from a later group of the same file.
 
 use std::sync::{Arc, Mutex};
 
@@ -217,4 +217,54 @@ fn a_page_that_is_copied_does_not_come_back_in_another_file() {
     let now = content(&volume.open_file("first").unwrap());
     assert!(now == [&one_page(1)[..], &[4; 5]].concat());
     assert!(content(&volume.open_file("second").unwrap()) == one_page(0));
+}
+
+/// The page that the lost group had replaced is at another place of the same file by now. The file
+/// keeps it there.
+#[test]
+fn a_page_stays_with_the_later_group_of_its_file() {
+    for damage in [Damage::Zero, Damage::Flip] {
+        let volume = format(64, &FormatOptions::new().inodes(32));
+        let file = volume.create("a").unwrap();
+        file.write_at(&one_page(1), 0).unwrap();
+        let lost = mark_of(&volume, || file.write_at(&one_page(2), 0).unwrap());
+        for page in 1..6 {
+            file.write_at(&one_page(10 + page), u64::from(page) * PAGE)
+                .unwrap();
+        }
+        let mut expected = content(&file);
+        expected[..PAGE as usize].fill(0);
+        let mut words = volume.pmem().words();
+        drop((file, volume));
+        damage.apply(&mut words, lost);
+        assert!(open(&Mem::from_words(words.clone())).is_err());
+
+        let (report, volume) = repaired_always(&words);
+        let twice = |it: &&fsck::Finding| it.what == "a page that is in use twice";
+        let found: Vec<_> = report.damage().filter(twice).collect();
+        assert_eq!(found.len(), 1, "{:?}", report.findings);
+        assert_eq!((found[0].place.offset, found[0].bytes), (Some(0), PAGE));
+        let now = content(&volume.open_file("a").unwrap());
+        assert!(now == expected, "{damage:?}");
+    }
+}
+
+/// With the pages that a lost group had removed, the file seems to have more pages than the volume.
+#[test]
+fn pages_that_were_removed_keep_no_later_group_out() {
+    for damage in [Damage::Zero, Damage::Flip] {
+        let options = FormatOptions::new().inodes(32).max_file_size(80 * PAGE);
+        let volume = format(64, &options);
+        let file = volume.create("a").unwrap();
+        file.write_at(&[1; 40 * PAGE as usize], 0).unwrap();
+        let lost = mark_of(&volume, || file.punch_hole(0..40 * PAGE).unwrap());
+        let later = [2; 40 * PAGE as usize];
+        file.write_at(&later, 40 * PAGE).unwrap();
+        let mut words = volume.pmem().words();
+        drop((file, volume));
+        damage.apply(&mut words, lost);
+        let (_, volume) = repaired_always(&words);
+        let now = content(&volume.open_file("a").unwrap());
+        assert!(now[40 * PAGE as usize..] == later, "{damage:?}");
+    }
 }

@@ -98,7 +98,7 @@ fn a_file_with_more_pages_than_the_volume_is_damage() {
             let end = (u64::from(file_page) + 100) * PAGE_BYTES;
             write(c, slot, file_page, extent, end)
         };
-        [all(0, 0), all(1, 200)].concat()
+        [all(0, 0), all(1, 200), all(2, 400)].concat()
     };
     let many = Err("a file with more pages than the volume");
     assert_eq!(opened(1, most, None), many);
