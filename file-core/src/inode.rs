@@ -8,7 +8,7 @@ use spanlock_sync::{Arc, Mutex, injected_bug};
 use crate::alloc::Extent;
 use crate::clean::{EmitGroup, IsOld, LiveGroup};
 use crate::digest::{Digest, Summary};
-use crate::index::Index;
+use crate::index::{Index, Mapping};
 use crate::layout::{EXTENT_BYTES, PAGE_BYTES, PAGE_SLOTS, PAYLOAD_BYTES, WRITE_HEADER_BYTES};
 use crate::log::{Log, Place};
 use crate::medium::Space;
@@ -217,7 +217,7 @@ impl Content {
 
 /// A run of mapped pages, collected for one group.
 #[derive(Default)]
-struct Run {
+pub(crate) struct Run {
     file_page: u32,
     extents: Vec<Extent>,
     checksums: Vec<u32>,
@@ -236,7 +236,22 @@ impl Run {
         WRITE_HEADER_BYTES + (self.extents.len() + 1) * EXTENT_BYTES + checksums <= MOST_BYTES
     }
 
-    fn push(&mut self, page: u32, checksum: u32) {
+    /// Adds a page of the file. If the page does not belong to the run, or the run has no room, emits
+    /// the run first, as [`emit`](Self::emit) does.
+    pub(crate) fn add(
+        &mut self,
+        file_page: u32,
+        mapping: Mapping,
+        file: &WriteHeader,
+        emit: &mut EmitGroup<'_>,
+    ) {
+        // A group that has pages up to the size says where the file ends, in case the group that sets
+        // the size is damaged later. So it has no pages past the size.
+        let is_past = file_page as u64 == file.end.div_ceil(PAGE_BYTES);
+        if file_page as u64 != self.next() || is_past || !self.has_room(file.checksums) {
+            self.emit(file_page, file, emit);
+        }
+        let page = mapping.page;
         match self.extents.last_mut() {
             Some(last) if last.start + last.len == page => last.len += 1,
             _ => self.extents.push(Extent {
@@ -244,12 +259,12 @@ impl Run {
                 len: 1,
             }),
         }
-        self.checksums.push(checksum);
+        self.checksums.push(mapping.checksum);
     }
 
     /// Emits the run unless it is empty, and starts the next run at `file_page`. `file` gives the
     /// file's size, its time, and whether it has checksums.
-    fn emit(&mut self, file_page: u32, file: &WriteHeader, emit: &mut EmitGroup<'_>) {
+    pub(crate) fn emit(&mut self, file_page: u32, file: &WriteHeader, emit: &mut EmitGroup<'_>) {
         let checksums = file.checksums;
         if !self.extents.is_empty() {
             let pages = self.checksums.len() as u32;
@@ -336,13 +351,7 @@ impl<L> Inode<L> {
             if !is_old(log_page) {
                 return;
             }
-            // A group that has pages up to the size says where the file ends, in case the group that
-            // sets the size is damaged later. So it has no pages past the size.
-            let is_past = file_page as u64 == size.div_ceil(PAGE_BYTES);
-            if file_page as u64 != run.next() || is_past || !run.has_room(self.checksums) {
-                run.emit(file_page, &file, emit);
-            }
-            run.push(mapping.page, mapping.checksum);
+            run.add(file_page, mapping, &file, emit);
         });
         run.emit(0, &file, emit);
         pages

@@ -19,40 +19,23 @@
 //! step changes a page that anything readable refers to.
 
 use core::iter;
-use core::mem::replace;
 
 use spanlock_pmem::{Durable, Flushed, Pmem};
 
 use super::survey::DamagedFile;
-use super::{Fix, LiveTree, Recovery, page_of};
-use crate::alloc::Extent;
+use super::{FileScan, Fix, LiveTree, Recovery, page_of};
+use crate::clean::LiveGroup;
 use crate::close;
 use crate::error::Error;
-use crate::journal::{self, Journal};
+use crate::inode::Run;
+use crate::journal::{self, Journal, Word};
 use crate::layout::{
     LogId, PAGE, PAGE_BYTES, PAGE_SLOTS, PageId, SLOT_BYTES, WORD_BYTES, mark_of, page_at, seal,
 };
 use crate::record::{GroupWriter, WriteHeader, slots_for};
 
-/// The most pages of a file in one group, which then fits a page of the log.
-const GROUP_PAGES: usize = 512;
-
 /// A pointer that no seal matches, because no page is number 0.
 const BROKEN_POINTER: u64 = 1 << 32;
-
-/// Consecutive pages of a file in consecutive data pages.
-struct Piece {
-    file_page: u32,
-    pages: Extent,
-    checksums: Vec<u32>,
-}
-
-impl Piece {
-    /// Returns the byte of the file after the last one.
-    fn end(&self) -> u64 {
-        (u64::from(self.file_page) + u64::from(self.pages.len)) * PAGE_BYTES
-    }
-}
 
 /// A log that is rewritten.
 struct NewLog<'f> {
@@ -62,33 +45,48 @@ struct NewLog<'f> {
     pages: Vec<(PageId, Box<[u8; PAGE]>)>,
     /// The slots of the last page that are in use.
     used: u32,
-    free: &'f mut Vec<u32>,
+    /// Pages that are free.
+    free: &'f [u32],
+    /// How many of them were taken, or wanted.
+    taken: usize,
 }
 
 impl NewLog<'_> {
-    /// Appends a group. Returns `None` if no page is free.
-    fn add(&mut self, header: &WriteHeader, extent: Option<Extent>, sums: &[u32]) -> Option<()> {
-        let slots = slots_for(header.record_bytes());
+    /// Takes a free page. Its number means nothing if there is no room.
+    fn take(&mut self) -> u32 {
+        let page = self.free.get(self.taken).copied().unwrap_or(0);
+        self.taken += 1;
+        page
+    }
+
+    fn has_room(&self) -> bool {
+        self.taken <= self.free.len()
+    }
+
+    /// Appends the group of a record of `bytes` bytes, which `put` writes, and which fits a page.
+    /// Does nothing if there is no room.
+    fn add(&mut self, bytes: usize, put: &dyn Fn(&mut GroupWriter<'_>)) {
+        let slots = slots_for(bytes);
+        if !self.has_room() {
+            return;
+        }
         if self.pages.is_empty() || self.used + slots as u32 > PAGE_SLOTS {
             let id = PageId {
                 log: self.id,
                 birth: self.birth,
-                page: self.free.pop()?,
+                page: self.take(),
             };
             self.birth = self.birth.wrapping_add(1);
             self.pages.push((id, Box::new([0; PAGE])));
             self.used = 0;
         }
-        let (id, image) = self.pages.last_mut()?;
+        let (id, image) = self.pages.last_mut().expect("it has pages");
         let at = self.used as usize * SLOT_BYTES;
         let group = &mut image[at..at + slots * SLOT_BYTES];
-        let mut writer = GroupWriter::new(group);
-        header.put(&mut writer, extent.into_iter());
-        sums.iter().for_each(|sum| writer.put(&sum.to_le_bytes()));
+        put(&mut GroupWriter::new(group));
         let mark = mark_of(id.seed(), self.used, group);
         group[..WORD_BYTES].copy_from_slice(&mark.to_le_bytes());
         self.used += slots as u32;
-        Some(())
     }
 }
 
@@ -134,10 +132,14 @@ impl<P: Pmem> Recovery<'_, P> {
         self.keep_damaged_pages()?;
         let mut free = Vec::new();
         self.free_extents(&mut |extent| free.extend(extent.start..extent.start + extent.len));
+        let mut free = &free[..];
         // The file that claimed pages last comes first. It may have lost a page to a file that
         // replaces this page by a copy. If that file came first, a crash would bring the page back.
         for file in self.damaged_files.iter().rev() {
-            self.rewrite(file, &mut free)?;
+            if let Some((head, stored)) = self.store_log(file, &mut free)? {
+                let written = pmem.publish(head.at, head.value, pmem.fence(stored));
+                pmem.persist(written);
+            }
         }
         Ok(())
     }
@@ -173,8 +175,13 @@ impl<P: Pmem> Recovery<'_, P> {
         Ok(())
     }
 
-    /// Rewrites the log of a file, unless there is no room.
-    fn rewrite(&self, file: &DamagedFile, free: &mut Vec<u32>) -> Result<(), Error> {
+    /// Stores a new log of what is readable of a file, and takes its pages from `free`. Returns the
+    /// head pointer to it, which is not stored; or `None` if there is no room.
+    fn store_log(
+        &self,
+        file: &DamagedFile,
+        free: &mut &[u32],
+    ) -> Result<Option<(Word, Flushed)>, Error> {
         let pmem = self.reader.pmem;
         let id = file.inode.id.log();
         let mut scan = self.scan_again(file)?;
@@ -189,117 +196,84 @@ impl<P: Pmem> Recovery<'_, P> {
             pages: Vec::new(),
             used: 0,
             free,
+            taken: 0,
         };
+        let copy = self.last_page_without_tail(&scan)?;
+        let copy = copy.map(|(file_page, image)| (file_page, log.take(), image));
         // First, because it removes the pages past the size.
         let size = WriteHeader {
             modified: scan.modified,
             sets_modified: true,
             ..WriteHeader::of_size(scan.size)
         };
-        let mut pieces = Vec::new();
-        let mut stored = Flushed::nothing();
-        let mut copy = None;
-        let mut has_room = true;
+        log.add(size.record_bytes(), &|group| size.put(group, iter::empty()));
+        let header = WriteHeader {
+            end: scan.size,
+            checksums: self.geometry.data_checksums,
+            modified: scan.modified,
+            ..WriteHeader::default()
+        };
+        let mut emit = |group: LiveGroup<'_>| log.add(group.bytes, group.put);
+        let mut run = Run::default();
         scan.runs.each(|file_page, mut mapping, _| {
-            // The group that made the bytes past the size zero may be lost.
-            let image = self.image_without_tail(scan.size, file_page, mapping.page);
-            if let Some(image) = image {
-                has_room = match log.free.pop() {
-                    Some(page) => {
-                        copy = Some(page);
-                        // SAFETY: M8, and no log and no file has the page.
-                        let written = unsafe { pmem.write_streaming(page_at(page), &image[..]) };
-                        stored = replace(&mut stored, Flushed::nothing()).and(written);
-                        mapping.page = page;
-                        mapping.checksum = crc32c::crc32c(&image[..]);
-                        true
-                    }
-                    None => false,
-                };
+            if let Some((last, page, image)) = &copy
+                && *last == file_page
+            {
+                mapping.page = *page;
+                mapping.checksum = crc32c::crc32c(&image[..]);
             }
-            extend(&mut pieces, file_page, mapping.page, mapping.checksum);
+            run.add(file_page, mapping, &header, &mut emit);
             Ok::<_, Error>(())
         })?;
-        let has_room = has_room
-            && log.add(&size, None, &[]).is_some()
-            && pieces.iter().all(|piece| {
-                let header = WriteHeader {
-                    file_page: piece.file_page,
-                    pages: piece.pages.len,
-                    extents: 1,
-                    // The size, even if the group that sets it is damaged later.
-                    end: piece.end().min(scan.size),
-                    checksums: self.geometry.data_checksums,
-                    ..WriteHeader::default()
-                };
-                let sums: &[u32] = match header.checksums {
-                    true => &piece.checksums,
-                    false => &[],
-                };
-                log.add(&header, Some(piece.pages), sums).is_some()
-            });
-        if !has_room {
-            // Before another use of the page stores to it (M2).
-            pmem.fence(stored);
-            let NewLog { pages, free, .. } = log;
-            free.extend(pages.iter().map(|(id, _)| id.page).chain(copy));
-            return Ok(());
+        run.emit(0, &header, &mut emit);
+        if !log.has_room() {
+            return Ok(None);
         }
+        *free = &free[log.taken..];
 
-        let mut pages = log.pages;
-        let nexts: Vec<u32> = pages.iter().skip(1).map(|(id, _)| id.page).collect();
-        let nexts = nexts.into_iter().map(Some).chain(iter::once(None));
-        for ((id, image), next) in pages.iter_mut().zip(nexts) {
-            let next = next.map_or(0, |page| seal(id.seed(), page));
-            id.put_tail(image, next);
+        let mut stored = Flushed::nothing();
+        if let Some((_, page, image)) = &copy {
+            // SAFETY: M8, and no log and no file has the page.
+            stored = stored.and(unsafe { pmem.write_streaming(page_at(*page), &image[..]) });
+        }
+        // Backwards: each page has a pointer to the one that was stored before it.
+        let mut next = None;
+        for (id, image) in log.pages.iter_mut().rev() {
+            id.put_tail(image, next.map_or(0, |next| seal(id.seed(), next)));
+            next = Some(id.page);
             // SAFETY: M8, and no log and no file has the page.
             stored = stored.and(unsafe { pmem.write_streaming(page_at(id.page), &image[..]) });
         }
-        let durable = pmem.fence(stored);
-        if let Some((first, _)) = pages.first() {
-            let head = seal(id.head_seed(), first.page);
-            let written = pmem.publish(self.geometry.inode_at(id.inode), head, durable);
-            pmem.persist(written);
-        }
-        Ok(())
+        let head = Word {
+            at: self.geometry.inode_at(id.inode),
+            value: next.map_or(0, |first| seal(id.head_seed(), first)),
+        };
+        Ok(Some((head, stored)))
     }
 
-    /// If `file_page` of a file is its last page, and `page`, which has its data, has bytes past
-    /// the size that are not zero, returns its content with zeros there.
-    fn image_without_tail(&self, size: u64, file_page: u32, page: u32) -> Option<Box<[u8; PAGE]>> {
-        if u64::from(file_page) != size / PAGE_BYTES {
-            return None;
-        }
+    /// If the page of the size has bytes past the size that are not zero, returns the page of the
+    /// file, and its content with zeros there. The group that made these bytes zero may be lost.
+    fn last_page_without_tail(
+        &self,
+        scan: &FileScan,
+    ) -> Result<Option<(u32, Box<[u8; PAGE]>)>, Error> {
+        let mut last = None;
+        scan.runs.each(|file_page, mapping, _| {
+            last = Some((file_page, mapping.page));
+            Ok::<_, Error>(())
+        })?;
+        let is_of_size = |it: &(u32, u32)| u64::from(it.0) == scan.size / PAGE_BYTES;
+        let Some((file_page, page)) = last.filter(is_of_size) else {
+            return Ok(None);
+        };
         let mut image = Box::new([0; PAGE]);
         // SAFETY: M8.
         unsafe { self.reader.pmem.read(page_at(page), &mut image[..]) };
-        let tail = &mut image[(size % PAGE_BYTES) as usize..];
+        let tail = &mut image[(scan.size % PAGE_BYTES) as usize..];
         if tail.iter().all(|byte| *byte == 0) {
-            return None;
+            return Ok(None);
         }
         tail.fill(0);
-        Some(image)
+        Ok(Some((file_page, image)))
     }
-}
-
-/// Adds a page of the file to the pieces.
-fn extend(pieces: &mut Vec<Piece>, file_page: u32, page: u32, checksum: u32) {
-    if let Some(last) = pieces.last_mut() {
-        let len = last.pages.len;
-        let follows =
-            last.file_page.checked_add(len) == Some(file_page) && last.pages.start + len == page;
-        if follows && (len as usize) < GROUP_PAGES {
-            last.pages.len += 1;
-            last.checksums.push(checksum);
-            return;
-        }
-    }
-    pieces.push(Piece {
-        file_page,
-        pages: Extent {
-            start: page,
-            len: 1,
-        },
-        checksums: vec![checksum],
-    });
 }

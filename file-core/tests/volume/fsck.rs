@@ -571,19 +571,20 @@ fn a_repair_that_crashes_can_be_repeated() {
 fn full_and_damaged() -> Vec<u8> {
     /// The size of the file in pages. The volume has no room for so many.
     const PAGES: u64 = 321;
-    let volume = format(322, &FormatOptions::new().inodes(32));
+    let options = FormatOptions::new().inodes(32);
+    let volume = format(322, &options.max_file_size(2 * PAGES * PAGE));
     volume.create("kept").unwrap().write_at(b"kept", 0).unwrap();
     let file = volume.create("file").unwrap();
     // The first record of the log. It has no pages, so none becomes free without it.
     let before = volume.pmem().bytes();
-    file.truncate(PAGES * PAGE).unwrap();
+    file.truncate(2 * PAGES * PAGE).unwrap();
     let after = volume.pmem().bytes();
     let mut data = 2 * PAGE as usize..after.len();
     let first = data.find(|at| before[*at] != after[*at]).unwrap();
-    // No two pages that follow each other in the file do so in the volume, so the new log has a
-    // record for each page, and needs more pages than the reserve has.
+    // Each page lies between holes, so the new log has a record for each page, and needs more pages
+    // than the reserve has.
     let mut next = 0;
-    while file.write_at(&[7; PAGE as usize], next * PAGE).is_ok() {
+    while file.write_at(&[7; PAGE as usize], 2 * next * PAGE).is_ok() {
         next = (next + 20) % PAGES;
     }
     let mut bytes = volume.pmem().bytes();
@@ -617,4 +618,14 @@ fn damage_without_room_for_a_new_log_is_left_and_said_so() {
     assert!(matches!(open(&mem), Err(Error::Corrupt { .. })));
     let expected = Content::from([("kept".to_owned(), b"kept".to_vec())]);
     assert_eq!(readable(&mem), expected);
+
+    // The volume grows although it does not open.
+    bytes.resize(bytes.len() * 9 / 8 / PAGE as usize * PAGE as usize, 0);
+    let mem = Mem::from_bytes(&bytes);
+    let lock = |capacity| Ok::<_, Error>(segments(capacity));
+    let grow = OpenOptions::new().grow(true);
+    let opened = FileCore::open_with(Arc::clone(&mem), &grow, lock);
+    assert!(matches!(opened, Err(Error::Corrupt { .. })));
+    assert!(fsck::repair(&mem).unwrap().is_repaired());
+    assert!(readable(&mem).contains_key("file"));
 }

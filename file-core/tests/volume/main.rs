@@ -26,5 +26,6 @@ mod operations;
 mod panics;
 mod races;
 mod read_only;
+mod repairs;
 mod threads;
 mod trees;

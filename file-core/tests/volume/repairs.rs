@@ -1,0 +1,50 @@
+//! Repairs of the logs of files: how much room they need, and what a crash within one leaves.
+
+use crate::common::{Mem, PAGE, content, format, open};
+use spanlock_file_core::{FormatOptions, fsck};
+
+/// Returns the positions of the marks in the log of a file, in order.
+fn marks_of(words: &[u64], inode: usize) -> Vec<usize> {
+    let mut marks = Vec::new();
+    // Pointers have the number of a page in their lower half.
+    let mut page = words[512 + inode * 16] as u32 as usize;
+    while page > 0 {
+        let slots = (0..63).map(|slot| page * 512 + slot * 8);
+        marks.extend(slots.filter(|at| words[*at] >> 56 == 0x4D));
+        page = words[page * 512 + 504] as u32 as usize;
+    }
+    marks
+}
+
+/// The new log of a fragmented file fits the half of the reserve that is kept for cleaning.
+#[test]
+fn a_full_volume_with_a_fragmented_file_can_be_repaired() {
+    for pages in [256, 1024, 4096] {
+        let volume = format(pages, &FormatOptions::new().inodes(64));
+        let [file, rest] = ["a", "rest"].map(|name| volume.create(name).unwrap());
+        let others = (0..50).map(|nth| volume.create(&format!("{nth}")).unwrap());
+        let others: Vec<_> = others.collect();
+        // Pages that follow each other in the file do not do so in the volume.
+        let len = volume.stats().pages_free * 15 / 16;
+        for page in (1..len).step_by(2).chain((0..len).step_by(2)) {
+            file.write_at(&[7; PAGE as usize], page * PAGE).unwrap();
+        }
+        while rest.append(&[7; PAGE as usize]).is_ok() {}
+        // Each log takes a page of the other half of the reserve.
+        let refused = others.iter().filter(|it| it.truncate(1).is_err()).count();
+        assert!(refused > 0, "{:?}", volume.stats());
+        let mut words = volume.pmem().words();
+        drop((file, rest, others, volume));
+        let first = marks_of(&words, 1)[0];
+        words[first] ^= 4;
+        let mem = Mem::from_words(words);
+        assert!(open(&mem).is_err());
+        let report = fsck::repair(&mem).unwrap();
+        assert!(report.is_repaired(), "{pages} pages: {:?}", report.findings);
+        let (volume, _) = open(&mem).unwrap();
+        // The damaged group had mapped one page.
+        let now = content(&volume.open_file("a").unwrap());
+        let lost = now.iter().filter(|it| **it != 7).count();
+        assert_eq!((now.len(), lost), ((len * PAGE) as usize, PAGE as usize));
+    }
+}
