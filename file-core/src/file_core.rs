@@ -1,6 +1,7 @@
 //! The public handle to a volume: formatting, opening, names, and statistics.
 
 mod check;
+mod closing;
 
 use core::convert::Infallible;
 use core::fmt;
@@ -9,7 +10,7 @@ use std::time::Instant;
 
 use spanlock_pmem::Pmem;
 use spanlock_range_lock::RawRangeLock;
-use spanlock_sync::{Arc, injected_bug};
+use spanlock_sync::Arc;
 
 use crate::alloc::Extent;
 use crate::close;
@@ -510,40 +511,6 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             log_pages,
             compactions,
             unlinked_pages,
-        }
-    }
-
-    /// Closes the volume with a *checkpoint*, so that it opens without reading the logs of its
-    /// files. First makes all changes durable, as [`sync`](Self::sync) does, but does not report
-    /// changes that are lost: call [`sync`](Self::sync) before to learn of them. Then writes the
-    /// checkpoint into free pages: one bit for each page of the data area, and 12 bytes for each
-    /// inode. Closing a read-only volume writes nothing.
-    ///
-    /// A volume that is dropped instead loses nothing, but opens more slowly. This call also
-    /// returns `Ok` if it writes no checkpoint, and the next opening then reads all logs. That
-    /// happens if there are too few free pages, an operation or a sync has failed midway, or a file
-    /// was removed whose log was damaged. A checkpoint that is damaged later is not used. After an
-    /// opening with a checkpoint, damage to the log of a file is found only when the file is opened
-    /// or removed.
-    ///
-    /// # Errors
-    /// Returns the handle if there are other handles to the volume, its files or its directories,
-    /// or a [`Cleaner`](crate::Cleaner).
-    pub fn close(mut self) -> Result<(), Self> {
-        match Arc::get_mut(&mut self.volume) {
-            Some(volume) => {
-                let syncs = !injected_bug!(
-                    "close-before-sync",
-                    "closing a volume makes its checkpoint before the pending changes are durable",
-                    killed_by = "file-core-close/grouped"
-                );
-                // F-O1: dropping the volume must have nothing left to sync.
-                if !syncs || volume.sync().is_ok() {
-                    close::write(volume);
-                }
-                Ok(())
-            }
-            None => Err(self),
         }
     }
 
