@@ -4,8 +4,8 @@
 //! cargo run -p spanlock-file-core --example fsck -- [--repair] [--json] VOLUME
 //! ```
 //!
-//! With `--demonstrate`, it makes a volume in a temporary folder, damages it, checks it, repairs it,
-//! and asserts the result of each step.
+//! With `--demonstrate`, it makes a volume in a temporary folder, damages it, checks it, repairs
+//! it, and asserts the result of each step.
 
 use std::error::Error;
 use std::ffi::OsString;

@@ -70,8 +70,8 @@ impl<P: Pmem + 'static, L: RawRangeLock + 'static> FileCore<P, L> {
     /// where [`clean`](Self::clean) does. On a read-only volume, the thread does nothing.
     ///
     /// If the region panics in this thread, the thread ends, and the log that it was cleaning is
-    /// poisoned. If that happens in a [sync](Self::sync), so are the logs of the files whose changes
-    /// are lost. No other operation blocks then.
+    /// poisoned. If that happens in a [sync](Self::sync), so are the logs of the files whose
+    /// changes are lost. No other operation blocks then.
     ///
     /// # Panics
     /// If the system cannot start a thread.

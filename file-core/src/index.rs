@@ -148,8 +148,8 @@ impl Value {
         // Relaxed: X3, only this thread stores the word meanwhile.
         let old = self.word.load(Ordering::Relaxed);
         // Release [N→O]: the new log page.
-        // equivalent(Relaxed): only a crash shows what a walk sees otherwise, and only on a processor
-        // that orders stores weakly.
+        // equivalent(Relaxed): only a crash shows what a walk sees otherwise, and only on a
+        // processor that orders stores weakly.
         self.word.store(mapping.to_word(), Ordering::Release);
         Mapping::from_word(old).map(|old| (old, old_log_page))
     }

@@ -236,8 +236,8 @@ impl Run {
         WRITE_HEADER_BYTES + (self.extents.len() + 1) * EXTENT_BYTES + checksums <= MOST_BYTES
     }
 
-    /// Adds a page of the file. If the page does not belong to the run, or the run has no room, emits
-    /// the run first, as [`emit`](Self::emit) does.
+    /// Adds a page of the file. If the page does not belong to the run, or the run has no room,
+    /// emits the run first, as [`emit`](Self::emit) does.
     pub(crate) fn add(
         &mut self,
         file_page: u32,
@@ -245,8 +245,8 @@ impl Run {
         file: &WriteHeader,
         emit: &mut EmitGroup<'_>,
     ) {
-        // A group that has pages up to the size says where the file ends, in case the group that sets
-        // the size is damaged later. So it has no pages past the size.
+        // A group that has pages up to the size says where the file ends, in case the group that
+        // sets the size is damaged later. So it has no pages past the size.
         let is_past = file_page as u64 == file.end.div_ceil(PAGE_BYTES);
         if file_page as u64 != self.next() || is_past || !self.has_room(file.checksums) {
             self.emit(file_page, file, emit);

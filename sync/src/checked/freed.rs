@@ -50,7 +50,8 @@ pub(crate) fn made<T>(memory: &[T]) {
     MEMORY.with_borrow_mut(|all| all.push(memory));
 }
 
-/// The number of an atomic. When the atomic is dropped, its memory is forgotten, if it was recorded.
+/// The number of an atomic. When the atomic is dropped, its memory is forgotten, if it was
+/// recorded.
 #[derive(Debug)]
 pub(crate) struct Place(pub(super) Object);
 
