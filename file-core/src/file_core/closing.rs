@@ -2,7 +2,7 @@
 
 use spanlock_pmem::Pmem;
 use spanlock_range_lock::RawRangeLock;
-use spanlock_sync::{Arc, injected_bug};
+use spanlock_sync::Arc;
 
 use super::FileCore;
 use crate::close;
@@ -27,13 +27,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     pub fn close(mut self) -> Result<(), Self> {
         match Arc::get_mut(&mut self.volume) {
             Some(volume) => {
-                let syncs = !injected_bug!(
-                    "close-before-sync",
-                    "closing a volume makes its checkpoint before the pending changes are durable",
-                    killed_by = "file-core-close/grouped"
-                );
                 // F-O1: dropping the volume must have nothing left to sync.
-                if !syncs || volume.sync().is_ok() {
+                if volume.sync().is_ok() {
                     close::write(volume);
                 }
                 Ok(())
