@@ -208,10 +208,11 @@ pub fn check<P: Pmem>(pmem: &P) -> Result<Report, Error> {
 }
 
 /// Repairs the damage of the volume, durably, and lists it. No volume may be open on the region. If
-/// there is no room for a file's new log, the damage to that file remains. The volume then does not
-/// open for writing, even if it did before, because it was closed. But it can grow
-/// ([`OpenOptions::grow`](crate::OpenOptions::grow)). If [`Report::is_repaired`]
-/// returns `true`, the volume opens afterwards.
+/// there is no room for a file's new log, the damage to that file remains; if a page that the file
+/// names is in use twice or does not match its checksum, so does the damage to all other files. The
+/// volume then does not open for writing, even if it did before, because it was closed. But it can
+/// grow ([`OpenOptions::grow`](crate::OpenOptions::grow)). If [`Report::is_repaired`] returns
+/// `true`, the volume opens afterwards.
 ///
 /// # Errors
 /// Same as [`check`], and [`Error::ReadOnlyRegion`].

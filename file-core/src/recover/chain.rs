@@ -9,7 +9,7 @@ use super::damage::Fix;
 use crate::alloc::Extent;
 use crate::error::Error;
 use crate::fsck::Repair;
-use crate::journal::Word;
+use crate::journal::{self, Word};
 use crate::layout::{
     Geometry, INODE_USED_BYTES, InodeId, LogId, PAGE, PageId, RawInode, T_NEXT_AT, TAIL_AT,
     WORD_BYTES, page_at, unseal,
@@ -41,7 +41,7 @@ pub(super) struct Chain {
 pub(crate) struct LogReader<'a, P> {
     pub(super) pmem: &'a P,
     pub(super) geometry: &'a Geometry,
-    /// The words of the journal's record, which may not be stored in the log pages yet.
+    /// The words of the journal's record, which may not be stored at their positions yet.
     pub(super) journaled: Vec<Word>,
     /// From how many pages on a log is decoded on the threads of rayon's current pool. Unlimited
     /// while the volume is in use: a thread that waits for the pool runs other tasks of it, which
@@ -59,6 +59,15 @@ impl<'a, P: Pmem> LogReader<'a, P> {
         }
     }
 
+    /// From here on, reads as if the change in the journal were complete.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the journal is damaged. Nothing has changed then.
+    pub(crate) fn read_journal(&mut self) -> Result<(), Error> {
+        self.journaled = journal::words_left(self.pmem, self.geometry)?;
+        Ok(())
+    }
+
     /// Returns whether several threads decode the log with this chain.
     pub(super) fn is_long(&self, chain: &Chain) -> bool {
         chain.pages.len() >= self.long_from
@@ -67,8 +76,7 @@ impl<'a, P: Pmem> LogReader<'a, P> {
     /// Returns the inode in slot `number`, if a complete one was written there.
     pub(crate) fn inode(&self, number: u32) -> Option<RawInode> {
         let mut bytes = [0; INODE_USED_BYTES];
-        // SAFETY: M8.
-        unsafe { self.pmem.read(self.geometry.inode_at(number), &mut bytes) };
+        self.load(self.geometry.inode_at(number), &mut bytes);
         RawInode::decode(&bytes, number)
     }
 
@@ -97,7 +105,9 @@ impl<'a, P: Pmem> LogReader<'a, P> {
             // The line belongs to another inode.
             return None;
         }
-        let head = self.pmem.load(self.geometry.inode_at(id.number));
+        let mut head = [0; WORD_BYTES];
+        self.load(self.geometry.inode_at(id.number), &mut head);
+        let head = u64::from_le_bytes(head);
         let is_sealed = unseal(id.log().head_seed(), head).is_ok();
         let head = if is_sealed { head } else { 0 };
         let created = 0;
@@ -174,10 +184,11 @@ impl<'a, P: Pmem> LogReader<'a, P> {
         Ok(Some(found))
     }
 
-    /// Reads bytes of a log page, from a word on, as if the change in the journal were complete.
+    /// Reads bytes of a log page or an inode, from a word on, as if the change in the journal were
+    /// complete.
     pub(super) fn load(&self, at: u64, into: &mut [u8]) {
         // SAFETY: M8. Or the log belongs to a file that no other thread uses, so nobody stores to
-        // its pages (M4, M5).
+        // its pages or its inode (M4, M5, M6).
         unsafe { self.pmem.read(at, into) };
         let bytes = at..at + into.len() as u64;
         for word in self.journaled.iter().filter(|it| bytes.contains(&it.at)) {

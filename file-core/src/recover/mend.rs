@@ -10,13 +10,27 @@
 //! 2. Erase the marks that interrupted renames have left. Then erase, in directories' logs, the
 //!    marks of damaged groups and of names whose inode is missing, and the pointers to damaged
 //!    pages; and in all logs, the words that are not zero within a sound group. *Fence.*
-//! 3. For each damaged file, in the reverse of the order in which they claim pages: store a log of
-//!    what is readable in unclaimed pages, and a copy of its last page if that has bytes past the
-//!    size. *Fence.* Then store the head pointer to it. *Fence.*
+//! 3. For each damaged file, store a log of what is readable in unclaimed pages, and a copy of its
+//!    last page if that has bytes past the size. *Fence.* Then store the head pointers to all new
+//!    logs as one change, through the journal.
 //!
-//! A single 8-byte store, or the last byte of a line, repairs each piece of damage. Until then, the
-//! damage is as it was. So after a crash, less damage is left, and the repair can be repeated. No
-//! step changes a page that anything readable refers to.
+//! In steps 1 and 2, a single 8-byte store, or the last byte of a line, repairs each piece of
+//! damage. Until then, the damage is as it was. Step 3 repairs all files at once. So after a crash,
+//! less damage is left, and the repair can be repeated. No step changes a page that anything
+//! readable refers to.
+//!
+//! # Why all files at once
+//! An old group of a damaged file may name a page that another file has by now. The file loses the
+//! page only because the other one claims it first. With a new log, the other file may not have the
+//! page any more: it was a page of the old log, or a copy has taken its place. If the first file
+//! still had its old log then, its next survey would give it the page, with whatever is there. So
+//! no file may have a new log before the files that have lost pages:
+//! - If there is no room for the new log of a file that has lost pages, no file gets a new log. If
+//!   the file has lost none, the others get theirs: the file has all its pages, and keeps them.
+//! - If one record of the journal has no room for all head pointers, there are several. First come
+//!   the files that have lost pages, those that claim pages last before the others. A crash between
+//!   two records does harm only if the first one has no room for all of these files. Then one of
+//!   the others may get a page of the old log of a file that has its new log, with slots as data.
 
 use core::iter;
 
@@ -37,12 +51,15 @@ use crate::record::{GroupWriter, WriteHeader, slots_for};
 /// A pointer that no seal matches, because no page is number 0.
 const BROKEN_POINTER: u64 = 1 << 32;
 
+/// The content of a page.
+type Image = Box<[u8; PAGE]>;
+
 /// A log that is rewritten.
 struct NewLog<'f> {
     id: LogId,
     /// The birth of the next page.
     birth: u64,
-    pages: Vec<(PageId, Box<[u8; PAGE]>)>,
+    pages: Vec<(PageId, Image)>,
     /// The slots of the last page that are in use.
     used: u32,
     /// Pages that are free.
@@ -129,17 +146,41 @@ impl<P: Pmem> Recovery<'_, P> {
         pmem.fence(erased);
 
         // After the fence: the rest of a directory's chain that was cut off is free now.
+        self.rewrite_logs()
+    }
+
+    /// Rewrites the logs of all damaged files, as far as there is room.
+    fn rewrite_logs(&self) -> Result<(), Error> {
         self.keep_damaged_pages()?;
         let mut free = Vec::new();
         self.free_extents(&mut |extent| free.extend(extent.start..extent.start + extent.len));
         let mut free = &free[..];
-        // The file that claimed pages last comes first. It may have lost a page to a file that
-        // replaces this page by a copy. If that file came first, a crash would bring the page back.
-        for file in self.damaged_files.iter().rev() {
-            if let Some((head, stored)) = self.store_log(file, &mut free)? {
-                let written = pmem.publish(head.at, head.value, pmem.fence(stored));
-                pmem.persist(written);
+        let mut files: Vec<_> = self.damaged_files.iter().rev().collect();
+        files.sort_by_key(|it| it.lost.is_empty());
+        let (mut heads, mut stored) = (Vec::new(), Flushed::nothing());
+        for file in files {
+            match self.store_log(file, &mut free)? {
+                Some((head, log)) => {
+                    heads.push(head);
+                    stored = stored.and(log);
+                }
+                None if file.lost.is_empty() => {}
+                None => {
+                    heads.clear();
+                    break;
+                }
             }
+        }
+        self.publish(heads, self.reader.pmem.fence(stored))
+    }
+
+    /// Stores the heads of new logs. `logs` proves that these are durable.
+    fn publish(&self, mut heads: Vec<Word>, mut logs: Durable) -> Result<(), Error> {
+        while !heads.is_empty() {
+            let journal = Journal::open(self.reader.pmem, self.geometry)?;
+            let later = heads.split_off(heads.len().min(journal.most_words()));
+            journal.commit(&heads, logs)?;
+            (heads, logs) = (later, Durable::at_rest());
         }
         Ok(())
     }
@@ -253,10 +294,7 @@ impl<P: Pmem> Recovery<'_, P> {
 
     /// If the page of the size has bytes past the size that are not zero, returns the page of the
     /// file, and its content with zeros there. The group that made these bytes zero may be lost.
-    fn last_page_without_tail(
-        &self,
-        scan: &FileScan,
-    ) -> Result<Option<(u32, Box<[u8; PAGE]>)>, Error> {
+    fn last_page_without_tail(&self, scan: &FileScan) -> Result<Option<(u32, Image)>, Error> {
         let mut last = None;
         scan.runs.each(|file_page, mapping, _| {
             last = Some((file_page, mapping.page));

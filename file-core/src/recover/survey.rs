@@ -39,7 +39,6 @@ use crate::directory::Directory;
 use crate::error::{Error, Place};
 use crate::fsck::{Finding, Repair};
 use crate::index::Mapping;
-use crate::journal;
 use crate::layout::{INODE_USED_BYTES, Kind, PAGE, PAGE_BYTES, ROOT, RawInode, T_NEXT_AT, page_at};
 
 /// A file whose log must be rewritten.
@@ -81,13 +80,8 @@ impl<P: Pmem> Recovery<'_, P> {
     /// From here on, logs are read as if the change in the journal were complete. Notes a damaged
     /// journal.
     pub(crate) fn note_journal(&mut self) -> Result<(), Error> {
-        match journal::words_left(self.reader.pmem, self.geometry) {
-            Ok(words) => {
-                self.reader.journaled = words;
-                Ok(())
-            }
-            Err(error) => self.damages.meet(error, Fix::Journal),
-        }
+        let read = self.reader.read_journal();
+        read.or_else(|error| self.damages.meet(error, Fix::Journal))
     }
 
     /// Reads the logs of all files, notes all damage, and claims their pages. Calls `keep` with

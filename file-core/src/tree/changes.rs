@@ -396,7 +396,11 @@ impl<P: Pmem, L> Volume<P, L> {
             space,
             ..
         } = &self.medium;
-        let reader = LogReader::new(pmem, geometry);
+        let mut reader = LogReader::new(pmem, geometry);
+        if self.is_read_only {
+            // A damaged journal was noted when the volume was opened.
+            let _ = reader.read_journal();
+        }
         let scan = reader.file(&reader.live_inode(id)?, self.is_read_only)?;
         // The pages that the log yields now may belong to other files.
         if scan.summary() != self.inodes.kept(id.number) {

@@ -48,6 +48,10 @@ fn a_record_that_names_no_slot_is_damage() {
     let out = [
         0,
         64,
+        // The head of the root, and what is not the head of another inode.
+        PAGE,
+        PAGE + 128 + 8,
+        PAGE + 128 + 64,
         START,
         DATA - 64,
         DATA + 8,
