@@ -236,7 +236,7 @@ impl Run {
         WRITE_HEADER_BYTES + (self.extents.len() + 1) * EXTENT_BYTES + checksums <= MOST_BYTES
     }
 
-    /// Adds a page of the file. If the page does not belong to the run, or the run has no room,
+    /// Adds a page of the file. If the page does not continue the run, or the run has no room,
     /// emits the run first, as [`emit`](Self::emit) does.
     pub(crate) fn add(
         &mut self,

@@ -4,8 +4,8 @@
 //! Within one log, a single mark commits a change. A rename from one directory to another changes
 //! two logs, and one word cannot commit both. An exchange needs two groups, even in one log. NOVA
 //! journals such changes, and so does this crate. Its journal is a compact log of
-//! `spanlock-journal-commit`, between the inode table and the data area. A repair that gives several
-//! files new logs changes one head pointer for each, and journals these.
+//! `spanlock-journal-commit`, between the inode table and the data area. A repair that gives
+//! several files new logs changes one head pointer for each, and journals these.
 //!
 //! ```text
 //!   slots of the new groups ── fence ── record ── fence ── marks and erasures ── fence ── truncate
@@ -202,8 +202,8 @@ impl<'m, P: Pmem> Journal<'m, P> {
     fn store(&self, words: &[Word]) {
         let mut stored = Flushed::nothing();
         for it in words {
-            // F-J2, M4. The record is durable, and so are the groups, by the fence before it, or the
-            // new logs.
+            // F-J2, M4. The record is durable, and so are the groups or the new logs, by the fence
+            // before it.
             let written = self.pmem.publish(it.at, it.value, Durable::at_rest());
             stored = stored.and(self.pmem.flush(written));
         }

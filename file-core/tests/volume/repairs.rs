@@ -117,8 +117,8 @@ fn damaged(report: &Report) -> Vec<&str> {
     paths
 }
 
-/// A crash leaves the old logs of all damaged files, or the new ones. So a file that has lost a page
-/// to the log of another file does not get it, with the slots, once that file has a new log.
+/// A crash leaves the old logs of all damaged files, or the new ones. So a file that has lost a
+/// page to the log of another file does not get it, with the slots, once that file has a new log.
 #[test]
 fn a_repair_gives_all_files_their_new_logs_at_once() {
     let volume = format(64, &FormatOptions::new().inodes(64));
@@ -155,8 +155,8 @@ fn a_repair_gives_all_files_their_new_logs_at_once() {
     );
 }
 
-/// Fills the volume with pages of "f" between holes, and the part of the reserve that logs can take.
-/// The new log of "f" would need more pages than the rest has.
+/// Fills the volume with pages of "f" between holes, and the part of the reserve that logs can
+/// take. The new log of "f" would need more pages than the rest has.
 fn fill(volume: &Volume) {
     let file = volume.open_file("f").unwrap();
     let others = (0..10).map(|nth| volume.create(&format!("other {nth}")).unwrap());
