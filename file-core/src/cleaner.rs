@@ -70,8 +70,9 @@ impl<P: Pmem + 'static, L: RawRangeLock + 'static> FileCore<P, L> {
     /// where [`clean`](Self::clean) does. On a read-only volume, the thread does nothing.
     ///
     /// If the region panics in this thread, the thread ends, and the log that it was cleaning is
-    /// poisoned. If that happens in a [sync](Self::sync), so are the logs of the files whose
-    /// changes are lost. No other operation blocks then.
+    /// poisoned. If the panic occurs during a [sync](Self::sync) by this thread, the logs of the
+    /// files whose changes are lost are poisoned, too. In neither case do operations of other
+    /// threads hang.
     ///
     /// # Panics
     /// If the system cannot start a thread.

@@ -29,8 +29,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// The live content of a log is copied to free pages, which may come from the reserve. If there
     /// are too few free pages, the log remains longer than necessary. Poisoned logs are not
     /// cleaned, and neither are the logs of files without a name, for which there is
-    /// [`File::clean`]. If another thread renames a file or a directory on its path meanwhile, the
-    /// file may be left out.
+    /// [`File::clean`]. A file may be left out if another thread meanwhile renames it, or a
+    /// directory on its path.
     ///
     /// Reads the logs of files that are not in memory, as [`open_file`](Self::open_file) does. If
     /// the volume [groups](crate::Durability::AtSync) changes, the cleaning first makes all changes

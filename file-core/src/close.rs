@@ -27,7 +27,8 @@
 //! # Invariants
 //! - **F-O1** While the record is on the medium, nothing but the pages of the checkpoint has been
 //!   stored to since the checkpoint was made. So it agrees with the logs. There is one exception: a
-//!   repair stores to logs that do not match their digests, which the checkpoint refuses anyway.
+//!   repair stores broken pointers in logs that do not match their digests. An opening with the
+//!   checkpoint refuses these files, with or without the pointers.
 //! - **F-O2** The pages of the checkpoint are free: the checkpoint says so itself, and so does the
 //!   allocator once the checkpoint has been read.
 

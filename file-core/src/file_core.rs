@@ -343,10 +343,10 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     ///
     /// As in POSIX, the file remains as long as it has another name, and open handles to a file
     /// without a name keep working. Its pages and its inode become free once the last name is
-    /// removed and the last handle dropped, or when the volume is next opened. A cleaning, or a
-    /// check, that is visiting the file counts as a handle: until it has ended, a full volume may
-    /// return [`Error::NoSpace`] or [`Error::NoInodes`]. The name can be reused at once. Blocks
-    /// while another thread changes the directory.
+    /// removed and the last handle dropped, or when the volume is next opened. A cleaning or a
+    /// [`check`](Self::check) counts as a handle while it visits the file. Until it has ended, a
+    /// full volume may return [`Error::NoSpace`] or [`Error::NoInodes`]. The name can be reused at
+    /// once. Blocks while another thread changes the directory.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Poisoned`], and the path errors.

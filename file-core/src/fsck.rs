@@ -33,8 +33,8 @@
 //! a removed one. [`check`] lists inodes without names, but they are not damage.
 //!
 //! If a crash interrupts a repair, the repair can be repeated. Until then, a file whose damage only
-//! its digest has shown counts as damaged by a broken pointer. A repair writes nothing to a volume
-//! without damage.
+//! its digest had shown may be reported with a damaged pointer instead. A repair writes nothing to
+//! a volume without damage.
 //!
 //! ```
 //! use spanlock_file_core::{FileCore, FormatOptions, fsck};
@@ -208,11 +208,13 @@ pub fn check<P: Pmem>(pmem: &P) -> Result<Report, Error> {
 }
 
 /// Repairs the damage of the volume, durably, and lists it. No volume may be open on the region. If
-/// there is no room for a file's new log, the damage to that file remains; if a page that the file
-/// names is in use twice or does not match its checksum, so does the damage to all other files. The
-/// volume then does not open for writing, even if it did before, because it was closed. But it can
-/// grow ([`OpenOptions::grow`](crate::OpenOptions::grow)). If [`Report::is_repaired`] returns
-/// `true`, the volume opens afterwards.
+/// [`Report::is_repaired`] returns `true`, the volume opens afterwards.
+///
+/// If there is no room for a file's new log, that file remains damaged. If the file has also lost a
+/// page, because the page is in use twice or does not match its checksum, all other damaged files
+/// remain damaged, too. The volume then does not open for writing. That is so even if it opened
+/// before the repair with the checkpoint of [`close`](crate::FileCore::close), because the repair
+/// erases the checkpoint. But it can still grow ([`OpenOptions::grow`](crate::OpenOptions::grow)).
 ///
 /// # Errors
 /// Same as [`check`], and [`Error::ReadOnlyRegion`].
@@ -223,7 +225,8 @@ pub fn repair<P: Pmem>(pmem: &P) -> Result<Report, Error> {
         return Ok(report);
     }
     let left = check(pmem)?;
-    // Not what it is: without the checkpoint, a log that has changed is another kind of damage.
+    // Compare the places, not the kinds of damage: without the checkpoint, a changed log is
+    // reported as damage of another kind.
     let known: HashSet<_> = report.damage().map(|it| it.place).collect();
     let remaining: HashSet<_> = left.damage().map(|it| it.place).collect();
     for finding in report.findings.iter_mut().filter(|it| it.is_damage()) {

@@ -73,8 +73,9 @@
 //! X3 orders every other access to a value. A reader holds the range lock shared, so the last
 //! writer's store happens-before its load. A cleaning looks only at pages whose groups are all in
 //! settled log pages (letters F and G of `log_page.rs`), so their writers' stores happen-before its
-//! loads. It does not take the mapping of a later writer, which may not be durable yet, for one of
-//! these: with the new word, it sees the later writer's log page (N, O), which is not settled.
+//! loads. It must not mistake the mapping of a later writer, which may not be durable yet, for a
+//! settled one. If it loads the new word, it also sees the later writer's log page (N, O), which is
+//! not settled.
 //!
 //! Unlinking needs no ordering. A thread that holds a page of the span is ordered by the range
 //! lock, and walkers by the fences of the epochs.
@@ -148,8 +149,8 @@ impl Value {
         // Relaxed: X3, only this thread stores the word meanwhile.
         let old = self.word.load(Ordering::Relaxed);
         // Release [N→O]: the new log page.
-        // equivalent(Relaxed): only a crash shows what a walk sees otherwise, and only on a
-        // processor that orders stores weakly.
+        // equivalent(Relaxed): a walk could pair the new word with the old log page, but only on a
+        // processor that orders stores weakly, and only a crash would reveal it.
         self.word.store(mapping.to_word(), Ordering::Release);
         Mapping::from_word(old).map(|old| (old, old_log_page))
     }

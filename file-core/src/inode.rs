@@ -246,7 +246,7 @@ impl Run {
         emit: &mut EmitGroup<'_>,
     ) {
         // A group that has pages up to the size says where the file ends, in case the group that
-        // sets the size is damaged later. So it has no pages past the size.
+        // sets the size is damaged later. So pages past the size need a group of their own.
         let is_past = file_page as u64 == file.end.div_ceil(PAGE_BYTES);
         if file_page as u64 != self.next() || is_past || !self.has_room(file.checksums) {
             self.emit(file_page, file, emit);
@@ -331,7 +331,7 @@ impl<L> Inode<L> {
         }
         // The groups that mapped the file's end may be dead, so their ends do not give the size. A
         // file that no group has ever made longer may have been changed by groups that are not
-        // copied. The size comes before the pages, because it takes those past it away.
+        // copied. The size comes before the pages, because applying it removes the pages past it.
         let is_lost = injected_bug!(
             "clean-drops-size",
             "a cleaning does not copy the size of a file",
@@ -389,7 +389,8 @@ impl<L> Inode<L> {
             "a cleaning that does not copy the size keeps the reference to its page",
             killed_by = "file-core-sparse/sequences-of-2"
         );
-        // What was not copied is that of a new file. F-P1, as above.
+        // If the size or the time is still in an old page, it was not copied, because a new file
+        // needs no group for it. F-P1, as above.
         if is_old(sources.size) && !is_kept {
             gone.push(replace(&mut sources.size, 0));
         }

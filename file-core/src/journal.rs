@@ -24,12 +24,12 @@
 //!   record, but reads the logs as if they were stored.
 //!
 //! # Invariants
-//! - **F-J1** The journal has a record only while a thread holds the tree's mutex and those of the
-//!   directories whose logs the record names, or after that thread has panicked; or while a repair
-//!   has the region for itself. So a page that a record names stays a page of its log, and an inode
-//!   that of its file, until the record is truncated, durably. A crash can leave
-//!   the record in the older of the journal's two superblocks. Recovery then rewrites both, so that
-//!   damage to the newer one never brings the record back.
+//! - **F-J1** The journal has a record only in three cases: a thread holds the tree's mutex and
+//!   those of the directories whose logs the record names; that thread has panicked; or a repair
+//!   has the region for itself. So until the record is truncated, durably, a log page that it names
+//!   stays in the same log, and an inode that it names stays that of the same file. A crash can
+//!   leave the record in the older of the journal's two superblocks. Recovery then rewrites both,
+//!   so that damage to the newer one never brings the record back.
 //! - **F-J2** A word of a record is the only store to its position until the record is truncated: a
 //!   new group's mark belongs to its reservation, an old group's to the directory (M4), and a head
 //!   to the repair. So storing the words again, any number of times, leaves the same bytes.

@@ -23,7 +23,7 @@ pub(crate) enum Fix {
 }
 
 impl Fix {
-    /// Returns whether the damage costs nothing: a word within a sound group that is not zero.
+    /// Returns whether the damage is harmless: a nonzero word within an otherwise sound group.
     pub(crate) fn clears_word(self) -> bool {
         matches!(self, Fix::Erase(_, Repair::ClearWord))
     }

@@ -77,8 +77,9 @@ impl FileScan {
 
 impl<P: Pmem> LogReader<'_, P> {
     /// Replays the log of a file that no other thread uses. If the volume is read-only, accepts
-    /// damage that costs nothing. Otherwise, recovery would later refuse the file with all changes
-    /// made until then.
+    /// harmless damage ([`Fix::clears_word`]). In a writable volume, that is an error, too: the
+    /// file could then be changed, and a later recovery would refuse it together with those
+    /// changes.
     ///
     /// # Errors
     /// [`Error::Corrupt`].

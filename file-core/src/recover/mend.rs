@@ -1,36 +1,38 @@
 //! Repairing what a survey has noted.
 //!
 //! # Method
-//! First, if the volume was closed: store a broken pointer at the end of each log that only its
-//! digest shows to be damaged. *Fence.* Then erase the record of the checkpoint. *Fence.* The log
-//! now counts as damaged without the digest, so a crash from here on does not hide its damage.
-//! Before, the checkpoint is still valid: it refuses the file with or without the pointer. Then:
+//! First, if the volume was closed: at the end of each log that only its digest shows to be
+//! damaged, store a broken pointer. *Fence.* Then erase the record of the checkpoint. *Fence.*
+//! Before the erasure, the checkpoint refuses the file, with or without the pointer. Afterwards,
+//! the pointer shows the damage, so a crash does not hide it. Then:
 //! 1. Complete the change that the journal has, or empty a damaged journal. Rewrite damaged
 //!    superblocks and inode lines. *Fence.*
 //! 2. Erase the marks that interrupted renames have left. Then erase, in directories' logs, the
 //!    marks of damaged groups and of names whose inode is missing, and the pointers to damaged
 //!    pages; and in all logs, the words that are not zero within a sound group. *Fence.*
-//! 3. For each damaged file, store a log of what is readable in unclaimed pages, and a copy of its
-//!    last page if that has bytes past the size. *Fence.* Then store the head pointers to all new
-//!    logs as one change, through the journal.
+//! 3. For each damaged file, store in unclaimed pages: a new log of what is readable; and if the
+//!    file's last page has bytes past the size, a copy of it with zeros there. *Fence.* Then store
+//!    the head pointers to all new logs as one change, through the journal.
 //!
-//! In steps 1 and 2, a single 8-byte store, or the last byte of a line, repairs each piece of
-//! damage. Until then, the damage is as it was. Step 3 repairs all files at once. So after a crash,
-//! less damage is left, and the repair can be repeated. No step changes a page that anything
-//! readable refers to.
+//! In steps 1 and 2, each piece of damage is repaired by one 8-byte store, or by the last byte of a
+//! line. Until then, it is as it was. Step 3 repairs all files at once. So a crash leaves no new
+//! damage (the next section has an exception), and the repair can be repeated. Apart from the words
+//! named above, no step changes a page to which anything readable refers.
 //!
 //! # Why all files at once
-//! An old group of a damaged file may name a page that another file has by now. The file loses the
-//! page only because the other one claims it first. With a new log, the other file may not have the
-//! page any more: it was a page of the old log, or a copy has taken its place. If the first file
-//! still had its old log then, its next survey would give it the page, with whatever is there. So
-//! no file may have a new log before the files that have lost pages:
+//! Suppose that an old group of file B names a page that file A has by now. B loses the page only
+//! because A claims it first. With a new log, A may not have the page any more: it was a page of
+//! A's old log, or a copy has taken its place. If B still had its old log then, the next survey
+//! would give it the page, with whatever is there. So no file may have a new log before the files
+//! that have lost pages:
 //! - If there is no room for the new log of a file that has lost pages, no file gets a new log. If
-//!   the file has lost none, the others get theirs: the file has all its pages, and keeps them.
-//! - If one record of the journal has no room for all head pointers, there are several. First come
-//!   the files that have lost pages, those that claim pages last before the others. A crash between
-//!   two records does harm only if the first one has no room for all of these files. Then one of
-//!   the others may get a page of the old log of a file that has its new log, with slots as data.
+//!   the file has lost none, only this file keeps its old log: it has all of its pages, so it can
+//!   gain none.
+//! - If the head pointers do not fit one record of the journal, there are several records. The
+//!   files that have lost pages come first; among them, those that claim pages last. A crash
+//!   between two records does harm only if the heads of these files do not all fit the first
+//!   record. Then one of them that is in a later record may get a page of a replaced log, with
+//!   slots as data.
 
 use core::iter;
 

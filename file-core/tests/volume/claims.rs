@@ -1,5 +1,6 @@
-//! Pages that are claimed twice, because damage has brought back an older group: a repair takes no
-//! page from a file for another file that then drops it, nor from a later group of the same file.
+//! Pages that are claimed twice, because damage has brought back an older group. A repair does not
+//! take a page from one file for another that then drops it. Nor does it take a page from a later
+//! group for an older group of the same file.
 
 use std::sync::{Arc, Mutex};
 

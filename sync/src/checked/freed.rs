@@ -5,8 +5,9 @@
 //! the free. Loom also detects, in either order, a use that does not happen-before the free.
 //!
 //! Freed memory is kept until the next execution, so that its addresses are not reused. A use after
-//! the free fails the model. Memory that is dropped otherwise is forgotten with its first atomic
-//! ([`Place`]): new atomics may have the same addresses.
+//! the free fails the model. Memory that is dropped in any other way is not kept, so new atomics
+//! may get its addresses. Its record is removed when the first of its atomics is dropped
+//! ([`Place`]).
 //!
 //! A checker runs all threads of a model on one system thread. So the state here is kept in a plain
 //! thread local of that thread.
