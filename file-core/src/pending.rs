@@ -107,7 +107,7 @@ pub(crate) struct Added<L> {
     pub(crate) mark: u64,
     /// The data and the slots.
     pub(crate) written: Vec<Unflushed>,
-    /// The pages of the file that the change replaces, keeps or removes.
+    /// The pages of the file that the change replaces, keeps or removes, or on which it relies.
     pub(crate) file_pages: Range<u64>,
     /// The number of data pages that it has written.
     pub(crate) pages: u32,

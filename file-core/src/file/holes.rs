@@ -215,9 +215,10 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             .lock
             .write(first * PAGE_BYTES..last * PAGE_BYTES)?;
         let size = self.inode.size();
-        // If the file is long enough, the change relies on the change that made it so (Y6).
+        // If the file is long enough, the change relies on the change that made it so (Y6), which
+        // may be a truncation. That changes the pages from the size on.
         let relied_on = if grows {
-            all.end.max(size.div_ceil(PAGE_BYTES))
+            all.end.max(size / PAGE_BYTES + 1)
         } else {
             all.end
         };
