@@ -39,7 +39,9 @@ use crate::directory::Directory;
 use crate::error::{Error, Place};
 use crate::fsck::{Finding, Repair};
 use crate::index::Mapping;
-use crate::layout::{INODE_USED_BYTES, Kind, PAGE, PAGE_BYTES, ROOT, RawInode, T_NEXT_AT, page_at};
+use crate::layout::{
+    INODE_USED_BYTES, Kind, PAGE, PAGE_BYTES, ROOT, RawInode, T_NEXT_AT, WORD_BYTES, page_at,
+};
 
 /// A file whose log must be rewritten.
 pub(super) struct DamagedFile {
@@ -155,14 +157,16 @@ impl<P: Pmem> Recovery<'_, P> {
             pages += 1;
             Ok(())
         };
-        let pmem = self.reader.pmem;
+        let reader = &self.reader;
         let mut damaged = |error: Error, fix: Fix| {
             if fix.clears_word() {
                 return damages.meet(error, fix);
             }
             first.get_or_insert_with(|| error.clone());
             if let Fix::Erase(pointer_at, Repair::CutLog) = fix {
-                cut_at = Some(pmem.load(pointer_at) as u32);
+                let mut pointer = [0; WORD_BYTES];
+                reader.load(pointer_at, &mut pointer);
+                cut_at = Some(u64::from_le_bytes(pointer) as u32);
             }
             damages.meet(error, Fix::Rewrite(Repair::RewriteLog))
         };
