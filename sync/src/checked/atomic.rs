@@ -125,6 +125,7 @@ macro_rules! exclusive {
 
             #[track_caller]
             fn value(&mut self) -> $value {
+                freed::assert_kept(self);
                 #[cfg(spanlock_loom)]
                 return self.0.with_mut(|value| *value);
                 #[cfg(spanlock_shuttle)]

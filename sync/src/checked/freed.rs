@@ -27,6 +27,14 @@ struct Memory {
     freed: Option<Box<dyn Any>>,
 }
 
+impl Memory {
+    #[track_caller]
+    fn assert_kept(&self) {
+        let is_kept = self.freed.is_none();
+        assert!(is_kept, "an atomic is used after its memory was freed");
+    }
+}
+
 thread_local! {
     static MEMORY: RefCell<Vec<Memory>> = const { RefCell::new(Vec::new()) };
 }
@@ -107,14 +115,24 @@ pub(crate) fn used<T>(used: &T) {
     if std::thread::panicking() {
         return;
     }
-    let is_freed = MEMORY.with_borrow(|all| {
-        let at = all.iter().find(|known| known.addresses.contains(&address));
-        at.is_some_and(|at| {
-            if at.freed.is_none() {
-                at.cell.with(|_| ());
-            }
-            at.freed.is_some()
-        })
+    MEMORY.with_borrow(|all| {
+        if let Some(at) = all.iter().find(|it| it.addresses.contains(&address)) {
+            at.assert_kept();
+            at.cell.with(|_| ());
+        }
     });
-    assert!(!is_freed, "an atomic is used after its memory was freed");
+}
+
+/// Asserts that the memory of an object has not been freed. This is no access that a search sees.
+#[track_caller]
+pub(crate) fn assert_kept<T>(object: &T) {
+    let address = core::ptr::from_ref(object).addr();
+    if std::thread::panicking() {
+        return;
+    }
+    MEMORY.with_borrow(|all| {
+        if let Some(at) = all.iter().find(|it| it.addresses.contains(&address)) {
+            at.assert_kept();
+        }
+    });
 }
