@@ -69,7 +69,8 @@ pub enum Repair {
     None,
     /// The superblock is rewritten from the other one.
     RewriteSuperblock,
-    /// The journal is emptied. A rename or an exchange that was in it may be done in part.
+    /// The journal is emptied. A rename, an exchange or a repair that was in it may be done in
+    /// part.
     EmptyJournal,
     /// The inode is restored from its name.
     RewriteInode,
@@ -99,7 +100,8 @@ impl fmt::Display for Repair {
             Repair::RewriteSuperblock => "a repair rewrites it from the other superblock",
             Repair::EmptyJournal => {
                 "a repair empties the journal; if a crash has interrupted a rename between \
-                 directories or an exchange, its names may be lost"
+                 directories or an exchange, its names may be lost; if it has interrupted a repair, \
+                 some files may have their old logs"
             }
             Repair::RewriteInode => {
                 "a repair restores the inode from its name; its creation time is lost"
