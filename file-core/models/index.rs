@@ -10,7 +10,7 @@ use crate::memory::Open;
 const NODES: [u64; 3] = [0, 64, 128];
 
 pub(crate) fn suite() -> Suite {
-    let why = "the check clones an `Arc`, a step of loom's that the reduction does not know";
+    let why = "without a bound, the search takes minutes: the walk of the check has many steps";
     Suite::new("file-core-index")
         .step_bound(4_000)
         .no_pair("check", "check", UNCHANGED)
