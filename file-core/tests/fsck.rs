@@ -243,12 +243,14 @@ fn a_volume_that_is_open_exits_with_8() {
 
 /// Creates a volume without room for a new log of "file", whose first change is damaged.
 fn full_and_damaged() -> Scene {
-    /// The size of the file in pages. The volume has no room for so many.
-    const PAGES: u64 = 321;
+    /// The size of the file in pages. The volume has no room for half of them.
+    const PAGES: u64 = 642;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("volume");
     let region = MappedFile::create(&path, 322 * PAGE as u64, Options::default()).unwrap();
-    let options = FormatOptions::new().inodes(32);
+    let options = FormatOptions::new()
+        .inodes(32)
+        .max_file_size(PAGES * PAGE as u64);
     let volume = FileCore::format(region, &options, |_| RwCounter::new()).unwrap();
     let file = volume.create("file").unwrap();
     let before = fs::read(&path).unwrap();
@@ -257,11 +259,11 @@ fn full_and_damaged() -> Scene {
     let after = fs::read(&path).unwrap();
     let mut data = 2 * PAGE..after.len();
     let first = data.find(|at| before[*at] != after[*at]).unwrap();
-    // No two pages that follow each other in the file do so in the volume, so the new log has a
-    // record for each page, and needs more pages than the reserve has.
+    // Each page has a hole after it, so the new log has a record for each page, and needs more
+    // pages than the reserve has.
     let mut next = 0;
     while file.write_at(&[7; PAGE], next * PAGE as u64).is_ok() {
-        next = (next + 20) % PAGES;
+        next = (next + 40) % PAGES;
     }
     drop((file, volume));
     let scene = Scene {
