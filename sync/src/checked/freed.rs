@@ -27,14 +27,6 @@ struct Memory {
     freed: Option<Box<dyn Any>>,
 }
 
-impl Memory {
-    #[track_caller]
-    fn assert_kept(&self) {
-        let is_kept = self.freed.is_none();
-        assert!(is_kept, "an atomic is used after its memory was freed");
-    }
-}
-
 thread_local! {
     static MEMORY: RefCell<Vec<Memory>> = const { RefCell::new(Vec::new()) };
 }
@@ -110,29 +102,32 @@ pub(crate) fn forget<T>(memory: &T) {
 /// Notes that an atomic operation uses an object.
 #[track_caller]
 pub(crate) fn used<T>(used: &T) {
-    let address = core::ptr::from_ref(used).addr();
-    // While a failed model unwinds, the guards that it drops may use freed words.
-    if std::thread::panicking() {
-        return;
-    }
-    MEMORY.with_borrow(|all| {
-        if let Some(at) = all.iter().find(|it| it.addresses.contains(&address)) {
-            at.assert_kept();
-            at.cell.with(|_| ());
-        }
-    });
+    check(used, |memory| memory.cell.with(|_| ()));
 }
 
 /// Asserts that the memory of an object has not been freed. This is no access that a search sees.
 #[track_caller]
 pub(crate) fn assert_kept<T>(object: &T) {
+    check(object, |_| ());
+}
+
+/// Asserts that the memory of an object has not been freed. Calls `then` with it, if it is
+/// recorded.
+#[track_caller]
+fn check<T>(object: &T, then: impl FnOnce(&Memory)) {
     let address = core::ptr::from_ref(object).addr();
+    // While a failed model unwinds, the guards that it drops may use freed words.
     if std::thread::panicking() {
         return;
     }
-    MEMORY.with_borrow(|all| {
-        if let Some(at) = all.iter().find(|it| it.addresses.contains(&address)) {
-            at.assert_kept();
-        }
+    let is_freed = MEMORY.with_borrow(|all| {
+        let at = all.iter().find(|known| known.addresses.contains(&address));
+        at.is_some_and(|at| {
+            if at.freed.is_none() {
+                then(at);
+            }
+            at.freed.is_some()
+        })
     });
+    assert!(!is_freed, "an atomic is used after its memory was freed");
 }
