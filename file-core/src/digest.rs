@@ -24,7 +24,7 @@
 
 use crate::alloc::Extent;
 
-/// What is wrong with a file whose log has another summary than before.
+/// The damage of a file whose log has another summary than before.
 pub(crate) const CHANGED: &str = "a log that has changed since the file was last in use";
 
 /// The facts that a volume keeps about a file while the file is not in memory.

@@ -142,10 +142,11 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     ///
     /// `locks` is the same as in [`format`](Self::format); for locks whose creation can fail, use
     /// [`try_open`](Self::try_open). Opening reads all logs, so it takes time proportional to their
-    /// size. After a [`close`](Self::close), it reads only the logs of directories. Opening writes
-    /// nothing, except that it repairs a damaged superblock from the other one, rewrites the
-    /// journal's superblocks if they differ, erases the record that `close` has stored, and
-    /// completes a rename or an exchange that a crash has interrupted.
+    /// size. After a [`close`](Self::close), it reads only the logs of directories.
+    ///
+    /// Opening erases the record that `close` has stored, and completes a change of several logs
+    /// that a crash has interrupted. It repairs a damaged superblock from the other one, and
+    /// rewrites the journal's superblocks if they differ. It writes nothing else.
     ///
     /// # Errors
     /// [`Error::NotAVolume`] if neither superblock has the magic number, [`Error::Version`],

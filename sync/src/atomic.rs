@@ -9,7 +9,7 @@ pub use crate::world::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Atom
 
 /// Access to an atomic that no other thread can use, as `&mut` proves.
 pub trait Exclusive {
-    /// What the atomic contains.
+    /// The type of the value.
     type Value;
 
     /// Returns the value.
