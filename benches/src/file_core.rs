@@ -40,8 +40,9 @@ use crate::measure::{self, Latencies, median};
 use crate::scratch::Scratch;
 use crate::target::Target;
 
-/// Rounds of each row.
-pub const ROUNDS: usize = 5;
+/// Rounds of each row. They are many and short: other load on the processor changes within a second,
+/// and slows down some rows more than others. Contestants that take turns often share it equally.
+pub const ROUNDS: usize = 25;
 
 /// The measurements to perform.
 #[derive(Clone, Debug)]
