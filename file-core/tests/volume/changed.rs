@@ -210,7 +210,7 @@ fn read_all(volume: &Volume, what: &str) -> Files {
 }
 
 /// Changes a file at random.
-fn change(file: &Handle, rng: &mut Rng) {
+pub(crate) fn change(file: &Handle, rng: &mut Rng) {
     let at = rng.below(40 * PAGE);
     let end = at + 1 + rng.below(8 * PAGE);
     let done = match rng.below(15) {

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::common::{Handle, Mem, PAGE, Rng, Volume, content, format, open, segments};
+use crate::changed::change;
+use crate::common::{Mem, PAGE, Rng, Volume, content, format, open, segments};
 use spanlock_file_core::{Durability, Error, FileCore, FormatOptions, OpenOptions};
 
 /// The first bytes of the record of a checkpoint.
@@ -245,27 +246,6 @@ fn a_checkpoint_of_an_earlier_layout_is_not_used() {
     let (volume, report) = open(&Mem::from_bytes(&bytes)).unwrap();
     assert!(!report.from_checkpoint);
     assert_eq!(content(&volume.open_file("a").unwrap()), [2; ONE_PAGE]);
-}
-
-/// Changes a file at random.
-fn change(file: &Handle, rng: &mut Rng) {
-    let at = rng.below(40 * PAGE);
-    let end = at + rng.below(8 * PAGE);
-    let done = match rng.below(14) {
-        0 => file.truncate(at),
-        1 => file.truncate(rng.below(3 * PAGE)),
-        2 => file.punch_hole(at..end),
-        3 => file.allocate(at..end),
-        4 => file.allocate_keeping_size(at..end),
-        5 => file.clean().map(drop),
-        6 => file.set_modified(std::time::UNIX_EPOCH),
-        7 => file.append(&vec![rng.next() as u8; 5000]).map(drop),
-        _ => file.write_at(&vec![rng.next() as u8; (end - at) as usize], at),
-    };
-    // A full volume changes nothing.
-    if let Err(error) = done {
-        assert!(matches!(error, Error::NoSpace { .. }), "{error}");
-    }
 }
 
 /// The digest of a file in memory must be that of its log, whatever the file's history. Otherwise a

@@ -220,10 +220,10 @@ pub(crate) fn new_mark(before: &[u64], after: &[u64]) -> usize {
     (0..before.len()).find(is_new).unwrap()
 }
 
-/// A flipped bit in the first word of a further slot leaves the group sound. Only that word is
-/// repaired.
-#[test]
-fn a_stray_word_within_a_group_costs_nothing() {
+/// Returns the words of a volume of one file, the file's name, and the words that hold the marks of
+/// the groups of its name and of its write. Each group has at least three slots.
+pub(crate) fn long_groups() -> (Vec<u64>, String, [usize; 2]) {
+    // With checksums, the group of the write has several slots.
     let volume = format(64, &FormatOptions::new().inodes(32).data_checksums(true));
     let name = "n".repeat(150);
     let start = volume.pmem().words();
@@ -231,14 +231,17 @@ fn a_stray_word_within_a_group_costs_nothing() {
     let created = volume.pmem().words();
     file.write_at(&[7; 30 * PAGE as usize], 0).unwrap();
     let sound = volume.pmem().words();
-    drop((file, volume));
+    let marks = [new_mark(&start, &created), new_mark(&created, &sound)];
+    (sound, name, marks)
+}
+
+/// A flipped bit in the first word of a further slot leaves the group sound. Only that word is
+/// repaired.
+#[test]
+fn a_stray_word_within_a_group_costs_nothing() {
+    let (sound, name, [of_name, of_write]) = long_groups();
     let intact = readable(&Mem::from_words(sound.clone()));
-    // The groups have at least three slots each.
-    let marks = [
-        (new_mark(&start, &created), "/"),
-        (new_mark(&created, &sound), &name),
-    ];
-    for (mark, path) in marks {
+    for (mark, path) in [(of_name, "/"), (of_write, &name)] {
         let mut words = sound.clone();
         words[mark + 8] ^= 1;
         let mem = Mem::from_words(words.clone());

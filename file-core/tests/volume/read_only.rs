@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::common::{Mem, PAGE, Rng, Volume, content, format, segments};
-use crate::fsck::new_mark;
+use crate::fsck::long_groups;
 use spanlock_file_core::fsck::Repair;
 use spanlock_file_core::{
     CleanReport, CleanerOptions, Error, FileCore, FormatOptions, OpenOptions, RecoveryReport, fsck,
@@ -163,18 +163,13 @@ fn a_damaged_directory_is_refused_and_the_others_are_read() {
 /// A word that is not zero within a sound group costs nothing.
 #[test]
 fn a_stray_word_keeps_nothing_from_being_read() {
-    // With checksums, the group of the write has several slots.
-    let volume = format(64, &FormatOptions::new().inodes(32).data_checksums(true));
-    let name = "n".repeat(150);
-    let start = volume.pmem().words();
-    let file = volume.create(&name).unwrap();
-    let created = volume.pmem().words();
-    file.write_at(&[7; 30 * PAGE as usize], 0).unwrap();
-    let sound = volume.pmem().words();
-    let expected = read_all(&volume);
-    drop((file, volume));
-    // The second slots of the groups of the name and of the write.
-    for mark in [new_mark(&start, &created), new_mark(&created, &sound)] {
+    let (sound, _, marks) = long_groups();
+    let expected = read_all(
+        &crate::common::open(&Mem::from_words(sound.clone()))
+            .unwrap()
+            .0,
+    );
+    for mark in marks {
         let mut words = sound.clone();
         words[mark + 8] ^= 1;
         let mem = Mem::from_words(words);
