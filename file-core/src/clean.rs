@@ -225,8 +225,8 @@ fn is_short(pages: &[u32], space: &Space) -> bool {
     let references: u64 = pages.iter().map(references).sum();
     match pages.len() {
         0 => false,
-        // The last page is needed if it has more references than that of the size.
-        1 => references <= 1,
+        // The last page is needed if it has more references than those of the size and the time.
+        1 => references <= 2,
         _ => references <= SHORT_WALK,
     }
 }
