@@ -15,7 +15,7 @@ struct Ticks {
     /// Time spent by programs, and time stolen by the hypervisor. Kernel time is excluded, because
     /// writing files for this process happens in kernel threads.
     programs: u64,
-    /// The same for this process.
+    /// The same for this process and the children that it has waited for.
     own: u64,
 }
 
@@ -33,9 +33,11 @@ impl Ticks {
         let fields: Vec<u64> = fields.map(|it| it.parse().ok()).collect::<Option<_>>()?;
         let all: u64 = fields.iter().sum();
         // The process's name is in parentheses and may contain anything. `utime` is the 12th field
-        // after it.
+        // after it, and `cutime`, the children's, the 14th.
         let (_, own) = own.rsplit_once(')')?;
-        let own = own.split_whitespace().nth(11)?.parse().ok()?;
+        let own: Vec<_> = own.split_whitespace().take(14).collect();
+        let ticks = |nth: usize| own.get(nth)?.parse::<u64>().ok();
+        let own = ticks(11)? + ticks(13)?;
         Some(Ticks {
             all,
             programs: fields.first()? + fields.get(1)? + fields.get(7)?,
@@ -105,9 +107,9 @@ mod tests {
     #[test]
     fn ticks_are_read_from_proc() {
         let system = "cpu  100 10 20 1000 50 1 2 7 3 4\ncpu0 1 2 3\n";
-        let own = "42 (a) b) S 1 2 3 4 5 6 7 8 9 10 60 5 0 0";
+        let own = "42 (a) b) S 1 2 3 4 5 6 7 8 9 10 60 5 4 3";
         let ticks = Ticks::parse(system, own).unwrap();
-        assert_eq!((ticks.all, ticks.programs, ticks.own), (1190, 117, 60));
+        assert_eq!((ticks.all, ticks.programs, ticks.own), (1190, 117, 64));
         assert!(Ticks::parse("", own).is_none());
         assert!(Ticks::parse(system, "42 (a").is_none());
     }
