@@ -1,9 +1,17 @@
 //! The checker's `Arc`. It records in the [footprints](crate::footprint) what depends on the count
 //! of references: whether a reference is the last one.
 //!
-//! Clones, and drops of references that are not the last, are recorded as reads. Their order does
-//! not matter. The drop of the last reference is recorded as a write, and so is
-//! [`get_mut`](Arc::get_mut), because its result depends on which other references exist.
+//! The order of two drops matters: it decides which of them is the last, even if neither was the
+//! last in the execution at hand. The result of [`get_mut`](Arc::get_mut) depends on which other
+//! references exist. The order of two clones does not matter. Neither does that of a clone and a
+//! drop, because the clone's own reference keeps the drop from being the last. So an `Arc` has two
+//! objects:
+//!
+//! | | clones | drops |
+//! |---|---|---|
+//! | clone | read | |
+//! | drop, [`take_last`] | | write |
+//! | [`get_mut`](Arc::get_mut) | write | write |
 //!
 //! Loom switches before each of these operations, so there each is a step. Under shuttle, they are
 //! a part of the step in which they happen.
@@ -27,7 +35,8 @@ pub struct Arc<T> {
 }
 
 struct Shared<T> {
-    object: Object,
+    clones: Object,
+    drops: Object,
     value: T,
 }
 
@@ -40,15 +49,24 @@ fn touch(object: &Object, access: Access) {
     }
 }
 
+/// Notes a second object that the same operation writes.
+fn touch_also(object: &Object) {
+    object.touch_behind(Access::Write);
+}
+
 impl<T> Arc<T> {
     /// Returns the first reference to the value.
     #[track_caller]
     pub fn new(value: T) -> Self {
-        let object = Object::new();
+        let (clones, drops) = (Object::new(), Object::new());
         Arc {
             #[cfg(spanlock_loom)]
             count: ManuallyDrop::new(loom::sync::Arc::new(())),
-            shared: Some(std::sync::Arc::new(Shared { object, value })),
+            shared: Some(std::sync::Arc::new(Shared {
+                clones,
+                drops,
+                value,
+            })),
         }
     }
 
@@ -58,7 +76,8 @@ impl<T> Arc<T> {
         #[cfg(spanlock_loom)]
         let _ = loom::sync::Arc::get_mut(&mut this.count);
         let shared = this.shared.as_mut()?;
-        touch(&shared.object, Access::Write);
+        touch(&shared.clones, Access::Write);
+        touch_also(&shared.drops);
         std::sync::Arc::get_mut(shared).map(|shared| &mut shared.value)
     }
 
@@ -77,9 +96,7 @@ impl<T> Arc<T> {
         unsafe {
             ManuallyDrop::drop(&mut self.count);
         }
-        let is_last = std::sync::Arc::strong_count(&shared) == 1;
-        let access = if is_last { Access::Write } else { Access::Read };
-        touch(&shared.object, access);
+        touch(&shared.drops, Access::Write);
         Some(shared)
     }
 }
@@ -105,7 +122,7 @@ impl<T> Clone for Arc<T> {
             shared: self.shared.clone(),
         };
         if let Some(shared) = &new.shared {
-            touch(&shared.object, Access::Read);
+            touch(&shared.clones, Access::Read);
         }
         new
     }

@@ -236,6 +236,38 @@ fn references() -> Vec<Model> {
                 other.join().expect("takes");
             },
         ),
+        model(
+            Litmus {
+                name: "last-reference-then",
+                claim: "what the thread with the last reference does next may come before or after \
+                        what the other thread does next",
+                reason: "of several calls of `Arc::into_inner`, exactly one returns the value",
+                allowed: "00 10 11",
+                deviations: &[],
+            },
+            "T0:last=_ T1:z=_",
+            "T0: load(Relaxed) of an atomic of its own; take_last; if last, z.store(1, Relaxed)\n\
+             T1: load(Relaxed) of an atomic of its own; take_last; z.load(Relaxed)",
+            2,
+            || {
+                let reference = Arc::new(());
+                let its = reference.clone();
+                let z = std::sync::Arc::new(AtomicU32::new(0));
+                let other_z = std::sync::Arc::clone(&z);
+                let other = thread::spawn(move || {
+                    AtomicU32::new(0).load(Relaxed);
+                    let _ = take_last(its);
+                    note_as(1, format!("z={}", other_z.load(Relaxed)));
+                });
+                AtomicU32::new(0).load(Relaxed);
+                let last = take_last(reference).is_some();
+                if last {
+                    z.store(1, Relaxed);
+                }
+                note_as(0, format!("last={}", u32::from(last)));
+                other.join().expect("takes");
+            },
+        ),
     ]
 }
 
