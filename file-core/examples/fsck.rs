@@ -30,9 +30,10 @@ const FAILED: u8 = 8;
 #[derive(Parser)]
 #[command(
     name = "fsck",
+    override_usage = "fsck [--repair] [--json] [--verbose] VOLUME\n       fsck --demonstrate",
     after_long_help = "\
 Damage:
-  - a damaged superblock or journal
+  - a damaged superblock, journal or checkpoint
   - an inode that cannot be read
   - a damaged pointer, page or entry of a log
   - a page that is in use twice

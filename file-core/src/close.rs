@@ -8,9 +8,10 @@
 //! logs of directories, because all names are in memory. The log of a file is read when the file is
 //! opened, and must then yield what its [digest](crate::digest) says.
 //!
-//! Without a sound record and checkpoint, all logs are read. So a torn or damaged record or
-//! checkpoint costs only time. A check, a repair and a read-only opening read all logs anyway, and
-//! compare what they yield with the digests: see `recover/survey.rs`.
+//! Without a sound record and checkpoint, all logs are read. So to an opening for writing, a torn or
+//! damaged record or checkpoint costs only time. A check, a repair and a read-only opening read all
+//! logs anyway, and compare what they yield with the digests: see `recover/survey.rs`. They report a
+//! damaged checkpoint.
 //!
 //! ```text
 //! record, bytes 64–127 of the region          page of the checkpoint
@@ -38,6 +39,7 @@ use spanlock_sync::injected_bug;
 
 use crate::alloc::Class;
 use crate::digest::Summary;
+use crate::error::Error;
 use crate::layout::{Geometry, PAGE, SUPER_BYTES, WORD_BYTES, get_u32, get_u64, page_at};
 use crate::medium::Medium;
 use crate::volume::Volume;
@@ -192,16 +194,35 @@ pub(crate) fn write<P: Pmem, L>(volume: &mut Volume<P, L>) {
     pmem.persist(written);
 }
 
-/// Returns the checkpoint, if the volume was closed with one that is not damaged.
-pub(crate) fn read<P: Pmem>(pmem: &P, geometry: &Geometry) -> Option<Checkpoint> {
+/// Returns the checkpoint, if the volume was closed with one.
+///
+/// # Errors
+/// [`Error::Corrupt`] if the record or the checkpoint is damaged.
+pub(crate) fn read<P: Pmem>(pmem: &P, geometry: &Geometry) -> Result<Option<Checkpoint>, Error> {
     let mut record = [0; RECORD_BYTES];
     // SAFETY: M8.
     unsafe { pmem.read(RECORD_AT, &mut record) };
+    if get_u64(&record, 0) >> 32 != TAG {
+        return Ok(None);
+    }
+    match find(pmem, geometry, &record) {
+        Some(checkpoint) => Ok(Some(checkpoint)),
+        None => Err(damaged("a damaged checkpoint")),
+    }
+}
+
+/// Returns the error that reports a damaged checkpoint.
+pub(crate) fn damaged(what: &'static str) -> Error {
+    Error::corrupt_at(what, RECORD_AT)
+}
+
+/// Returns the checkpoint that a record describes, unless one of them is damaged.
+fn find<P: Pmem>(pmem: &P, geometry: &Geometry, record: &[u8; RECORD_BYTES]) -> Option<Checkpoint> {
     let len = Checkpoint::bytes(geometry);
-    if get_u64(&record, 0) != mark_of(geometry, &record) || get_u64(&record, 8) != len as u64 {
+    if get_u64(record, 0) != mark_of(geometry, record) || get_u64(record, 8) != len as u64 {
         return None;
     }
-    let mut page = get_u32(&record, 16);
+    let mut page = get_u32(record, 16);
     let mut bytes = Vec::with_capacity(len);
     while bytes.len() < len {
         if !(geometry.data_start()..geometry.data_end()).contains(&page) {
@@ -214,7 +235,7 @@ pub(crate) fn read<P: Pmem>(pmem: &P, geometry: &Geometry) -> Option<Checkpoint>
         bytes.extend_from_slice(&image[..part]);
         page = get_u32(&image, PART_BYTES);
     }
-    let is_sound = crc32c(&bytes) == get_u32(&record, 20);
+    let is_sound = crc32c(&bytes) == get_u32(record, 20);
     is_sound.then(|| Checkpoint::decode(geometry, &bytes))?
 }
 

@@ -56,7 +56,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     }
 
     fn at<'n>(&self, name: &'n str) -> Result<At<'n>, Error> {
-        check_name(name)?;
+        check_name(name, name)?;
         Ok(At {
             directory: Arc::clone(&self.directory),
             name,

@@ -120,25 +120,27 @@ pub(crate) fn group_of(id: InodeId, name: &str) -> Vec<u8> {
     group
 }
 
-/// Checks whether `name` can be the name of a file or a directory.
+/// Checks whether `name`, which is a part of `path`, can be the name of a file or a directory.
 ///
 /// # Errors
 /// [`Error::NameInvalid`], [`Error::NameTooLong`].
-pub(crate) fn check_name(name: &str) -> Result<(), Error> {
+pub(crate) fn check_name(name: &str, path: &str) -> Result<(), Error> {
     if name.len() > MAX_NAME_BYTES {
         return Err(Error::NameTooLong {
+            path: path.to_owned(),
             len: name.len(),
             max: MAX_NAME_BYTES,
         });
     }
     let why = match name {
-        "" => "it is empty",
+        "" => "a path has one slash between two names, and none before the first or after the last",
         "." | ".." => "a path is not relative to the directories on it",
         _ if name.contains('/') => "it contains a slash, which separates names in a path",
         _ if name.contains('\0') => "it contains a NUL",
         _ => return Ok(()),
     };
     Err(Error::NameInvalid {
+        path: path.to_owned(),
         name: name.to_owned(),
         why,
     })

@@ -159,8 +159,12 @@ pub enum Error {
         name: String,
     },
     /// The name is longer than [`MAX_NAME_BYTES`](crate::MAX_NAME_BYTES).
-    #[error("the name has {len} bytes, but at most {max} are allowed: shorten it")]
+    #[error(
+        "a name in the path {path:?} has {len} bytes, but at most {max} are allowed: shorten it"
+    )]
     NameTooLong {
+        /// The path, as the caller gave it.
+        path: String,
         /// Its length in bytes.
         len: usize,
         /// The largest possible length in bytes.
@@ -196,8 +200,10 @@ pub enum Error {
     #[error("the directories are in different volumes: copy the file instead")]
     OtherVolume,
     /// The name is empty, `.` or `..`, or contains a slash or NUL.
-    #[error("{name:?} is not a valid name: {why}")]
+    #[error("in the path {path:?}, {name:?} is not a valid name: {why}")]
     NameInvalid {
+        /// The path, as the caller gave it.
+        path: String,
         /// The name.
         name: String,
         /// Why it is invalid.

@@ -144,9 +144,10 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`try_open`](Self::try_open). Opening reads all logs, so it takes time proportional to their
     /// size. After a [`close`](Self::close), it reads only the logs of directories.
     ///
-    /// Opening erases the record that `close` has stored, and completes a change of several logs
-    /// that a crash has interrupted. It repairs a damaged superblock from the other one, and
-    /// rewrites the journal's superblocks if they differ. It writes nothing else.
+    /// Opening erases the record that `close` has stored, and completes a change that a crash has
+    /// interrupted: a rename, an exchange, or the repair of several files. It repairs a damaged
+    /// superblock from the other one, and rewrites the journal's superblocks if they differ. It
+    /// writes nothing else.
     ///
     /// # Errors
     /// [`Error::NotAVolume`] if neither superblock has the magic number, [`Error::Version`],
@@ -187,9 +188,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             format::check_writable(&pmem)?;
         }
         let found = format::find(&pmem)?;
-        let (geometry, checkpoint, damages) = if is_read_only {
-            let checkpoint = close::read(&pmem, &found.geometry);
-            (found.geometry, checkpoint, Damages::Noted(Vec::new()))
+        let (geometry, mut checkpoint, damages) = if is_read_only {
+            (found.geometry, None, Damages::Noted(Vec::new()))
         } else {
             let (geometry, checkpoint) = prepare(&pmem, &found, options.grow);
             (geometry, checkpoint, Damages::Refused)
@@ -202,6 +202,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         if is_read_only {
             recovery.note_superblock(&found)?;
             recovery.note_journal()?;
+            checkpoint = recovery.checkpoint()?;
         }
         let live = recovery.tree()?;
         let inodes = Inodes::new(&live.links, options.cached_files);
@@ -285,7 +286,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// created before the error remain.
     pub fn create_dir_all(&self, path: &str) -> Result<(), Error> {
         // Before anything is created.
-        path.split('/').try_for_each(check_name)?;
+        let mut names = path.split('/');
+        names.try_for_each(|name| check_name(name, path))?;
         let ends = path.match_indices('/').map(|(at, _)| at);
         for end in ends.chain([path.len()]) {
             match self.create_dir(&path[..end]) {
@@ -538,7 +540,7 @@ fn prepare<P: Pmem>(
     found: &format::Found,
     grows: bool,
 ) -> (Geometry, Option<close::Checkpoint>) {
-    let checkpoint = close::read(pmem, &found.geometry);
+    let checkpoint = close::read(pmem, &found.geometry).ok().flatten();
     // F-O1: before anything else is stored.
     close::erase(pmem);
     format::repair(pmem, found);

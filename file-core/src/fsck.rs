@@ -4,7 +4,8 @@
 //! logs on the calling thread, and, in a volume with data checksums, all data.
 //!
 //! If the volume was [closed](crate::FileCore::close), both compare each file with the digest that
-//! `close` has stored. So they also find logs that have lost words, which look intact otherwise.
+//! `close` has stored. So they also find logs that have lost words, which look intact otherwise. If
+//! what `close` has stored is damaged, that is a finding, and nothing is compared.
 //! The digests serve until the volume is opened for writing or repaired. An opening for writing
 //! erases them even if it fails, so check a closed volume before it is opened, not afterwards.
 //!
@@ -32,7 +33,9 @@
 //! A file or directory that has lost its name is gone: nothing on the medium distinguishes it from
 //! a removed one. [`check`] lists inodes without names, but they are not damage.
 //!
-//! If a crash interrupts a repair, the repair can be repeated. Until then, a file whose damage only
+//! If a crash interrupts a repair, the repair can be repeated. (If more than 508 damaged files have
+//! lost pages, a crash at the wrong moment can give one of them a page of another file's old log.
+//! The format's documentation has the details.) Until then, a file whose damage only
 //! its digest had shown may be reported with a damaged pointer instead. A repair writes nothing to
 //! a volume without damage.
 //!
@@ -55,7 +58,6 @@ use std::collections::HashSet;
 use spanlock_pmem::Pmem;
 use spanlock_sync::Arc;
 
-use crate::close;
 use crate::error::{Error, Place};
 use crate::format;
 use crate::medium::Space;
@@ -69,6 +71,9 @@ pub enum Repair {
     None,
     /// The superblock is rewritten from the other one.
     RewriteSuperblock,
+    /// The checkpoint of [`close`](crate::FileCore::close) is erased. Nothing is lost. But files
+    /// could not be compared with its digests: a log that has lost words may look intact.
+    EraseCheckpoint,
     /// The journal is emptied. A rename, an exchange or a repair that was in it may be done in
     /// part.
     EmptyJournal,
@@ -98,6 +103,10 @@ impl fmt::Display for Repair {
         f.write_str(match self {
             Repair::None => "needs no repair",
             Repair::RewriteSuperblock => "a repair rewrites it from the other superblock",
+            Repair::EraseCheckpoint => {
+                "a repair erases it; files could not be compared with its digests, so a log that \
+                 has lost words may look intact"
+            }
             Repair::EmptyJournal => {
                 "a repair empties the journal; if a crash has interrupted a rename between \
                  directories or an exchange, its names may be lost; if it has interrupted a repair, \
@@ -212,7 +221,8 @@ pub fn check<P: Pmem>(pmem: &P) -> Result<Report, Error> {
 /// Repairs the damage of the volume, durably, and lists it. No volume may be open on the region. If
 /// [`Report::is_repaired`] returns `true`, the volume opens afterwards.
 ///
-/// If there is no room for a file's new log, that file remains damaged. If the file has also lost a
+/// If there is no room for a file's new log, not even after those of other files have been
+/// replaced, that file remains damaged. If the file has also lost a
 /// page, because the page is in use twice or does not match its checksum, all other damaged files
 /// remain damaged, too. The volume then does not open for writing. That is so even if it opened
 /// before the repair with the checkpoint of [`close`](crate::FileCore::close), because the repair
@@ -226,7 +236,16 @@ pub fn repair<P: Pmem>(pmem: &P) -> Result<Report, Error> {
     if report.is_sound() {
         return Ok(report);
     }
-    let left = check(pmem)?;
+    let mut left = check(pmem)?;
+    // A repair frees the old logs of the files that have new ones. So others may have room now.
+    while !left.is_sound() {
+        let before = left.damage().count();
+        survey(pmem, true)?;
+        left = check(pmem)?;
+        if left.damage().count() >= before {
+            break;
+        }
+    }
     // Compare the places, not the kinds of damage: without the checkpoint, a changed log is
     // reported as damage of another kind.
     let known: HashSet<_> = report.damage().map(|it| it.place).collect();
@@ -246,8 +265,8 @@ fn survey<P: Pmem>(pmem: &P, mends: bool) -> Result<Report, Error> {
     let mut recovery = Recovery::new(pmem, &geometry, &space, Damages::Noted(Vec::new()));
     recovery.note_superblock(&found)?;
     recovery.note_journal()?;
+    let checkpoint = recovery.checkpoint()?;
     let live = recovery.tree()?;
-    let checkpoint = close::read(pmem, &geometry);
     recovery.survey(&live, &|_, _| (), checkpoint.as_ref(), true)?;
     recovery.note_unnamed(&live)?;
     if mends && !recovery.is_sound() {

@@ -297,7 +297,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
                     return corrupt("a file's record in the log of a directory");
                 }
             };
-            if !inodes.contains(&named.number) || check_name(&name).is_err() {
+            if !inodes.contains(&named.number) || check_name(&name, &name).is_err() {
                 return corrupt("an impossible name or inode in a directory");
             }
             live.last_generation = live.last_generation.max(named.generation);

@@ -310,12 +310,12 @@ impl<P: Pmem, L> Volume<P, L> {
             Some((parents, name)) => (Some(parents), name),
             None => (None, path),
         };
-        check_name(name)?;
+        check_name(name, path)?;
         let directory = match parents {
             Some(parents) => {
                 // The root has an empty path, but a path does not begin with an empty name.
                 if parents.is_empty() {
-                    check_name(parents)?;
+                    check_name(parents, path)?;
                 }
                 self.directory(parents)?
             }
@@ -338,7 +338,7 @@ impl<P: Pmem, L> Volume<P, L> {
         while start < path.len() || start > 0 {
             let end = path[start..].find('/').map_or(path.len(), |it| start + it);
             let name = &path[start..end];
-            check_name(name)?;
+            check_name(name, path)?;
             let at = At {
                 directory,
                 name,

@@ -33,7 +33,7 @@ use spanlock_pmem::Pmem;
 use super::damage::{Damage, Damages, Fix};
 use super::file::FileScan;
 use super::{Counts, LiveTree, Recovery, page_of};
-use crate::close::Checkpoint;
+use crate::close::{self, Checkpoint};
 use crate::digest::{self, Summary};
 use crate::directory::Directory;
 use crate::error::{Error, Place};
@@ -86,6 +86,14 @@ impl<P: Pmem> Recovery<'_, P> {
         read.or_else(|error| self.damages.meet(error, Fix::Journal))
     }
 
+    /// Returns the checkpoint, if the volume was closed with one. Notes a damaged one.
+    pub(crate) fn checkpoint(&mut self) -> Result<Option<Checkpoint>, Error> {
+        match close::read(self.reader.pmem, self.geometry) {
+            Ok(checkpoint) => Ok(checkpoint),
+            Err(error) => self.damages.meet(error, Fix::Checkpoint).map(|()| None),
+        }
+    }
+
     /// Reads the logs of all files, notes all damage, and claims their pages. Calls `keep` with
     /// each file's number and summary. If there is a checkpoint, compares the summaries with it,
     /// unless it contradicts the directories. If `reads_data`, compares the data with its
@@ -100,7 +108,12 @@ impl<P: Pmem> Recovery<'_, P> {
         checkpoint: Option<&Checkpoint>,
         reads_data: bool,
     ) -> Result<(), Error> {
-        let checkpoint = checkpoint.filter(|it| self.claims.are_in(&it.used));
+        let agreed = checkpoint.filter(|it| self.claims.are_in(&it.used));
+        if checkpoint.is_some() && agreed.is_none() {
+            let error = close::damaged("a checkpoint that contradicts the directories");
+            self.damages.meet(error, Fix::Checkpoint)?;
+        }
+        let checkpoint = agreed;
         let mut files = Vec::new();
         for id in &live.files {
             if let Some(inode) = self.find_inode(*id)? {

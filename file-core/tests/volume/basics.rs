@@ -195,6 +195,7 @@ fn exceeding_a_limit_is_an_error() {
     }
     let long = "n".repeat(MAX_NAME_BYTES + 1);
     let error = Error::NameTooLong {
+        path: long.clone(),
         len: MAX_NAME_BYTES + 1,
         max: MAX_NAME_BYTES,
     };

@@ -180,7 +180,8 @@ fn an_inode_of_zeros_is_found_once() {
     assert_eq!(content(&volume.open_file("a").unwrap()), []);
 }
 
-/// A checkpoint whose record is erased, or that is damaged itself, says nothing.
+/// Without a checkpoint, a log that has lost a word looks intact. A damaged checkpoint does not hide
+/// that nothing was compared.
 #[test]
 fn without_a_checkpoint_nothing_is_compared() {
     let (volume, mark) = written_twice();
@@ -188,12 +189,23 @@ fn without_a_checkpoint_nothing_is_compared() {
     let mut words = closed(volume);
     words[mark] = 0;
     let page = words[8 + 2] as u32 as usize;
-    for at in [8, page * 512] {
+    let mut erased = words.clone();
+    erased[8] = 0;
+    assert_eq!(damage(&erased), []);
+    let of_record = [8, 9, 10, 12, 15];
+    for at in of_record.into_iter().chain([page * 512, page * 512 + 1]) {
         let mut words = words.clone();
         words[at] ^= 1;
-        assert_eq!(damage(&words), []);
-        let (volume, _) = open_read_only(&words);
+        let found = damage(&words);
+        assert_eq!(found.len(), 1, "{at}: {found:?}");
+        assert_eq!(found[0].repair, Repair::EraseCheckpoint);
+        assert_eq!(found[0].place.at, 64);
+        let (volume, report) = open_read_only(&words);
+        assert_eq!(report.findings, found);
         assert!(content(&volume.open_file("a").unwrap()) == one_page(1));
+        let mem = Mem::from_words(words);
+        assert!(fsck::repair(&mem).unwrap().is_repaired());
+        assert_eq!(damage(&mem.words()), []);
     }
 }
 

@@ -211,6 +211,39 @@ fn without_room_for_a_file_that_has_all_its_pages_other_files_are_repaired() {
     assert_eq!(damaged(&fsck::check(&mem).unwrap()), ["f"]);
 }
 
+/// A file's old log, once it is replaced, has room for the new log of another file.
+#[test]
+fn damaged_files_are_repaired_one_after_the_other_if_there_is_little_room() {
+    const FILES: usize = 20;
+    for few in [0, 10, 15] {
+        let volume = format(200, &FormatOptions::new().inodes(64));
+        for number in 1..=FILES {
+            let file = volume.create(&number.to_string()).unwrap();
+            file.truncate(5).unwrap();
+            file.truncate(6).unwrap();
+        }
+        let rest = volume.create("rest").unwrap();
+        while volume.stats().pages_free > few && rest.append(&[7; ONE_PAGE]).is_ok() {}
+        let free = volume.stats().pages_free;
+        let mut words = volume.pmem().words();
+        drop((rest, volume));
+        for number in 1..=FILES {
+            let second = marks_of(&words, number)[1];
+            words[second] ^= 4;
+        }
+        let mem = Mem::from_words(words);
+        let report = fsck::repair(&mem).unwrap();
+        assert_eq!(damaged(&report).len(), FILES);
+        assert!(report.is_repaired(), "{few}: {:?}", report.findings);
+        let (volume, _) = open(&mem).unwrap();
+        for number in 1..=FILES {
+            assert_eq!(volume.open_file(&number.to_string()).unwrap().size(), 5);
+        }
+        assert_eq!(volume.stats().pages_free, free);
+        assert!(free < FILES as u64);
+    }
+}
+
 /// More heads than fit one record of the journal.
 #[test]
 fn any_number_of_files_is_repaired() {
