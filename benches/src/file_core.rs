@@ -40,8 +40,8 @@ use crate::measure::{self, Latencies, median};
 use crate::scratch::Scratch;
 use crate::target::Target;
 
-/// Rounds of each row. They are many and short: other load on the processor changes within a second,
-/// and slows down some rows more than others. Contestants that take turns often share it equally.
+/// The number of rounds of each row. Other load on the processor changes within a second, so
+/// contestants share it about equally if they take turns in many short rounds.
 pub const ROUNDS: usize = 25;
 
 /// The measurements to perform.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use spanlock_file_core::{Durability, Error};
+use spanlock_file_core::{Durability, Error, fsck};
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_testkit::crashes::{Crashable, threads};
 use spanlock_verify::{Mode, Suite};
@@ -94,6 +94,10 @@ impl Subject for Sessions {
     type State = Content;
 
     fn recover(&self, region: &Arc<Simulated>) -> Result<Session, String> {
+        let report = fsck::check(region).map_err(|why| why.to_string())?;
+        if !report.is_sound() {
+            return Err("a crash leaves what a check calls damage".to_owned());
+        }
         let volume = self.open(region).map_err(|why| why.to_string())?;
         Ok(Session {
             region: region.clone(),

@@ -225,7 +225,7 @@ fn is_short(pages: &[u32], space: &Space) -> bool {
     let references: u64 = pages.iter().map(references).sum();
     match pages.len() {
         0 => false,
-        // The last page is needed if it has more references than those of the size and the time.
+        // With more references than those of the size and the time, the page is needed.
         1 => references <= 2,
         _ => references <= SHORT_WALK,
     }

@@ -133,7 +133,7 @@ pub(crate) fn check_name(name: &str, path: &str) -> Result<(), Error> {
         });
     }
     let why = match name {
-        "" => "a path has one slash between two names, and none before the first or after the last",
+        "" => "it is empty; a path has one slash between two names, and none at either end",
         "." | ".." => "a path is not relative to the directories on it",
         _ if name.contains('/') => "it contains a slash, which separates names in a path",
         _ if name.contains('\0') => "it contains a NUL",

@@ -163,7 +163,7 @@ pub enum Error {
         "a name in the path {path:?} has {len} bytes, but at most {max} are allowed: shorten it"
     )]
     NameTooLong {
-        /// The path, as the caller gave it.
+        /// The path, or the name in a method of [`Dir`](crate::Dir), as the caller gave it.
         path: String,
         /// Its length in bytes.
         len: usize,
@@ -202,7 +202,7 @@ pub enum Error {
     /// The name is empty, `.` or `..`, or contains a slash or NUL.
     #[error("in the path {path:?}, {name:?} is not a valid name: {why}")]
     NameInvalid {
-        /// The path, as the caller gave it.
+        /// The path, or the name in a method of [`Dir`](crate::Dir), as the caller gave it.
         path: String,
         /// The name.
         name: String,

@@ -145,9 +145,9 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// size. After a [`close`](Self::close), it reads only the logs of directories.
     ///
     /// Opening erases the record that `close` has stored, and completes a change that a crash has
-    /// interrupted: a rename, an exchange, or the repair of several files. It repairs a damaged
-    /// superblock from the other one, and rewrites the journal's superblocks if they differ. It
-    /// writes nothing else.
+    /// interrupted: a rename, an exchange, or the replacement of logs by a repair. It repairs a
+    /// damaged superblock from the other one, and rewrites the journal's superblocks if they
+    /// differ. It writes nothing else.
     ///
     /// # Errors
     /// [`Error::NotAVolume`] if neither superblock has the magic number, [`Error::Version`],

@@ -4,8 +4,8 @@
 //! logs on the calling thread, and, in a volume with data checksums, all data.
 //!
 //! If the volume was [closed](crate::FileCore::close), both compare each file with the digest that
-//! `close` has stored. So they also find logs that have lost words, which look intact otherwise. If
-//! what `close` has stored is damaged, that is a finding, and nothing is compared.
+//! `close` has stored. So they also find logs that have lost words, which look intact otherwise. A
+//! damaged checkpoint is itself a finding, and no file is compared with it.
 //! The digests serve until the volume is opened for writing or repaired. An opening for writing
 //! erases them even if it fails, so check a closed volume before it is opened, not afterwards.
 //!
@@ -33,11 +33,11 @@
 //! A file or directory that has lost its name is gone: nothing on the medium distinguishes it from
 //! a removed one. [`check`] lists inodes without names, but they are not damage.
 //!
-//! If a crash interrupts a repair, the repair can be repeated. (If more than 508 damaged files have
-//! lost pages, a crash at the wrong moment can give one of them a page of another file's old log.
-//! The format's documentation has the details.) Until then, a file whose damage only
-//! its digest had shown may be reported with a damaged pointer instead. A repair writes nothing to
-//! a volume without damage.
+//! If a crash interrupts a repair, the repair can be repeated. Until then, a file whose damage only
+//! its digest had shown may be reported with a damaged pointer instead. (If more than 508 damaged
+//! files have lost pages, a crash at the wrong moment can give one of them a page of another file's
+//! old log. The format's documentation has the details.) A repair writes nothing to a volume
+//! without damage.
 //!
 //! ```
 //! use spanlock_file_core::{FileCore, FormatOptions, fsck};
@@ -203,6 +203,14 @@ impl Report {
     pub fn is_repaired(&self) -> bool {
         self.damage().all(|it| it.is_repaired)
     }
+
+    /// Adds the damage of a later report at other places. Compares the places, not the kinds of
+    /// damage: without the checkpoint, a changed log is reported as damage of another kind.
+    fn add_new(&mut self, later: &Report) {
+        let known: HashSet<_> = self.damage().map(|it| it.place).collect();
+        let new = later.damage().filter(|it| !known.contains(&it.place));
+        self.findings.extend(new.cloned());
+    }
 }
 
 /// Lists all damage of the volume, and writes nothing. A damaged copy of the journal's superblock
@@ -221,12 +229,12 @@ pub fn check<P: Pmem>(pmem: &P) -> Result<Report, Error> {
 /// Repairs the damage of the volume, durably, and lists it. No volume may be open on the region. If
 /// [`Report::is_repaired`] returns `true`, the volume opens afterwards.
 ///
-/// If there is no room for a file's new log, not even after those of other files have been
-/// replaced, that file remains damaged. If the file has also lost a
-/// page, because the page is in use twice or does not match its checksum, all other damaged files
-/// remain damaged, too. The volume then does not open for writing. That is so even if it opened
-/// before the repair with the checkpoint of [`close`](crate::FileCore::close), because the repair
-/// erases the checkpoint. But it can still grow ([`OpenOptions::grow`](crate::OpenOptions::grow)).
+/// If there is no room for a file's new log, not even after the logs of other files have been
+/// replaced, that file remains damaged. If the file has also lost a page, because the page is in
+/// use twice or does not match its checksum, all other damaged files remain damaged, too. The
+/// volume then does not open for writing. That is so even if it opened before the repair with the
+/// checkpoint of [`close`](crate::FileCore::close), because the repair erases the checkpoint. But
+/// it can still grow ([`OpenOptions::grow`](crate::OpenOptions::grow)).
 ///
 /// # Errors
 /// Same as [`check`], and [`Error::ReadOnlyRegion`].
@@ -237,24 +245,21 @@ pub fn repair<P: Pmem>(pmem: &P) -> Result<Report, Error> {
         return Ok(report);
     }
     let mut left = check(pmem)?;
+    report.add_new(&left);
     // A repair frees the old logs of the files that have new ones. So others may have room now.
     while !left.is_sound() {
         let before = left.damage().count();
         survey(pmem, true)?;
         left = check(pmem)?;
+        report.add_new(&left);
         if left.damage().count() >= before {
             break;
         }
     }
-    // Compare the places, not the kinds of damage: without the checkpoint, a changed log is
-    // reported as damage of another kind.
-    let known: HashSet<_> = report.damage().map(|it| it.place).collect();
     let remaining: HashSet<_> = left.damage().map(|it| it.place).collect();
     for finding in report.findings.iter_mut().filter(|it| it.is_damage()) {
         finding.is_repaired = !remaining.contains(&finding.place);
     }
-    let new = left.damage().filter(|it| !known.contains(&it.place));
-    report.findings.extend(new.cloned());
     Ok(report)
 }
 

@@ -16,12 +16,12 @@ pub enum Durability {
     AtReturn,
     /// Changes become durable together, at the next [`FileCore::sync`](crate::FileCore::sync),
     /// which takes two fences for all of them. Changes *overlap* if they concern a common page of a
-    /// file. An allocation that relies on the size found concerns all pages up to the end of the
-    /// file; [`File::allocate_keeping_size`](crate::File::allocate_keeping_size) does not. If
-    /// changes overlap, the sync makes them durable one after the other: it takes one fence for the data,
-    /// and one for each change of the longest sequence in which each change overlaps the one before
-    /// it. A crash before the sync returns keeps some of the changes, each as a whole, and loses
-    /// the others. If it keeps a change, it keeps every earlier one that overlaps it.
+    /// file. [`File::allocate`](crate::File::allocate) relies on the size, so it concerns all pages
+    /// from its range to the end of the file. If changes overlap, the sync makes them durable one
+    /// after the other: it takes one fence for the data, and one for each change of the longest
+    /// sequence in which each change overlaps the one before it. A crash before the sync returns
+    /// keeps some of the changes, each as a whole, and loses the others. If it keeps a change, it
+    /// keeps every earlier one that overlaps it.
     ///
     /// A volume also syncs by itself:
     /// - when 1,024 changes, or a sixteenth of the volume's pages, wait for a sync,

@@ -317,7 +317,7 @@ impl<P: Pmem, L> Volume<P, L> {
                 if parents.is_empty() {
                     check_name(parents, path)?;
                 }
-                self.directory(parents)?
+                self.directory_on(parents, path)?
             }
             None => Arc::clone(&self.tree.root),
         };
@@ -333,12 +333,18 @@ impl<P: Pmem, L> Volume<P, L> {
     /// # Errors
     /// As [`resolve`](Self::resolve).
     pub(crate) fn directory(&self, path: &str) -> Result<Arc<Directory>, Error> {
+        self.directory_on(path, path)
+    }
+
+    /// Returns the directory at `path`, which is the beginning of the path `whole`; the root if it
+    /// is empty.
+    fn directory_on(&self, path: &str, whole: &str) -> Result<Arc<Directory>, Error> {
         let mut directory = Arc::clone(&self.tree.root);
         let mut start = 0;
         while start < path.len() || start > 0 {
             let end = path[start..].find('/').map_or(path.len(), |it| start + it);
             let name = &path[start..end];
-            check_name(name, path)?;
+            check_name(name, whole)?;
             let at = At {
                 directory,
                 name,

@@ -1,11 +1,11 @@
 //! The checker's `Arc`. It records in the [footprints](crate::footprint) what depends on the count
 //! of references: whether a reference is the last one.
 //!
-//! The order of two drops matters: it decides which of them is the last, even if neither was the
-//! last in the execution at hand. The result of [`get_mut`](Arc::get_mut) depends on which other
-//! references exist. The order of two clones does not matter. Neither does that of a clone and a
-//! drop, because the clone's own reference keeps the drop from being the last. So an `Arc` has two
-//! objects:
+//! The order of drops matters: it decides which is the last. Any two drops count as dependent, so
+//! that the search tries each of them as the last. The result of [`get_mut`](Arc::get_mut) depends
+//! on which other references exist. The order of two clones does not matter. Neither does that of a
+//! clone and a drop, because the reference that is cloned keeps the drop from being the last. So an
+//! `Arc` has two objects:
 //!
 //! | | clones | drops |
 //! |---|---|---|

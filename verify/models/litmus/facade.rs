@@ -239,8 +239,8 @@ fn references() -> Vec<Model> {
         model(
             Litmus {
                 name: "last-reference-then",
-                claim: "what the thread with the last reference does next may come before or after \
-                        what the other thread does next",
+                claim: "the thread that takes the last reference may act before or after the \
+                        other thread's next operation",
                 reason: "of several calls of `Arc::into_inner`, exactly one returns the value",
                 allowed: "00 10 11",
                 deviations: &[],
