@@ -185,6 +185,7 @@ pub(crate) fn write<P: Pmem, L>(volume: &mut Volume<P, L>) {
     record[20..24].copy_from_slice(&crc32c(&bytes).to_le_bytes());
     // SAFETY: M8, because no other handle to the volume exists any more.
     let written = unsafe { pmem.write(RECORD_AT + WORD_BYTES as u64, &record[WORD_BYTES..]) };
+    // equivalent(drop): the record lies in the line of its mark, and so persists before it.
     let stored = stored.and(pmem.flush(written));
     let durable = pmem.fence(stored);
     let written = pmem.publish(RECORD_AT, mark_of(geometry, &record), durable);
