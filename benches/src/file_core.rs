@@ -40,10 +40,6 @@ use crate::measure::{self, Latencies, median};
 use crate::scratch::Scratch;
 use crate::target::Target;
 
-/// The number of rounds of each row. Other load on the processor changes within a second, so
-/// contestants share it about equally if they take turns in many short rounds.
-pub const ROUNDS: usize = 25;
-
 /// The measurements to perform.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -176,7 +172,9 @@ pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome
             })
         })
         .collect();
-    let rounds = chosen.iter().map(|it| it.contestants(plan).len() * ROUNDS);
+    let rounds = chosen
+        .iter()
+        .map(|it| it.contestants(plan).len() * it.operation.pace.rounds());
     bar.set_length(rounds.sum::<usize>() as u64);
     let mut rows = Vec::new();
     for cell in &chosen {
@@ -270,8 +268,9 @@ impl Cell<'_> {
             .iter()
             .map(|it| (Row::empty(case, it.name(), threads), measure::latencies()))
             .collect();
-        let duration = Duration::from_secs_f64(plan.seconds / ROUNDS as f64);
-        for first in 0..ROUNDS {
+        let rounds = self.operation.pace.rounds();
+        let duration = Duration::from_secs_f64(plan.seconds / rounds as f64);
+        for first in 0..rounds {
             for turn in 0..contestants.len() {
                 let place = (first + turn) % contestants.len();
                 let contestant = contestants[place];

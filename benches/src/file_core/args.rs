@@ -39,7 +39,7 @@ pub struct FileCoreArgs {
     #[arg(long, value_delimiter = ',', value_parser = threads, default_value = "1,2", value_name = "N,…")]
     pub threads: Vec<usize>,
 
-    /// Seconds to measure each row, in 25 rounds
+    /// Seconds to measure each row, in several rounds
     #[arg(long, default_value = "0.5", value_parser = seconds, value_name = "S")]
     pub seconds: f64,
 

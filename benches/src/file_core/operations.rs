@@ -84,6 +84,21 @@ pub enum Pace {
     EachTimed,
 }
 
+impl Pace {
+    /// Returns the number of rounds of each row.
+    ///
+    /// Other load on the processor changes within a second, so contestants share it about equally
+    /// if they take turns in many short rounds. But a round opens the volume anew, and the first
+    /// access to each of its pages is slow. So the rounds of operations that use many pages are
+    /// longer.
+    pub fn rounds(self) -> usize {
+        match self {
+            Pace::Repeated => 25,
+            Pace::Batches | Pace::EachTimed => 5,
+        }
+    }
+}
+
 /// Returns all operations, in the order in which they are reported.
 pub fn operations<P: Pmem, L: RawRangeLock>() -> Vec<Operation<P, L>> {
     vec![

@@ -7,7 +7,8 @@ use anyhow::Result;
 use super::html::{END, begun, escaped, html_table};
 use super::text::{JUDGED_COLUMNS, drawn, duration, grouped, judged_cells, ratio_or_dash};
 use super::thread_count;
-use crate::file_core::{Outcome, ROUNDS, Row};
+use crate::file_core::operations::Pace;
+use crate::file_core::{Outcome, Row};
 
 const COLUMNS: [&str; 13] = [
     "case",
@@ -96,12 +97,14 @@ pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
     let mut page = begun(title, command, outcome.others, &own)?;
     writeln!(
         page,
-        "<p>{}. The rows of a case take turns in {ROUNDS} rounds, for {} s per row. Ops/s are the median of the rounds. Flushes and \
+        "<p>{}. The rows of a case take turns, for {} s per row, in {} rounds, or in {} if the operation uses many pages. Ops/s are the median of the rounds. Flushes and \
          fences are counted in a separate pass that is not timed. Latencies are sampled, except that the case <code>cleaning</code> \
          times every write; there the row <code>limit</code> shows the longest stalls without a file core, which the scheduler \
          causes.</p>",
         escaped(READING),
-        outcome.seconds
+        outcome.seconds,
+        Pace::Repeated.rounds(),
+        Pace::Batches.rounds()
     )?;
     html_table(
         &mut page,
