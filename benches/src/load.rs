@@ -35,9 +35,9 @@ impl Ticks {
         // The process's name is in parentheses and may contain anything. `utime` is the 12th field
         // after it, and `cutime`, the children's, the 14th.
         let (_, own) = own.rsplit_once(')')?;
-        let own: Vec<_> = own.split_whitespace().take(14).collect();
-        let ticks = |nth: usize| own.get(nth)?.parse::<u64>().ok();
-        let own = ticks(11)? + ticks(13)?;
+        let times = own.split_whitespace().skip(11).step_by(2);
+        let mut times = times.map(|it| it.parse::<u64>().ok());
+        let own = times.next()?? + times.next()??;
         Some(Ticks {
             all,
             programs: fields.first()? + fields.get(1)? + fields.get(7)?,

@@ -37,7 +37,7 @@ fn sample(data_checksums: bool) -> Vec<u8> {
 }
 
 /// Returns what can be read of a volume that is opened read-only.
-fn readable(mem: &Arc<Mem>) -> Content {
+pub(crate) fn readable(mem: &Arc<Mem>) -> Content {
     let options = OpenOptions::new().read_only(true);
     let lock = |capacity| Ok::<_, Error>(segments(capacity));
     mem.set_read_only(true);
@@ -66,7 +66,7 @@ fn shown(report: &Report) -> Vec<String> {
 }
 
 /// Repairs the volume, and checks everything that a repair promises. Returns the report.
-fn mend(mem: &Arc<Mem>, what: &str) -> Report {
+pub(crate) fn mend(mem: &Arc<Mem>, what: &str) -> Report {
     let before = mem.bytes();
     mem.set_read_only(true);
     let checked = fsck::check(mem).unwrap();
@@ -116,7 +116,7 @@ fn check_repaired(mem: &Arc<Mem>, intact: &Content, what: &str) {
     mem.restore(&before);
 }
 
-fn damage_of<'r>(report: &'r Report, what: &str) -> &'r Finding {
+pub(crate) fn damage_of<'r>(report: &'r Report, what: &str) -> &'r Finding {
     let mut damage = report.damage();
     let found = damage.find(|it| it.what.contains(what));
     found.unwrap_or_else(|| panic!("{what:?} is not in {:?}", shown(report)))
@@ -218,49 +218,6 @@ fn an_inode_of_zeros_becomes_empty() {
 pub(crate) fn new_mark(before: &[u64], after: &[u64]) -> usize {
     let is_new = |at: &usize| before[*at] == 0 && after[*at] >> 56 == 0x4D;
     (0..before.len()).find(is_new).unwrap()
-}
-
-/// Returns the words of a volume of one file, the file's name, and the words that hold the marks of
-/// the groups of its name and of its write. Each group has at least three slots.
-pub(crate) fn long_groups() -> (Vec<u64>, String, [usize; 2]) {
-    // With checksums, the group of the write has several slots.
-    let volume = format(64, &FormatOptions::new().inodes(32).data_checksums(true));
-    let name = "n".repeat(150);
-    let start = volume.pmem().words();
-    let file = volume.create(&name).unwrap();
-    let created = volume.pmem().words();
-    file.write_at(&[7; 30 * PAGE as usize], 0).unwrap();
-    let sound = volume.pmem().words();
-    let marks = [new_mark(&start, &created), new_mark(&created, &sound)];
-    (sound, name, marks)
-}
-
-/// A flipped bit in the first word of a further slot leaves the group sound. Only that word is
-/// repaired.
-#[test]
-fn a_stray_word_within_a_group_costs_nothing() {
-    let (sound, name, [of_name, of_write]) = long_groups();
-    let intact = readable(&Mem::from_words(sound.clone()));
-    for (mark, path) in [(of_name, "/"), (of_write, &name)] {
-        let mut words = sound.clone();
-        words[mark + 8] ^= 1;
-        let mem = Mem::from_words(words.clone());
-        assert!(matches!(open(&mem), Err(Error::Corrupt { .. })));
-        let report = mend(&mem, "a stray word");
-        let finding = damage_of(&report, "not zero within a committed group");
-        assert_eq!(finding.repair, Repair::ClearWord);
-        assert_eq!(finding.place.at, (mark as u64 + 8) * 8);
-        assert_eq!(finding.path.as_deref(), Some(path));
-        assert_eq!(report.damage().count(), 1);
-        assert!(mem.words() == sound);
-
-        // With a second one, the group counts as damaged.
-        words[mark + 16] ^= 1;
-        let mem = Mem::from_words(words);
-        let report = mend(&mem, "two stray words");
-        assert!(report.damage().count() > 1);
-        assert!(readable(&mem) != intact);
-    }
 }
 
 /// Each name that is erased is reported, also if one file has several.

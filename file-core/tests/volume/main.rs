@@ -27,5 +27,6 @@ mod panics;
 mod races;
 mod read_only;
 mod repairs;
+mod stray;
 mod threads;
 mod trees;
