@@ -33,7 +33,7 @@ const FAILED: u8 = 8;
     override_usage = "fsck [--repair] [--json] [--verbose] VOLUME\n       fsck --demonstrate",
     after_long_help = "\
 Damage:
-  - a damaged superblock, journal or checkpoint
+  - a damaged superblock or journal
   - an inode that cannot be read
   - a damaged pointer, page or entry of a log
   - a page that is in use twice

@@ -4,7 +4,6 @@
 
 mod beside;
 mod cleaning;
-mod close;
 mod format;
 mod grouped;
 mod grouped_names;
@@ -67,7 +66,6 @@ fn main() -> ExitCode {
         cleaned.pairs().programs(cleaned.sequences(2)),
         holes([&roomy, &at_page_end], &full),
         format::suite(),
-        close::suite(),
         memory::suite(),
         index::suite(),
         inodes::suite(),

@@ -5,8 +5,6 @@ mod chain;
 mod clean;
 mod cleaner;
 mod cleaning;
-mod close;
-mod digest;
 mod dir;
 mod directory;
 mod error;

@@ -330,8 +330,7 @@ fn assert_only_checked(volume: &Path, message: &str) {
     file.read_at(&mut page, PAGE as u64).unwrap();
     assert_eq!(page, [2; PAGE]);
     assert_eq!(file.write_at(b"x", 0), Err(Error::ReadOnly));
-    drop(file);
-    opened.close().unwrap();
+    drop((file, opened));
     assert!(fs::read(volume).unwrap() == before);
 }
 

@@ -156,7 +156,7 @@ fn child_process() {
                 scope.spawn(move || work(volume, thread, random));
             }
         });
-        volume.close().expect("the last handle");
+        drop(volume);
         say(&Line::Closed.text());
         volume = open(Path::new(&path), durability);
     }
@@ -231,10 +231,6 @@ fn kill_many(durability: Durability) {
         let volume = scene.open();
         let checked = state.check(&volume, &told, durability);
         state = checked.unwrap_or_else(|why| panic!("kill {kill}: {why}"));
-        // The next child opens it with a checkpoint, or without.
-        if random.bool() {
-            volume.close().expect("the last handle");
-        }
     }
     let Tally {
         answers,

@@ -67,7 +67,6 @@ enum Op {
 enum Left {
     Dropped,
     Synced,
-    Closed,
 }
 
 impl Op {
@@ -171,8 +170,8 @@ impl Draw {
         let (reads, writes) = (self.reads, self.writes);
         match self.rng.below(512) {
             0..4 => {
-                let left = [Left::Dropped, Left::Synced, Left::Closed];
-                Op::Reopen(left[self.rng.below(3) as usize])
+                let left = [Left::Dropped, Left::Synced];
+                Op::Reopen(left[self.rng.below(2) as usize])
             }
             4..128 => {
                 let (at, lengths) = self.buffers(reads);
@@ -398,13 +397,7 @@ impl History {
         }
         let (before, metadata) = (self.volume().stats(), self.file().metadata());
         self.cleaned = self.cleaned();
-        let (volume, file) = self.open.take().expect("it is open");
-        drop(file);
-        if left == Left::Closed {
-            volume.close().expect("the last handle");
-        } else {
-            drop(volume);
-        }
+        drop(self.open.take());
         let region = MappedFile::open(self.folder.path().join("volume"), Options::new());
         let options = OpenOptions::new().durability(self.setup.durability);
         let make = |capacity| Ok::<_, Error>(lock(capacity));
