@@ -4,7 +4,6 @@
 
 mod beside;
 mod cleaning;
-mod close;
 mod format;
 mod histories;
 mod index;
@@ -65,7 +64,6 @@ fn main() -> ExitCode {
         cleaned.pairs().programs(cleaned.sequences(2)),
         holes([&roomy, &at_page_end], &full),
         format::suite(),
-        close::suite(),
         memory::suite(),
         index::suite(),
         inodes::suite(),

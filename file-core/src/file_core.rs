@@ -1,7 +1,6 @@
 //! The public handle to a volume: formatting, opening, names, and statistics.
 
 mod check;
-mod closing;
 
 use core::convert::Infallible;
 use core::fmt;
@@ -13,7 +12,6 @@ use spanlock_range_lock::RawRangeLock;
 use spanlock_sync::Arc;
 
 use crate::alloc::Extent;
-use crate::close;
 use crate::dir::{Dir, DirEntry};
 use crate::directory::{Directory, check_name};
 use crate::error::Error;
@@ -34,7 +32,7 @@ use crate::volume::{Volume, boxed};
 ///
 /// Clones are handles to the same volume and may be used by any number of threads. A volume needs
 /// no shutdown: every operation is durable when it returns, and dropping the last handle writes
-/// nothing. [`close`](Self::close) makes the next opening faster.
+/// nothing.
 ///
 /// `P` is the region and `L` is the type of each file's range lock. To choose the lock at run time,
 /// use `Box<dyn RawRangeLock>`. At most one volume may be open on a region at a time; the region's
@@ -137,12 +135,11 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     ///
     /// `locks` is the same as in [`format`](Self::format); for locks whose creation can fail, use
     /// [`try_open`](Self::try_open). Opening reads all logs, so it takes time proportional to their
-    /// size. After a [`close`](Self::close), it reads only the logs of directories.
+    /// size.
     ///
-    /// Opening erases the record that `close` has stored, and completes a change that a crash has
-    /// interrupted: a rename, an exchange, or the replacement of logs by a repair. It repairs a
-    /// damaged superblock from the other one, and rewrites the journal's superblocks if they
-    /// differ. It writes nothing else.
+    /// Opening completes a rename or an exchange that a crash has interrupted. It repairs a damaged
+    /// superblock from the other one, and rewrites the journal's superblocks if they differ. It
+    /// writes nothing else.
     ///
     /// # Errors
     /// [`Error::NotAVolume`] if neither superblock has the magic number, [`Error::Version`],
@@ -183,11 +180,9 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             format::check_writable(&pmem)?;
         }
         let found = format::find(&pmem)?;
-        let (geometry, mut checkpoint, damages) = if is_read_only {
-            (found.geometry, None, Damages::Noted(Vec::new()))
-        } else {
-            let (geometry, checkpoint) = prepare(&pmem, &found, options.grow);
-            (geometry, checkpoint, Damages::Refused)
+        let (geometry, damages) = match is_read_only {
+            true => (found.geometry, Damages::Noted(Vec::new())),
+            false => (prepare(&pmem, &found, options.grow), Damages::Refused),
         };
         if !is_read_only {
             Journal::open(&pmem, &geometry)?.redo(&geometry)?;
@@ -197,19 +192,15 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         if is_read_only {
             recovery.note_superblock(&found)?;
             recovery.note_journal()?;
-            checkpoint = recovery.checkpoint()?;
         }
         let live = recovery.tree()?;
         let inodes = Inodes::new(&live.links, options.cached_files);
-        let keep = |number, summary| inodes.keep(number, summary);
-        let checkpoint = checkpoint.as_ref();
+        let keep = |number, size| inodes.keep(number, size);
         if is_read_only {
-            recovery.survey(&live, &keep, checkpoint, false)?;
+            recovery.survey(&live, &keep, false)?;
             recovery.report.findings = recovery.findings(&live);
         } else {
-            if !checkpoint.is_some_and(|it| recovery.adopt(it, &live.files, &keep)) {
-                recovery.files(&live.files, &keep)?;
-            }
+            recovery.files(&live.files, &keep)?;
             recovery.finish_renames(&live);
             recovery.report.superblock_repaired = found.damaged_at.is_some();
             recovery.report.pages_grown = u64::from(geometry.pages - found.geometry.pages);
@@ -297,9 +288,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::NoLock`], [`Error::Poisoned`] if
     /// removing or replacing the name has failed midway, [`Error::Corrupt`] if the file's log is
-    /// damaged, and the path errors. Usually, a volume with a damaged log does not open. There are
-    /// three exceptions: the volume was opened read-only, it was opened with a checkpoint, or the
-    /// damage is newer.
+    /// damaged, and the path errors. A volume with a damaged log opens only read-only, so otherwise
+    /// the damage is newer than the opening.
     pub fn open_file(&self, path: &str) -> Result<File<P, L>, Error> {
         (self.volume).with(path, |at| Volume::open_at(&self.volume, at))
     }
@@ -500,22 +490,14 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     }
 }
 
-/// Prepares a region for changes: reads and erases its checkpoint, if there is one, repairs a
-/// damaged superblock, and lets the volume grow if asked to.
-fn prepare<P: Pmem>(
-    pmem: &P,
-    found: &format::Found,
-    grows: bool,
-) -> (Geometry, Option<close::Checkpoint>) {
-    let checkpoint = close::read(pmem, &found.geometry).ok().flatten();
-    // F-O1: before anything else is stored.
-    close::erase(pmem);
+/// Prepares a region for changes: repairs a damaged superblock, and lets the volume grow if asked
+/// to.
+fn prepare<P: Pmem>(pmem: &P, found: &format::Found, grows: bool) -> Geometry {
     format::repair(pmem, found);
-    let geometry = match grows {
+    match grows {
         true => format::grow(pmem, found.geometry),
         false => found.geometry,
-    };
-    (geometry, checkpoint)
+    }
 }
 
 impl<P: Pmem, L: RawRangeLock> Clone for FileCore<P, L> {

@@ -4,8 +4,6 @@ mod alloc;
 mod chain;
 mod clean;
 mod cleaning;
-mod close;
-mod digest;
 mod dir;
 mod directory;
 mod error;

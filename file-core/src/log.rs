@@ -415,10 +415,6 @@ impl Log {
         self.state.lock()
     }
 
-    pub(crate) fn state_mut(&mut self) -> &mut LogState {
-        self.state.get_mut()
-    }
-
     pub(crate) fn notify(&self) {
         self.settled.notify_all();
     }

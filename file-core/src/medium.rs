@@ -68,8 +68,6 @@ pub(crate) struct Space {
     log_page_count: AtomicU64,
     compactions: AtomicU64,
     unlinked: AtomicU64,
-    /// See [`lose_pages`](Space::lose_pages).
-    losses: AtomicU64,
 }
 
 impl Space {
@@ -85,28 +83,7 @@ impl Space {
             log_page_count: AtomicU64::new(0),
             compactions: AtomicU64::new(0),
             unlinked: AtomicU64::new(0),
-            losses: AtomicU64::new(0),
         }
-    }
-
-    /// Says that pages may be neither free nor in use, until
-    /// [`free_pages_again`](Self::free_pages_again) is called as often, or recovery reads all logs.
-    pub(crate) fn lose_pages(&self) {
-        // Relaxed, here and below: the thread that closes the volume has it alone.
-        self.losses.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Says that pages are free of which [`lose_pages`](Self::lose_pages) has said that they may be
-    /// lost.
-    pub(crate) fn free_pages_again(&self) {
-        // Relaxed: see `lose_pages`.
-        self.losses.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Returns whether pages may be neither free nor in use.
-    pub(crate) fn has_lost_pages(&self) -> bool {
-        // Relaxed: see `lose_pages`.
-        self.losses.load(Ordering::Relaxed) > 0
     }
 
     /// Frees inode numbers. They are taken from the last on.

@@ -134,8 +134,7 @@ impl OpenOptions {
     /// (`MappedFile::open_read_only`).
     ///
     /// A damaged volume opens read-only, as long as one superblock is readable.
-    /// [`RecoveryReport::findings`] lists the damage. If the volume was
-    /// [closed](crate::FileCore::close), this includes files that differ from their digests.
+    /// [`RecoveryReport::findings`] lists the damage.
     ///
     /// Opening a damaged file returns [`Error::Corrupt`](crate::Error::Corrupt), and so does
     /// opening a directory whose inode is unreadable. If a directory's log is damaged, listings
@@ -193,9 +192,6 @@ pub struct RecoveryReport {
     pub log_pages: u64,
     /// Pages of 4 KiB used by logs and data.
     pub pages_used: u64,
-    /// Whether a checkpoint, from [closing](crate::FileCore::close) the volume, was used instead of
-    /// the files' logs. If so, the counts of groups and slots include only those of directories.
-    pub from_checkpoint: bool,
     /// Whether one of the two superblocks was damaged and has been rewritten from the other.
     pub superblock_repaired: bool,
     /// The damage, if the volume was opened [read-only](crate::OpenOptions::read_only). Does not

@@ -4,7 +4,6 @@ use spanlock_pmem::Pmem;
 use spanlock_sync::{Arc, MutexGuard, injected_bug};
 
 use super::{At, sound};
-use crate::digest;
 use crate::directory::{Directory, State};
 use crate::error::Error;
 use crate::inode::{Content, Inode};
@@ -328,10 +327,6 @@ impl<P: Pmem, L> Volume<P, L> {
     pub(super) fn retire(&self, child: &Directory, state: &mut State) {
         let (number, space) = (child.id.number, &self.medium.space);
         state.mark_removed();
-        if child.log.is_poisoned() {
-            // The operation that has panicked had taken pages.
-            space.lose_pages();
-        }
         self.tree.forget(number);
         let was_last = self.inodes.take_link(number);
         debug_assert!(was_last, "T1: a directory has one name");
@@ -354,12 +349,9 @@ impl<P: Pmem, L> Volume<P, L> {
     /// Frees a file that is not in memory.
     fn free_absent(&self, id: InodeId) {
         // No other thread can open the file, whose number is still in use. If its log was damaged
-        // since the volume was opened, the next recovery that reads all logs frees its pages.
-        let space = &self.medium.space;
-        space.lose_pages();
+        // since the volume was opened, the next recovery frees its pages.
         if let Ok(content) = self.load(id) {
             self.inode(id, (), content).mark_removed();
-            space.free_pages_again();
         }
     }
 
@@ -381,11 +373,6 @@ impl<P: Pmem, L> Volume<P, L> {
             let _ = reader.read_journal();
         }
         let scan = reader.file(&reader.live_inode(id)?, self.is_read_only)?;
-        // The pages that the log yields now may belong to other files.
-        if scan.summary() != self.inodes.kept(id.number) {
-            let at = geometry.inode_at(id.number);
-            return Err(Error::corrupt(digest::CHANGED, id.number, at));
-        }
         Ok(scan.load(&space.log_pages))
     }
 

@@ -4,10 +4,9 @@
 //! The others count what is added when a log needs a page, or is cleaned.
 
 use std::io::IoSlice;
-use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::common::{Handle, Mem, PAGE, Volume, format, open, write_some_that_stay};
+use crate::common::{Handle, Mem, PAGE, Volume, format, write_some_that_stay};
 use spanlock_file_core::{CleanReport, Error, FormatOptions};
 
 /// Pages of the file that the operations change.
@@ -322,21 +321,4 @@ fn a_cleaning_on_demand_costs_one_fence_or_two_for_each_step() {
         cost(volume.pmem(), || directory.clean().unwrap()),
         (FREE, nothing)
     );
-}
-
-/// The checkpoint is streamed. Its record and the record's mark are in one line.
-#[test]
-fn closing_costs_two_fences_and_opening_at_most_one() {
-    let (volume, file) = stage(&FormatOptions::new());
-    let mem = Arc::clone(volume.pmem());
-    file.write_at(&bytes(1), 0).unwrap();
-    drop(file);
-    let (found, closed) = cost(&mem, || volume.close());
-    assert_eq!((found, closed.is_ok()), ((2, 2), true));
-    let (found, opened) = cost(&mem, || open(&mem));
-    let (volume, _) = opened.unwrap();
-    assert_eq!(found, (1, 1), "the record is erased");
-    assert_eq!(cost(&mem, || drop(volume)).0, FREE);
-    let (found, opened) = cost(&mem, || open(&mem));
-    assert_eq!((found, opened.is_ok()), (FREE, true));
 }

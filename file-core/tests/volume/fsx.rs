@@ -57,14 +57,8 @@ enum Op {
     Clean,
     /// Cleans all logs.
     CleanAll,
-    /// Opens the volume again, after it has been left in this way.
-    Reopen(Left),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
-    Dropped,
-    Closed,
+    /// Drops the volume, and opens it again.
+    Reopen,
 }
 
 impl Op {
@@ -81,7 +75,7 @@ impl Op {
             Op::AllocateKeepingSize(_) => "allocate keeping size",
             Op::Clean => "clean",
             Op::CleanAll => "clean all",
-            Op::Reopen(_) => "reopen",
+            Op::Reopen => "reopen",
         }
     }
 }
@@ -165,10 +159,7 @@ impl Draw {
     fn op(&mut self, size: u64) -> Op {
         let (reads, writes) = (self.reads, self.writes);
         match self.rng.below(512) {
-            0..4 => {
-                let left = [Left::Dropped, Left::Closed];
-                Op::Reopen(left[self.rng.below(2) as usize])
-            }
+            0..4 => Op::Reopen,
             4..128 => {
                 let (at, lengths) = self.buffers(reads);
                 Op::Read(at, lengths)
@@ -341,7 +332,7 @@ impl History {
                 self.demanded += self.cleaned() - before;
                 self.check();
             }
-            Op::Reopen(left) => self.reopen(*left)?,
+            Op::Reopen => self.reopen()?,
         }
         Ok(())
     }
@@ -384,16 +375,10 @@ impl History {
         assert_eq!(self.volume().check().expect("a check").damaged, []);
     }
 
-    fn reopen(&mut self, left: Left) -> Result<(), Error> {
+    fn reopen(&mut self) -> Result<(), Error> {
         let (before, metadata) = (self.volume().stats(), self.file().metadata());
         self.cleaned = self.cleaned();
-        let (volume, file) = self.open.take().expect("it is open");
-        drop(file);
-        if left == Left::Closed {
-            volume.close().expect("the last handle");
-        } else {
-            drop(volume);
-        }
+        drop(self.open.take());
         let region = MappedFile::open(self.folder.path().join("volume"), Options::new());
         let (volume, _) = FileCore::open(region.expect("it is there"), lock)?;
         let file = volume.open_file("a")?;

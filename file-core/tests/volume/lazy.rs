@@ -126,6 +126,43 @@ fn threads_may_open_and_remove_one_file() {
     assert_eq!(now.pages_free, again.pages_free);
 }
 
+/// A file that one thread evicts can be opened, changed and removed by another one.
+#[test]
+fn threads_may_evict_open_and_remove_the_same_files() {
+    const FILES: u64 = 3;
+    let volume = format(2000, &FormatOptions::new().inodes(32));
+    let options = OpenOptions::new().cached_files(0);
+    let lock = |capacity| Ok::<_, Error>(segments(capacity));
+    let opened = FileCore::open_with(Arc::clone(volume.pmem()), &options, lock);
+    let (volume, _) = opened.unwrap();
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let (volume, mut rng) = (&volume, Rng::new(seed));
+            scope.spawn(move || {
+                for _ in 0..2000 {
+                    let name = name(rng.below(FILES) as usize);
+                    if rng.below(20) == 0 {
+                        // Another thread may have removed it.
+                        let removed = volume.remove(&name);
+                        let is_gone = matches!(removed, Ok(()) | Err(Error::NotFound { .. }));
+                        assert!(is_gone, "{removed:?}");
+                        continue;
+                    }
+                    let file = volume.open_or_create(&name).unwrap();
+                    file.write_at(&[1; 10], rng.below(100) * PAGE).unwrap();
+                }
+            });
+        }
+    });
+    let again = reopen(&volume);
+    assert_eq!(again.list(), volume.list());
+    assert_eq!(again.stats().pages_free, volume.stats().pages_free);
+    for (name, _) in volume.list() {
+        let [one, other] = [&volume, &again].map(|it| content(&it.open_file(&name).unwrap()));
+        assert!(one == other, "{name}");
+    }
+}
+
 type Shared = Arc<OnceLock<FileCore<Arc<Mem>, Curious>>>;
 
 /// A lock that uses the volume when it is dropped.

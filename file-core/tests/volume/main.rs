@@ -2,16 +2,13 @@
 //! refuses.
 
 mod basics;
-mod changed;
 mod claims;
 mod cleaning;
-mod close;
 mod common;
 mod compaction;
 mod costs;
 mod crashes;
 mod damage;
-mod digests;
 mod directories;
 mod fsck;
 mod fsx;
