@@ -66,7 +66,7 @@ pub(crate) use self::chain::LogReader;
 use self::claims::Claims;
 pub(crate) use self::damage::{Damages, Fix};
 use self::file::FileScan;
-use self::survey::DamagedFile;
+use self::survey::Surveyed;
 use crate::alloc::Extent;
 use crate::directory::{Directory, check_name};
 use crate::error::Error;
@@ -153,7 +153,7 @@ pub(crate) struct Recovery<'a, P> {
     /// The inodes that names stand for although they do not exist.
     missing: BTreeSet<InodeId>,
     /// The files whose logs must be rewritten.
-    damaged_files: Vec<DamagedFile>,
+    damaged_files: Vec<Surveyed>,
     pub(crate) report: RecoveryReport,
 }
 

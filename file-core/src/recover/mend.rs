@@ -25,7 +25,7 @@ use core::iter;
 
 use spanlock_pmem::{Durable, Flushed, Pmem};
 
-use super::survey::DamagedFile;
+use super::survey::Surveyed;
 use super::{FileScan, Fix, LiveTree, Recovery, page_of};
 use crate::clean::LiveGroup;
 use crate::error::Error;
@@ -176,7 +176,7 @@ impl<P: Pmem> Recovery<'_, P> {
     /// is no room.
     fn store_log(
         &self,
-        file: &DamagedFile,
+        file: &Surveyed,
         free: &mut &[u32],
     ) -> Result<Option<(u64, u64, Flushed)>, Error> {
         let pmem = self.reader.pmem;

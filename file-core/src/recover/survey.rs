@@ -33,8 +33,8 @@ use crate::layout::{
     INODE_USED_BYTES, Kind, PAGE, PAGE_BYTES, ROOT, RawInode, WORD_BYTES, page_at,
 };
 
-/// A file whose log must be rewritten.
-pub(super) struct DamagedFile {
+/// A file that has been surveyed. If it is damaged, its log must be rewritten.
+pub(super) struct Surveyed {
     pub(super) inode: RawInode,
     /// The pages of its chain before the first damaged one.
     pages: u32,
@@ -42,11 +42,6 @@ pub(super) struct DamagedFile {
     pub(super) lost: Vec<u32>,
     /// The page at which its chain was cut off, as far as the pointer to it can be read.
     pub(super) cut_at: Option<u32>,
-}
-
-/// A file that is being surveyed.
-struct Surveyed {
-    file: DamagedFile,
     /// The first damage that keeps the file from being opened.
     error: Option<Error>,
 }
@@ -77,14 +72,12 @@ impl<P: Pmem> Recovery<'_, P> {
             }
         }
         files.sort_by_key(|it| it.error.is_some());
-        for mut surveyed in files {
-            self.survey_data(&mut surveyed, reads_data)?;
-            let Surveyed { file, error } = surveyed;
-            let is_damaged = error.is_some() || !file.lost.is_empty();
-            if let Some(error) = error {
-                self.unopenable.insert(file.inode.id, error);
+        for mut file in files {
+            self.survey_data(&mut file, reads_data)?;
+            if let Some(error) = &file.error {
+                self.unopenable.insert(file.inode.id, error.clone());
             }
-            if is_damaged {
+            if file.error.is_some() || !file.lost.is_empty() {
                 self.damaged_files.push(file);
             }
         }
@@ -120,18 +113,16 @@ impl<P: Pmem> Recovery<'_, P> {
         keep(number, scan.size);
         Counts::of(&scan).add_to(&mut self.report);
         Ok(Surveyed {
-            file: DamagedFile {
-                inode,
-                pages,
-                lost: Vec::new(),
-                cut_at,
-            },
+            inode,
+            pages,
+            lost: Vec::new(),
+            cut_at,
             error: first,
         })
     }
 
     /// Reads the log of a file once more, as far as it was readable.
-    pub(super) fn scan_again(&self, file: &DamagedFile) -> Result<FileScan, Error> {
+    pub(super) fn scan_again(&self, file: &Surveyed) -> Result<FileScan, Error> {
         let mut left = file.pages;
         let mut visit = |_, at| {
             let end = || Error::corrupt("the end of what is readable", file.inode.id.number, at);
@@ -142,11 +133,10 @@ impl<P: Pmem> Recovery<'_, P> {
     }
 
     /// Claims the data pages of a file, except those that it loses.
-    fn survey_data(&mut self, surveyed: &mut Surveyed, reads_data: bool) -> Result<(), Error> {
-        let Surveyed { file, error } = surveyed;
+    fn survey_data(&mut self, file: &mut Surveyed, reads_data: bool) -> Result<(), Error> {
         let number = file.inode.id.number;
         let mut scan = self.scan_again(file)?;
-        if error.is_some() {
+        if file.error.is_some() {
             scan.remove_pages_past_size();
         }
         let has_checksums = self.geometry.data_checksums;
@@ -173,7 +163,7 @@ impl<P: Pmem> Recovery<'_, P> {
                             ..place
                         };
                         let damage = Error::Corrupt { what, place };
-                        error.get_or_insert_with(|| damage.clone());
+                        file.error.get_or_insert_with(|| damage.clone());
                         damage
                     }
                     Err(other) => return Err(other),
