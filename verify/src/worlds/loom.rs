@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use spanlock_sync::check;
 
-use super::{Search, execute, refuse};
+use crate::crashes::Crashes;
+use crate::execution::{Search, execute};
 use crate::info::{Fault, FaultKind};
 use crate::mode::Mode;
-use crate::program::{Body, Program};
 use crate::search::faults::every_plan;
 use crate::search::pruning;
 use crate::trace;
@@ -15,11 +15,13 @@ use crate::trace;
 /// The most branches of an execution. Loom's default is too low for long programs.
 const BRANCHES: usize = 10_000;
 
-/// Explores the row.
-pub(crate) fn explore(search: &Search, program: &Program) {
-    let Body::Once(run) = &program.body else {
-        refuse("random programs and scenarios run under shuttle, Promela models under Spin");
-    };
+/// Searches the executions of the row, each of which runs `run`. Rows with crashes run under
+/// shuttle only.
+pub(crate) fn search(
+    search: &Search,
+    run: &Arc<dyn Fn() + Send + Sync>,
+    _: Option<&Arc<dyn Crashes>>,
+) {
     let job = &search.job;
     if job.faults > 0 {
         let plans = every_plan(job.faults, |plan| one(search, plan, run.clone()));
@@ -60,8 +62,8 @@ fn one(search: &Search, plan: &[check::Occasion], run: Arc<dyn Fn() + Send + Syn
     // A weak compare-exchange with an injected failure is a plain load, also in `rmw-load`.
     let loads = plan.iter().any(|it| it.fault == check::Fault::WeakCas);
     let has_values = job.mode == Mode::Weak || loads;
-    let scratch = search.args.scratch.as_ref().filter(|_| has_values);
-    let prunes = job.is_reduced() && !search.args.plain && (scratch.is_some() || !has_values);
+    let scratch = search.scratch.as_ref().filter(|_| has_values);
+    let prunes = job.is_reduced() && !search.plain && (scratch.is_some() || !has_values);
     if prunes {
         builder.checkpoint_file = scratch.cloned();
         builder.checkpoint_interval = 1;

@@ -3,23 +3,19 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use proptest::prelude::Rng as _;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 use shuttle::scheduler::{
     DfsScheduler, PctScheduler, RandomScheduler, Scheduler, UrwRandomScheduler,
 };
 use shuttle::{FailurePersistence, MaxSteps};
-use spanlock_sync::check;
 
-use super::{SCENARIO, SEED, Search, execute, refuse};
+use crate::crashes::Crashes;
+use crate::execution::{SEED, Search, execute, refuse};
+use crate::messages::FAILURE;
 use crate::mode::Mode;
-use crate::oracles::linearizability::run::{self, Subject};
-use crate::oracles::linearizability::{Model, SCHEDULES_OF_EACH, Scenario, Scenarios};
+use crate::panics::report_panics;
 use crate::plan::SCHEDULES;
-use crate::program::{Body, Crashes, Program};
-use crate::rows::row::FAILURE;
-use crate::runner::row::report_panics;
 use crate::search::order::Watch;
 use crate::search::reduction::Reduced;
 use crate::trace;
@@ -27,21 +23,18 @@ use crate::trace;
 /// The number of random programs in one round of proptest.
 const CASES: u32 = 16;
 
-/// Explores the row.
-pub(crate) fn explore(search: &Search, program: &Program) {
-    match &program.body {
-        Body::Once(run) => {
-            let run = run.clone();
-            let body = move || execute(|| run());
-            match &program.crashes {
-                Some(crashes) => images(search, crashes, body),
-                None => schedules(search, body),
-            }
-        }
-        Body::Many(explore) => explore(search),
-        Body::None => refuse("Promela models run under Spin"),
+/// Runs the executions of the row, each of which runs `run`.
+pub(crate) fn search(
+    search: &Search,
+    run: &Arc<dyn Fn() + Send + Sync>,
+    crashes: Option<&Arc<dyn Crashes>>,
+) {
+    let run = run.clone();
+    let body = move || execute(|| run());
+    match crashes {
+        Some(crashes) => images(search, crashes, body),
+        None => schedules(search, body),
     }
-    trace::found().longest = Some(check::longest() as u64);
 }
 
 /// Runs `body` under the schedules of a row, and judges the images that crashes may leave.
@@ -74,7 +67,7 @@ fn schedules(search: &Search, body: impl Fn() + Send + Sync + 'static) {
     let most = job.bound.map(|bound| bound as usize);
     let some = most.unwrap_or(SCHEDULES as usize);
     let scheduler: Box<dyn Scheduler + Send> = match job.mode {
-        Mode::Dfs if job.is_reduced() && !search.args.plain => {
+        Mode::Dfs if job.is_reduced() && !search.plain => {
             return under(Reduced::new(None, None), steps(search), body);
         }
         Mode::Dfs => Box::new(DfsScheduler::new(most, false)),
@@ -103,19 +96,21 @@ pub(crate) fn under(
     shuttle::Runner::new(scheduler, config).run(body);
 }
 
-fn steps(search: &Search) -> u64 {
+/// Returns the most steps of all threads between two finished operations.
+pub(crate) fn steps(search: &Search) -> u64 {
     let steps = search.job.step_bound();
     steps.expect("a row under shuttle has a step bound")
 }
 
-fn seed() -> u64 {
+/// Returns the seed of random programs and scenarios.
+pub(crate) fn seed() -> u64 {
     let refused = |given: &str| refuse(&format!("{SEED}={given}: not a number"));
     let parse = |given: String| given.parse().unwrap_or_else(|_| refused(&given));
     std::env::var(SEED).map_or(1, parse)
 }
 
 /// Returns a runner that draws the same values for the same seed.
-fn runner(seed: u64, cases: u32) -> TestRunner {
+pub(crate) fn runner(seed: u64, cases: u32) -> TestRunner {
     let config = Config {
         cases,
         failure_persistence: None,
@@ -175,52 +170,4 @@ where
             refuse("the program that failed passes when it runs again");
         }
     }
-}
-
-/// Runs every scenario of the row, or only the one that the environment variable states.
-pub(crate) fn scenarios<M: Model>(search: &Search, model: &Arc<M>, scenarios: Scenarios) {
-    let (job, seed) = (&search.job, seed());
-    let (all, of_each): (Box<dyn Iterator<Item = _>>, u64) = match scenarios {
-        Scenarios::All {
-            operations,
-            in_full_run,
-            schedules,
-        } => {
-            let most = if job.long { in_full_run } else { operations };
-            let all = Scenario::of_two(&**model, most);
-            (Box::new(all), schedules.unwrap_or(SCHEDULES_OF_EACH))
-        }
-        Scenarios::Sampled {
-            threads,
-            operations,
-        } => {
-            let mut source = runner(seed, 1).new_rng();
-            let how_many = job.bound.map_or(1, |bound| bound / SCHEDULES_OF_EACH) as usize;
-            let size = (threads, operations);
-            let drawn = Scenario::drawn(&**model, size, how_many, || source.next_u64());
-            (Box::new(drawn.into_iter()), SCHEDULES_OF_EACH)
-        }
-    };
-    let subject = Subject {
-        model: model.clone(),
-        steps: steps(search),
-        schedules: job.bound.map(|_| of_each as usize),
-    };
-    let result = match std::env::var(SCENARIO) {
-        Err(_) => run::all(&subject, all),
-        Ok(text) => match Scenario::parse(&**model, &text) {
-            Ok(scenario) => run::all(&subject, [scenario]),
-            Err(why) => refuse(&format!("{SCENARIO}='{text}': {why}")),
-        },
-    };
-    report_panics();
-    let explained = result.unwrap_or_else(|(scenario, why)| {
-        let mut again = vec![job.name()];
-        again.extend(search.args.mutations());
-        panic!(
-            "reduced (seed {seed}):\n{why}again: {SCENARIO}='{scenario}' cargo verify --replay {}",
-            again.join(" ")
-        )
-    });
-    trace::found().explained = Some(explained);
 }
