@@ -5,6 +5,7 @@
 use std::env;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::messages::REFUSES;
 use crate::mode::Mode;
@@ -69,7 +70,38 @@ pub(crate) fn execute(run: impl FnOnce()) {
     begin_execution();
     run();
     crate::trace::finished();
+    compare();
     crate::trace::end();
+}
+
+/// What the first execution of this process did: a hash of its operations, and its notes.
+static FIRST: OnceLock<(u64, String)> = OnceLock::new();
+
+static IS_REPEAT: AtomicBool = AtomicBool::new(false);
+
+/// Says that all further executions repeat the schedule of the first one.
+pub(crate) fn begin_repeats() {
+    // Relaxed: only the system thread that runs the executions uses this.
+    IS_REPEAT.store(true, Relaxed);
+}
+
+/// Whether the current execution repeats the schedule of the first one.
+pub(crate) fn is_repeat() -> bool {
+    // Relaxed: as above.
+    IS_REPEAT.load(Relaxed)
+}
+
+/// Remembers what the first execution did. Panics if a repeat of it does something else.
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+fn compare() {
+    let done = || (spanlock_sync::check::fingerprint(), crate::trace::events());
+    let first = FIRST.get_or_init(done);
+    if is_repeat() {
+        assert!(
+            *first == done(),
+            "repeated after the search, the first execution does something else"
+        );
+    }
 }
 
 /// Prints the reason, and exits with the code of a refused request.

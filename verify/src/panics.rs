@@ -2,6 +2,7 @@
 
 use spanlock_sync::check;
 
+use crate::execution::is_repeat;
 use crate::messages::{EVENTS, FAILURE};
 use crate::search::NOT_REPEATABLE;
 use crate::trace;
@@ -41,7 +42,9 @@ fn tell(panic: &str) {
     // If a repeated execution differs, loom's own assertions fail. These words mark other failures.
     let findings = ["deadlock", "Causality violation", "leaked"];
     let is_found = || findings.iter().any(|it| panic.contains(it));
-    if let Some((_, advice)) = advice {
+    if is_repeat() {
+        eprintln!("{FAILURE}This schedule passed at the beginning. {NOT_REPEATABLE}.");
+    } else if let Some((_, advice)) = advice {
         eprintln!("{FAILURE}{advice}");
     } else if panic.contains("/src/rt/") && panic.contains("/loom-") && !is_found() {
         eprintln!("{FAILURE}{NOT_REPEATABLE}.");

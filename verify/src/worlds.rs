@@ -13,9 +13,9 @@ use self::loom::once;
 use self::shuttle::once;
 
 #[cfg(spanlock_loom)]
-pub(crate) use self::loom::search;
+pub(crate) use self::loom::{first, search};
 #[cfg(spanlock_shuttle)]
-pub(crate) use self::shuttle::{drawn, runner, search, seed, steps, under};
+pub(crate) use self::shuttle::{drawn, first, runner, search, seed, steps, under};
 
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 use std::{sync::Mutex, thread};

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use spanlock_sync::check::{self, Config, Site};
 
 use super::args::Args;
-use crate::execution::{MODE, Search, refuse};
+use crate::execution::{MODE, Search, begin_repeats, refuse};
 use crate::info::{BugSite, Description};
 use crate::messages;
 use crate::mode::{Checker, Mode};
@@ -32,9 +32,9 @@ pub(super) fn run(row: &str, suites: &[Suite], description: &Description, args: 
         scratch: args.scratch.clone(),
         mutations: args.mutations(),
     };
-    explore(&search, program);
+    let executions = explore(&search, program);
     let mut found = trace::found();
-    found.executions = check::executions() as u64;
+    found.executions = executions as u64;
     found.weakened = check::weakened() as u64;
     found.injected = check::injected() as u64;
     found.bug_fired = check::bug_fired() as u64;
@@ -46,10 +46,22 @@ pub(super) fn run(row: &str, suites: &[Suite], description: &Description, args: 
     messages::tell(&*found)
 }
 
-fn explore(search: &Search, program: &Program) {
+/// Explores the row. Returns the number of executions.
+fn explore(search: &Search, program: &Program) -> usize {
     match &program.body {
-        Body::Once(run) => worlds::search(search, run, program.crashes.as_ref()),
-        Body::Many(explore) => explore(search),
+        Body::Once(run) => {
+            worlds::search(search, run, program.crashes.as_ref());
+            let executions = check::executions();
+            begin_repeats();
+            // Twice: state that alternates has the value of the first execution at most once.
+            worlds::first(search, run);
+            worlds::first(search, run);
+            executions
+        }
+        Body::Many(explore) => {
+            explore(search);
+            check::executions()
+        }
         Body::None => refuse("Promela models run under Spin"),
     }
 }

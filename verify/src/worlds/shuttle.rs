@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 use shuttle::scheduler::{
-    DfsScheduler, PctScheduler, RandomScheduler, Scheduler, UrwRandomScheduler,
+    DfsScheduler, PctScheduler, RandomScheduler, Schedule, Scheduler, Task, TaskId,
+    UrwRandomScheduler,
 };
 use shuttle::{FailurePersistence, MaxSteps};
 
@@ -33,8 +34,14 @@ pub(crate) fn search(
     let body = move || execute(|| run());
     match crashes {
         Some(crashes) => images(search, crashes, body),
-        None => schedules(search, body),
+        None => schedules(search, usize::MAX, body),
     }
+}
+
+/// Runs the first execution of the row.
+pub(crate) fn first(search: &Search, run: &Arc<dyn Fn() + Send + Sync>) {
+    let run = run.clone();
+    schedules(search, 1, move || execute(|| run()));
 }
 
 /// Runs `body` under the schedules of a row, and judges the images that crashes may leave.
@@ -61,21 +68,49 @@ pub(super) fn once(execution: impl Fn() + Send + Sync + 'static) {
     under(first, usize::MAX as u64, execution);
 }
 
-/// Runs `body` under the schedules of a row.
-fn schedules(search: &Search, body: impl Fn() + Send + Sync + 'static) {
+/// Runs `body` under the schedules of a row, or under the first `most` of them.
+fn schedules(search: &Search, most: usize, body: impl Fn() + Send + Sync + 'static) {
     let job = &search.job;
-    let most = job.bound.map(|bound| bound as usize);
-    let some = most.unwrap_or(SCHEDULES as usize);
-    let scheduler: Box<dyn Scheduler + Send> = match job.mode {
-        Mode::Dfs if job.is_reduced() && !search.plain => {
-            return under(Reduced::new(None, None), steps(search), body);
-        }
-        Mode::Dfs => Box::new(DfsScheduler::new(most, false)),
+    let bound = job.bound.map(|bound| bound as usize);
+    let some = bound.unwrap_or(SCHEDULES as usize);
+    let is_reduced = job.is_reduced() && !search.plain;
+    let scheduler: Box<dyn Scheduler> = match job.mode {
+        Mode::Dfs if !is_reduced => Box::new(DfsScheduler::new(bound, false)),
         Mode::Random => Box::new(RandomScheduler::new_from_seed(1, some)),
         Mode::Urw => Box::new(UrwRandomScheduler::new_from_seed(1, some)),
-        _ => Box::new(PctScheduler::new_from_seed(1, 3, some)),
+        Mode::Pct => Box::new(PctScheduler::new_from_seed(1, 3, some)),
+        // The reduction ignores a bound on preemptions, which a replay can set.
+        Mode::Dfs => Box::new(Reduced::new(None, None)),
+        _ => Box::new(Reduced::new(job.bound, None)),
     };
-    under(scheduler, steps(search), body);
+    let left = most;
+    under(Limited { scheduler, left }, steps(search), body);
+}
+
+/// Chooses as `scheduler` does, in `left` executions.
+struct Limited {
+    scheduler: Box<dyn Scheduler>,
+    left: usize,
+}
+
+impl Scheduler for Limited {
+    fn new_execution(&mut self) -> Option<Schedule> {
+        self.left = self.left.checked_sub(1)?;
+        self.scheduler.new_execution()
+    }
+
+    fn next_task(
+        &mut self,
+        runnable: &[&Task],
+        current: Option<TaskId>,
+        yields: bool,
+    ) -> Option<TaskId> {
+        self.scheduler.next_task(runnable, current, yields)
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        self.scheduler.next_u64()
+    }
 }
 
 /// The stack of a thread under shuttle.
@@ -136,7 +171,7 @@ where
     static DONE: AtomicU64 = AtomicU64::new(0);
     let search_one = |program: &S::Value| {
         let (program, run) = (program.clone(), run.clone());
-        schedules(search, move || {
+        schedules(search, usize::MAX, move || {
             // Relaxed: a counter that only one system thread uses.
             execute(|| _ = DONE.fetch_add(run(&program), Relaxed));
         });
