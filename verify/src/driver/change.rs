@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use comfy_table::{Cell, Table};
+use comfy_table::Cell;
 use serde::{Deserialize, Serialize};
 
-use super::table::{self, Column};
+use super::table::{self, Column, Fitted};
 use crate::rows::row::Circumstances;
 
 /// A kind of change.
@@ -128,21 +128,21 @@ pub(super) struct Changes {
 
 impl Changes {
     /// Returns the table of verdicts.
-    pub(super) fn table(&self) -> Table {
+    pub(super) fn table(&self) -> Fitted {
         let columns: &[Column<Change>] = &[
-            (self.kind.command(), |it| Cell::new(&it.name)),
-            ("what", |it| Cell::new(&it.what)),
-            ("verdict", |it| {
+            (self.kind.command(), 0, |it| Cell::new(&it.name)),
+            ("what", 1, |it| Cell::new(&it.what)),
+            ("verdict", 0, |it| {
                 table::colored(table::name(it.verdict), it.problem().is_none())
             }),
-            ("model", |it| table::optional(it.model.as_ref())),
-            ("execution", |it| table::optional(it.executions)),
-            ("reason or failure", |it| {
+            ("model", 2, |it| table::optional(it.model.as_ref())),
+            ("execution", 4, |it| table::optional(it.executions)),
+            ("reason or failure", 3, |it| {
                 let told = it.reason.as_ref().or(it.failure.as_ref());
                 table::optional(told.map(|it| shortened(it)))
             }),
         ];
-        table::of(columns, &self.all)
+        Fitted::of(columns, &self.all)
     }
 
     /// Returns the number of changes with each verdict, and the problems.

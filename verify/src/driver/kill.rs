@@ -18,7 +18,7 @@ use super::outputs::Outputs;
 use super::process::{End, Ended};
 use super::reached::{Candidate, Candidates, FEW, Reached, Search};
 use super::run::{at_the_same_time, workers};
-use super::table::{self, Column};
+use super::table::{Column, Fitted};
 use super::{bugs, mutants};
 use crate::mode::{Checker, Mode};
 use crate::rows::row::Circumstances;
@@ -109,12 +109,12 @@ pub(super) fn command(kind: Kind, args: &InjectArgs) -> Result<ExitCode> {
     errors.iter().for_each(|error| say!("{error}"));
     if args.list {
         let columns: &[Column<Change>] = &[
-            (kind.command(), |it| Cell::new(&it.name)),
-            ("what", |it| Cell::new(&it.what)),
-            ("found by one of", |it| Cell::new(it.finders())),
+            (kind.command(), 0, |it| Cell::new(&it.name)),
+            ("what", 1, |it| Cell::new(&it.what)),
+            ("found by one of", 2, |it| Cell::new(it.finders())),
         ];
         let changes = candidates.iter().map(|(change, _)| change);
-        say!("{}", table::of(columns, changes));
+        say!("{}", Fitted::of(columns, changes));
         return Ok(exit_code(errors.is_empty()));
     }
     let changes = judge(kind, &built, &candidates, workers, &run)?;

@@ -146,11 +146,10 @@ fn markdown(results: &Results) -> String {
     if !failures.is_empty() {
         let _ = writeln!(text, "## What failed\n\n````text\n{failures}````\n");
     }
-    let _ = writeln!(text, "## Rows\n\n{}", table::rows(rows).force_no_tty());
+    let _ = writeln!(text, "## Rows\n\n{}", table::rows(rows).whole());
     for changes in results.changes.iter().filter(|it| !it.all.is_empty()) {
         let (title, summary) = (changes.kind.many(), changes.summary());
-        let mut table = changes.table();
-        let table = table.force_no_tty();
+        let table = changes.table().whole();
         let _ = writeln!(text, "\n## {title}\n\n{summary}\n\n{table}");
     }
     if !results.tables.is_empty() {
@@ -174,7 +173,11 @@ pub(super) fn pairs(args: &Common) -> Result<ExitCode> {
     let name = |table: &Table| table.primitive.clone();
     args.retain(&mut tables, name, &missing)?;
     for table in &tables {
-        say!("{}\n\n{}\n", table.primitive, matrix(table));
+        say!("{}\n", table.primitive);
+        let matrix = matrix(table);
+        if table::fits(&matrix) {
+            say!("{matrix}\n");
+        }
         table.cells.iter().for_each(|it| say!("{}", line(it)));
         say!();
     }
