@@ -9,6 +9,8 @@ mod imports;
 mod invariants;
 #[path = "tidy/orderings.rs"]
 mod orderings;
+#[path = "tidy/totals.rs"]
+mod totals;
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     files(folder, "rs", found);

@@ -1,7 +1,7 @@
 //! The rows of a program. A row is the program in one mode, with its bound and its faults.
 //!
 //! The rows follow from the program (its threads and stated bounds) and from the record of earlier
-//! searches ([`Counts`]). The README of this crate states the rules. A search by loom without a
+//! searches ([`Counts`]). `docs/rows.md` states the rules. A search by loom without a
 //! record is bounded until `cargo verify --accept` measures it.
 
 use std::path::Path;

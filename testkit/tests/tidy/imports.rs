@@ -216,7 +216,7 @@ impl Crate {
         let used = used.map(|used| [used, more].concat());
         let used = used.and_then(|used| self.module_of(module, &used));
         let of_glob = |glob: &Names| {
-            let from = self.module_of(module, &[&glob[..], &[name.clone()]].concat())?;
+            let from = self.module_of(module, &[&glob[..], std::slice::from_ref(name)].concat())?;
             self.0[&from].items.contains(name).then_some(from)
         };
         let is_here = here.items.contains(name);
