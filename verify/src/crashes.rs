@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The crash images of a program's executions, collected while it runs.
 pub trait Crashes: Send + Sync {
-    /// Called after an execution that stands for its class, in [`Mode::Cut`]. `comes_before(a, b)`
+    /// Called after an execution that stands for its class, in the mode `cut`. `comes_before(a, b)`
     /// says whether step `a` comes before step `b` in every execution of the class, or is `b`. The
     /// code of the program learns the number of its current step from [`step`](crate::step).
     fn executed(&self, comes_before: &dyn Fn(u32, u32) -> bool);

@@ -21,6 +21,7 @@ const CRATES: &[&str] = &[
     "pmem",
     "journal-commit",
     "file-core",
+    "benches",
 ];
 
 /// A label: its prefix, such as `W-I`, and its number.
