@@ -15,8 +15,8 @@ const SYNC_BYTES: usize = if cfg!(target_arch = "x86_64") {
     65536
 };
 
-/// **PM-I6** While it lives, `base .. base + len` is mapped shared and readable, and writable
-/// unless it was mapped to be read only. Only [`grow`](Mapping::grow), by `&mut`, changes it.
+/// - **PM-I6** While it lives, `base .. base + len` is mapped shared and readable, and writable
+///   unless it was mapped to be read only. Only [`grow`](Mapping::grow), by `&mut`, changes it.
 #[derive(Debug)]
 pub(super) struct Mapping {
     base: NonNull<u8>,
