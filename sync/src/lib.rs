@@ -21,6 +21,8 @@ pub mod rcu_shared;
 mod statistics;
 #[cfg(feature = "std")]
 pub mod thread;
+#[cfg(feature = "std")]
+pub mod time;
 #[doc(hidden)]
 pub mod unwind;
 pub mod wait;

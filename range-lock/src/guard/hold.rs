@@ -27,6 +27,9 @@ use core::ops::Range;
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "std")]
+use spanlock_sync::time;
+
+#[cfg(feature = "std")]
 use super::deadline::block_on;
 use super::wait::LockFuture;
 use crate::capabilities::{RawRangeLockSplit, RawRangeLockWait};
@@ -262,7 +265,7 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
         range: Range<u64>,
         timeout: Duration,
     ) -> Result<Self, TimedLockError> {
-        Self::wait_until(lock, range, || Instant::now().checked_add(timeout))
+        Self::wait_until(lock, range, |now| now.checked_add(timeout))
     }
 
     /// Locks `range`; blocks until no conflicting hold is left or `deadline` has passed. A
@@ -277,7 +280,7 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
         range: Range<u64>,
         deadline: Instant,
     ) -> Result<Self, TimedLockError> {
-        Self::wait_until(lock, range, || Some(deadline))
+        Self::wait_until(lock, range, |_| Some(deadline))
     }
 
     /// Tries first, and waits until the deadline, if any, only if the try fails. So an uncontended
@@ -287,15 +290,17 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
     fn wait_until(
         lock: P,
         range: Range<u64>,
-        deadline: impl FnOnce() -> Option<Instant>,
+        deadline: impl FnOnce(Instant) -> Option<Instant>,
     ) -> Result<Self, TimedLockError> {
         match Self::try_lock(lock.clone(), range.clone()) {
             Ok(hold) => return Ok(hold),
             Err(TryLockError::Range(error)) => return Err(error.into()),
             Err(TryLockError::WouldBlock) => {}
         }
-        let deadline = deadline();
-        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+        // Without a clock, this was a try.
+        let now = time::now().ok_or(TimedLockError::TimedOut)?;
+        let deadline = deadline(now);
+        if deadline.is_some_and(|deadline| deadline <= now) {
             return Err(TimedLockError::TimedOut);
         }
         // `block_on` drops the future at the deadline, which gives up the request.
