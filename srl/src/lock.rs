@@ -93,7 +93,7 @@ use crate::request::SrlRequest;
 use crate::segment::{SegmentError, Segments};
 use crate::segment_words::SegmentWords;
 use crate::store::{Lanes, SegmentStore};
-use crate::token::{KIND, ONE_WORD};
+use crate::token::{Holding, KIND, ONE_WORD};
 use crate::tree::{Shape, Tree};
 
 /// A range lock with a reader-writer state for each segment.
@@ -308,6 +308,15 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLock for Srl<S, P> {
     #[inline]
     fn id(&self) -> Option<&LockId> {
         Some(&self.id)
+    }
+
+    /// Only holds in words are counted. A wide request waits for conflicting holds only.
+    fn reader_limit(&self, span: Span, token: Option<Token>) -> u32 {
+        let counts = match token {
+            Some(token) => matches!(Holding::of(token), Holding::Words(_)),
+            None => (self.segments.touched(span)).is_ok_and(|touched| !self.is_wide(&touched)),
+        };
+        if counts { S::Word::READERS } else { u32::MAX }
     }
 
     // `always`: a call would return its result in memory. That alone would cost more than an

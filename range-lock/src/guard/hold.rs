@@ -33,7 +33,7 @@ use spanlock_sync::time;
 use super::deadline::block_on;
 use super::wait::LockFuture;
 use crate::capabilities::{RawRangeLockSplit, RawRangeLockWait};
-use crate::detect::{self, Watch};
+use crate::detect::{self, Call, Watch};
 #[cfg(feature = "std")]
 use crate::error::TimedLockError;
 use crate::error::{RangeError, TryLockError};
@@ -162,10 +162,10 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
             return Ok(Self::of_nothing(lock));
         };
         let token = {
-            let _waiting = detect::before(lock.raw(), &[(span, A::ACCESS)], None);
+            let _waiting = detect::before(lock.raw(), &[(span, A::ACCESS)], Call::Lock);
             lock.raw().lock(span, A::ACCESS)?
         };
-        let watch = Watch::begin(lock.raw(), span, A::ACCESS);
+        let watch = Watch::begin(lock.raw(), span, A::ACCESS, token);
         Ok(Self::of(lock, span, token, watch))
     }
 
@@ -180,8 +180,9 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
         let Some(span) = Span::new(range)? else {
             return Ok(Self::of_nothing(lock));
         };
+        detect::check_home(lock.raw());
         let token = lock.raw().try_lock(span, A::ACCESS)?;
-        let watch = Watch::begin(lock.raw(), span, A::ACCESS);
+        let watch = Watch::begin(lock.raw(), span, A::ACCESS, token);
         Ok(Self::of(lock, span, token, watch))
     }
 
@@ -217,8 +218,8 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
     #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub(super) fn watched(mut self) -> Self {
-        if let Some((span, _)) = self.held {
-            self.watch = Watch::begin(self.lock.raw(), span, A::ACCESS);
+        if let Some((span, token)) = self.held {
+            self.watch = Watch::begin(self.lock.raw(), span, A::ACCESS, token);
         }
         self
     }
@@ -235,8 +236,8 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
         // SAFETY: both are moved out once, because `hold` is not dropped; its other fields need no
         // drop.
         let (lock, watch) = unsafe { (core::ptr::read(&hold.lock), core::ptr::read(&hold.watch)) };
-        if let Some((span, _)) = hold.held {
-            watch.change(lock.raw(), span, B::ACCESS);
+        if let Some((span, token)) = hold.held {
+            watch.change(lock.raw(), span, B::ACCESS, token);
         }
         Hold {
             lock,
