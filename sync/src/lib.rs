@@ -6,6 +6,8 @@ extern crate alloc;
 pub mod atomic;
 pub mod barrier;
 pub mod cell;
+#[cfg(any(doc, doctest))]
+pub mod docs;
 #[cfg(feature = "epoch")]
 pub mod epoch;
 pub mod hint;
