@@ -117,8 +117,8 @@ impl<W: Word> Srl<Array<W>> {
     /// Creates a lock for positions `0..capacity`, in segments of 4 KiB.
     ///
     /// Allocates up to 1 KiB of words. All other words are allocated when a request first needs one
-    /// of them; if there is no memory for them then, the process aborts. But if they take more than
-    /// 64 MiB, this function allocates them too.
+    /// of them; if there is no memory for them then, the request returns an error. But if they take
+    /// more than 64 MiB, this function allocates them too.
     ///
     /// # Errors
     /// [`SegmentError::Memory`] if there is no memory for the words that this function allocates.
