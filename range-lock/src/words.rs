@@ -63,15 +63,14 @@
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | A | [`Word::take`], [`Word::try_upgrade`]: the acquiring RMW | Acquire | B, C | see below |
-//! | B | [`Word::release`], [`Word::downgrade`] of an exclusive hold | Release | A | see below |
+//! | A | [`Word::take`], [`Word::try_upgrade`]: the acquiring RMW | Acquire | B, C | `give-up`, `exclusion`, `visibility`, `upgrade` |
+//! | B | [`Word::release`], [`Word::downgrade`] of an exclusive hold | Release | A | `give-up`, `exclusion`, `visibility`, `downgrade` |
 //! | C | the same, of a shared hold | Release | A | `exclusion-read-write` |
 //! | D | between a state change and the check for sleepers | light barrier | E | `wakeup` |
 //!
-//! A and B are needed by `give-up`, `exclusion` and `visibility`; A by `upgrade` and B by
-//! `downgrade` as well. In `exclusion-read-write` a writer follows a reader. The load of
-//! [`Word::free_until`], by which the gate of `spanlock-srl` scans words, is an A as well. E is the
-//! heavy barrier of [`spanlock_sync::wait`].
+//! In `exclusion-read-write` a writer follows a reader. The load of [`Word::free_until`], by which
+//! the gate of `spanlock-srl` scans words, is an A as well. E is the heavy barrier of
+//! [`spanlock_sync::wait`].
 //!
 //! All other orderings are Relaxed, and the comment at each says why that suffices. `cargo verify
 //! mutants` weakens or drops one ordering at a time and shows that each is needed.

@@ -54,14 +54,14 @@
 //!
 //! # Orderings
 //!
-//! | letter | where | ordering | pairs with |
-//! |---|---|---|---|
-//! | J | small: between taking the words and checking the gate | light, after an RMW | K |
-//! | K | wide: between closing the gate and the scan | full barrier | J |
-//! | L | opening the gate ([`Flag::lower`]) | Release | M |
-//! | M | small: checking the gate ([`Flag::is_raised_after_rmw`]) | Acquire | L |
+//! | letter | where | ordering | pairs with | needed by the model |
+//! |---|---|---|---|---|
+//! | J | small: after its words, before the flag | light, after RMW | K | `try-leaves-no-trace` |
+//! | K | wide: after the flag, before the scan | full barrier | J | `try-leaves-no-trace` |
+//! | L | opening the gate ([`Flag::lower`]) | Release | M | `try-leaves-no-trace` |
+//! | M | checking the gate ([`Flag::is_raised_after_rmw`]) | Acquire | L | `try-leaves-no-trace` |
 //!
-//! The model `srl-gate/try-leaves-no-trace` fails if any of the four is missing.
+//! The model is that of `srl-gate`.
 //!
 //! A small request takes its words by read-modify-writes. So the pair J and K needs no
 //! `membarrier`, which the system may refuse ([`Flag::is_raised_after_rmw`]).

@@ -100,10 +100,10 @@
 //!
 //! # Orderings
 //!
-//! | letter | where | ordering | pairs with | model |
+//! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | N | the compare-exchange that links a node | Release | O | `srl-tree/exclusion`, `growth` |
-//! | O | the load of a slot, the failed link | Acquire | N | `srl-tree/exclusion`, `growth` |
+//! | N | the compare-exchange that links a node | Release | O | `srl-tree/exclusion`, `srl-tree/growth` |
+//! | O | the load of a slot, the failed link | Acquire | N | `srl-tree/exclusion`, `srl-tree/growth` |
 //!
 //! The store that unlinks a node is Relaxed: the gate orders it (L and M). For F to I see
 //! [`spanlock_sync::rcu`]; for J to M see [`crate::gate`].

@@ -39,6 +39,7 @@ impl Registry {
     /// waits for, directly or not. Returns none if it would not.
     pub(super) fn endless(&self, number: u64) -> Vec<Wait> {
         let me = self.requests[&number].thread;
+        // Usually the request waits for nobody, or for threads that do not wait.
         let mut waits = HashMap::new();
         let mut open = vec![(me, number)];
         while let Some((thread, number)) = open.pop() {
@@ -50,6 +51,7 @@ impl Registry {
             open.extend(threads.filter_map(|&thread| Some((thread, self.latest(thread)?))));
             waits.insert(thread, found);
         }
+        // Remove each thread that some thread outside of `waits` will let go on.
         loop {
             let stuck = HashSet::<ThreadId>::from_iter(waits.keys().copied());
             waits.retain(|_, waits| {
@@ -60,6 +62,7 @@ impl Registry {
                 break;
             }
         }
+        // One reason per thread is enough for the message.
         let (mut steps, mut open) = (Vec::new(), vec![me]);
         while let Some(thread) = open.pop() {
             if let Some(wait) = waits.remove(&thread).into_iter().flatten().next() {
