@@ -63,13 +63,14 @@
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | A | [`Word::take`], [`Word::try_upgrade`]: the acquiring RMW | Acquire | B, C | `give-up`, `exclusion`, `visibility`, `upgrade` |
-//! | B | [`Word::release`], [`Word::downgrade`] of an exclusive hold | Release | A | `give-up`, `exclusion`, `visibility`, `downgrade` |
-//! | C | the same, of a shared hold | Release | A | `exclusion-read-write` |
+//! | A | [`Word::take`], [`Word::try_upgrade`] | Acquire | B, C | `exclusion`, `upgrade` |
+//! | B | [`Word::release`], [`Word::downgrade`], a writer's | Release | A | `exclusion` |
+//! | C | the same, a reader's | Release | A | `exclusion-read-write` |
 //! | D | between a state change and the check for sleepers | light barrier | E | `wakeup` |
 //!
-//! In `exclusion-read-write` a writer follows a reader. The load of [`Word::free_until`], by which
-//! the gate of `spanlock-srl` scans words, is an A as well. E is the heavy barrier of
+//! The models `give-up` and `visibility` need A and B as well, and `downgrade` needs B. In
+//! `exclusion-read-write` a writer follows a reader. The load of [`Word::free_until`], by which the
+//! gate of `spanlock-srl` scans words, is an A as well. E is the heavy barrier of
 //! [`spanlock_sync::wait`].
 //!
 //! All other orderings are Relaxed, and the comment at each says why that suffices. `cargo verify

@@ -51,7 +51,8 @@ impl Registry {
             open.extend(threads.filter_map(|&thread| Some((thread, self.latest(thread)?))));
             waits.insert(thread, found);
         }
-        // Remove each thread that some thread outside of `waits` will let go on.
+        // A thread outside of `waits` does not wait. Remove the threads that it lets go on, then
+        // those that these let go on, and so forth.
         loop {
             let stuck = HashSet::<ThreadId>::from_iter(waits.keys().copied());
             waits.retain(|_, waits| {

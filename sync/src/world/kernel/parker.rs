@@ -11,7 +11,7 @@
 //! |---|---|---|---|---|
 //! | W | the count of a wake | Release | X | `parker-wake` |
 //! | X | the load of the count | Acquire | W | `parker-wake` |
-//! | Y | `spanlock_task_wake`, before it looks whether the task sleeps | full | Z | `parker-sleep` |
+//! | Y | `spanlock_task_wake`, before it looks for a sleeper | full | Z | `parker-sleep` |
 //! | Z | `spanlock_task_sleep`, before it checks the count | full | Y | `parker-sleep` |
 //!
 //! No wake is lost: the waker counts, then wakes the task. The task first declares that it sleeps,
