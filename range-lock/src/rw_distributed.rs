@@ -42,7 +42,7 @@ use crate::detect::LockId;
 use crate::error::{RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_word::RwWord;
-use crate::words::{self, Progress, Run};
+use crate::words::{self, Progress, Run, Word};
 
 /// A word alone on two cache lines, because x86 prefetches lines in pairs.
 #[derive(Debug)]
@@ -145,6 +145,12 @@ unsafe impl<P: Park> RawRangeLock for RwDistributed<P> {
     #[inline]
     fn id(&self) -> Option<&LockId> {
         Some(&self.id)
+    }
+
+    // The readers of all slots are counted together, though the limit is that of one slot. Their
+    // guards would take 32 GiB before that makes a difference.
+    fn reader_limit(&self, _span: Span, _token: Option<Token>) -> u32 {
+        RwWord::READERS
     }
 
     #[inline]

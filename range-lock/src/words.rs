@@ -127,6 +127,9 @@ pub unsafe trait Word: Zeroed + fmt::Debug + Send + Sync + 'static {
     /// The number of lanes in a word.
     const LANES: u32;
 
+    /// The number of readers that can hold a lane at the same time. One more waits.
+    const READERS: u32;
+
     /// Acquires consecutive lanes from `first` on, up to the first conflicting lane. Acquires none
     /// if that would be fewer than `least`. Returns the end of the acquired lanes. Ordering:
     /// Acquire, if any lane was acquired.

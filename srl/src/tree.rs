@@ -100,10 +100,12 @@
 //!
 //! # Orderings
 //!
-//! | letter | where | ordering | pairs with | model |
+//! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | N | the compare-exchange that links a node | Release | O | `srl-tree/exclusion`, `growth` |
-//! | O | the load of a slot, the failed link | Acquire | N | `srl-tree/exclusion`, `growth` |
+//! | N | the compare-exchange that links a node | Release | O | `exclusion`, `growth` |
+//! | O | the load of a slot, the failed link | Acquire | N | `exclusion`, `growth` |
+//!
+//! The models are those of `srl-tree`.
 //!
 //! The store that unlinks a node is Relaxed: the gate orders it (L and M). For F to I see
 //! [`spanlock_sync::rcu`]; for J to M see [`crate::gate`].
