@@ -85,6 +85,8 @@ fn tables_are_judged() -> Result<(), Failed> {
     let without_entry = problems(complete, &["a b", "c", "d", "e --f"]);
     assert!(without_entry.starts_with("README.md:1: no entry of `e --f`"));
     assert!(without_entry.ends_with("\ne --f\trun\t"), "{without_entry}");
+    let like_c = problems(complete, &["a b", "c", "d", "c e"]);
+    assert!(like_c.ends_with("\nc e\t.ci/run\twithout_std"), "{like_c}");
     let without_command = problems(complete, &["a b", "d"]);
     assert!(
         without_command.contains(":2: no document shows `c`"),

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The seconds after which a command is stopped.
-const LIMIT: &str = "300";
+/// The seconds after which a command is stopped. It may have to be built.
+const LIMIT: &str = "900";
 
 /// The result of a command.
 #[derive(Debug)]

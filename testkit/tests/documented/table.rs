@@ -80,13 +80,28 @@ impl Table {
         }
         for (command, places) in documented {
             if !known.contains(command) {
-                let places = places.join(", ");
+                let (places, entry) = (places.join(", "), self.suggestion(command));
                 problems.push(format!(
-                    "{places}: no entry of `{command}`. If it takes seconds, add this line to {NAME}:\n{command}\trun\t"
+                    "{places}: no entry of `{command}`. Add a line to {NAME}, such as\n{entry}"
                 ));
             }
         }
         problems
+    }
+
+    /// Returns an entry for a command: what runs the one that begins most like it, if that is a
+    /// step, or else the command itself.
+    fn suggestion(&self, command: &str) -> String {
+        let common = |entry: &&Entry| {
+            let pairs = entry.command.chars().zip(command.chars());
+            pairs.take_while(|(one, other)| one == other).count()
+        };
+        // Of several, the first: the last one that `max_by_key` sees.
+        let like = self.entries.iter().rev().max_by_key(common);
+        match like.map(|entry| &entry.how) {
+            Some(How::Step { script, step }) => format!("{command}\t{script}\t{step}"),
+            _ => format!("{command}\trun\t"),
+        }
     }
 }
 
