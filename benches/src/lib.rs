@@ -19,5 +19,6 @@ pub mod recovery;
 pub mod report;
 pub mod scratch;
 pub mod target;
+pub mod temporary;
 pub mod volume;
 pub mod workloads;

@@ -16,7 +16,7 @@ use spanlock_benches::recovery::args::RecoveryArgs;
 use spanlock_benches::recovery::heap::CountedHeap;
 use spanlock_benches::report::command;
 use spanlock_benches::{
-    compare, contention, failures, figures, file_core, journal, micro, recovery, report,
+    compare, contention, failures, figures, file_core, journal, micro, recovery, report, temporary,
 };
 
 /// Counts only in a child of `recovery`.
@@ -40,6 +40,7 @@ fn run(args: &Args) -> Result<()> {
         Some(Command::Figures(args)) => return run_figures(args),
         _ => {}
     }
+    temporary::remove_on_signals()?;
     let bar = ProgressBar::new(0).with_style(
         ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}, {eta} left")
             .expect("the template is a valid constant"),
