@@ -97,7 +97,7 @@ impl Run {
     fn check(&self, cut: usize, loss: Loss, mount: bool, torn: &mut usize) {
         let crashed = self.history.image(cut, loss);
         let before = self.acknowledged.iter().filter(|(at, _)| *at <= cut);
-        let least = before.map(|(_, byte)| *byte).last().unwrap_or(0);
+        let least = before.map(|(_, byte)| *byte).max().unwrap_or(0);
         let check = |who: &str, bytes: &[u8]| {
             let found = byte_of(&self.image, bytes);
             // At first, the file has another byte.
