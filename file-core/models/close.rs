@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use spanlock_file_core::{Durability, Error, fsck};
+use spanlock_file_core::fsck;
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_testkit::crashes::{Crashable, threads};
 use spanlock_verify::{Mode, Suite};
 
-use crate::store::{Content, FILE, PAGE, Volume, content, open, open_grouping, roomy};
+use crate::store::{Content, FILE, PAGE, Volume, content, open, roomy};
 
 /// Makes the file empty. Takes no page, so that the pages of an old checkpoint are intact.
 const CUT: u32 = 0;
@@ -25,23 +25,19 @@ pub(crate) fn suite() -> Suite {
         close(open(region.clone()).expect("it is sound"));
         region.bytes()
     };
-    let program = |name, durability, operations: &[u32]| {
-        threads(
-            name,
-            claim,
-            &Arc::new(Sessions { durability }),
-            &(Arc::new(closed) as _),
-            &[operations],
-            &[Mode::Cut, Mode::Global],
-        )
-    };
-    let at_return = [CUT, REOPEN, WRITE, REOPEN, CUT];
+    let sessions = threads(
+        "sessions",
+        claim,
+        &Arc::new(Sessions),
+        &(Arc::new(closed) as _),
+        &[&[CUT, REOPEN, WRITE, REOPEN, CUT]],
+        &[Mode::Cut, Mode::Global],
+    );
     let why = "closing needs the last handle";
     let covered = "the pairs of file-core cover it";
     Suite::new("file-core-close")
         .step_bound(2_000)
-        .program(program("sessions", Durability::AtReturn, &at_return))
-        .program(program("grouped", Durability::AtSync, &[CUT, WRITE, CUT]))
+        .program(sessions)
         .no_pair("cut", "cut", covered)
         .no_pair("cut", "write", covered)
         .no_pair("write", "write", covered)
@@ -54,23 +50,8 @@ fn close(volume: Volume) {
     volume.close().expect("it is the last handle");
 }
 
-/// Volumes that are closed and opened. If they group changes, each change ends with a close, which
-/// makes it durable, and the next opening.
-struct Sessions {
-    durability: Durability,
-}
-
-impl Sessions {
-    fn open(&self, region: &Arc<Simulated>) -> Result<Volume, Error> {
-        open_grouping(region.clone(), PAGE, self.durability)
-    }
-
-    fn reopen(&self, session: &Session) {
-        let mut volume = session.volume.lock().expect("no panic");
-        close(volume.take().expect("open"));
-        *volume = Some(self.open(&session.region).expect("it is sound"));
-    }
-}
+/// Volumes that are closed and opened.
+struct Sessions;
 
 /// A region, and the volume on it, which is missing only while it is reopened.
 struct Session {
@@ -87,6 +68,12 @@ impl Session {
             .as_ref()
             .expect("open"))
     }
+
+    fn reopen(&self) {
+        let mut volume = self.volume.lock().expect("no panic");
+        close(volume.take().expect("open"));
+        *volume = Some(open(self.region.clone()).expect("it is sound"));
+    }
 }
 
 impl Subject for Sessions {
@@ -98,7 +85,7 @@ impl Subject for Sessions {
         if !report.is_sound() {
             return Err("a crash leaves what a check calls damage".to_owned());
         }
-        let volume = self.open(region).map_err(|why| why.to_string())?;
+        let volume = open(region.clone()).map_err(|why| why.to_string())?;
         Ok(Session {
             region: region.clone(),
             volume: Mutex::new(Some(volume)),
@@ -126,7 +113,6 @@ impl Subject for Sessions {
             let file = volume.create("new").map_err(|why| why.to_string())?;
             let bytes = [b'n'; 2 * PAGE as usize];
             file.append(&bytes).map_err(|why| why.to_string())?;
-            volume.sync().map_err(|why| why.to_string())?;
             let again = Simulated::new(&session.region.bytes());
             let again = open(again).map_err(|why| why.to_string())?;
             match content(&again)? == content(volume)? {
@@ -159,18 +145,17 @@ impl Subject for Sessions {
 
 impl Crashable for Sessions {
     fn perform(&self, session: &Session, operation: u32) -> String {
-        if operation != REOPEN {
-            session.with(|volume| {
-                let file = volume.open_file(FILE).expect("it exists");
-                let done = match operation {
-                    CUT => file.truncate(0),
-                    _ => file.write_at(TEXT, 0),
-                };
-                done.expect("there is room");
-            });
-        }
-        if operation == REOPEN || self.durability == Durability::AtSync {
-            self.reopen(session);
+        let change = |volume: &Volume| {
+            let file = volume.open_file(FILE).expect("it exists");
+            let done = match operation {
+                CUT => file.truncate(0),
+                _ => file.write_at(TEXT, 0),
+            };
+            done.expect("there is room");
+        };
+        match operation {
+            REOPEN => session.reopen(),
+            _ => session.with(change),
         }
         "done".to_owned()
     }

@@ -6,8 +6,6 @@ mod beside;
 mod cleaning;
 mod close;
 mod format;
-mod grouped;
-mod grouped_names;
 mod histories;
 mod index;
 mod inodes;
@@ -77,11 +75,10 @@ fn main() -> ExitCode {
         mixed::suite(),
         mixed::file_page_end(),
         mixed::directory_page_end(),
-        grouped_names::suite(),
         beside::suite(),
     ]
     .into_iter();
-    spanlock_verify::main(suites.chain(grouped::suites()).chain(cleaning::suites()))
+    spanlock_verify::main(suites.chain(cleaning::suites()))
 }
 
 /// `cut` finds all images with the fewest executions. `global` must find the same, but its searches

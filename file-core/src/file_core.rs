@@ -25,8 +25,7 @@ use crate::layout::{Geometry, InodeId, Kind, ROOT};
 use crate::log::Log;
 use crate::medium::{Medium, Space};
 use crate::names::Names;
-use crate::options::{CACHED_FILES, Durability, FormatOptions, OpenOptions, RecoveryReport, Stats};
-use crate::pending::Pending;
+use crate::options::{CACHED_FILES, FormatOptions, OpenOptions, RecoveryReport, Stats};
 use crate::recover::{Damages, Recovery};
 use crate::tree::Tree;
 use crate::volume::{Volume, boxed};
@@ -34,9 +33,8 @@ use crate::volume::{Volume, boxed};
 /// A volume: a tree of directories and files in a region of persistent memory.
 ///
 /// Clones are handles to the same volume and may be used by any number of threads. A volume needs
-/// no shutdown. By default, every operation is durable when it returns, and dropping the last
-/// handle writes nothing. If the volume [groups](Durability::AtSync) changes, dropping the last
-/// handle syncs. [`close`](Self::close) makes the next opening faster.
+/// no shutdown: every operation is durable when it returns, and dropping the last handle writes
+/// nothing. [`close`](Self::close) makes the next opening faster.
 ///
 /// `P` is the region and `L` is the type of each file's range lock. To choose the lock at run time,
 /// use `Box<dyn RawRangeLock>`. At most one volume may be open on a region at a time; the region's
@@ -115,7 +113,6 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         let mut links = vec![0; geometry.inodes as usize];
         links[ROOT as usize] = 1;
         let names = Names::new();
-        let pending = pending(options.durability, &geometry);
         let root = Directory::new(InodeId::ROOT, Log::empty(InodeId::ROOT.log()), names);
         let medium = Medium {
             pmem,
@@ -129,16 +126,14 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
                 tree: Tree::new(core::iter::once(root)),
                 inodes: Inodes::new(&links, CACHED_FILES),
                 locks: boxed(locks),
-                pending,
                 is_read_only: false,
                 unopenable: BTreeMap::new(),
             }),
         })
     }
 
-    /// Opens a formatted volume. Every operation that had returned is present, unless it still
-    /// waited for a [sync](Durability::AtSync). Every other operation is present as a whole or not
-    /// at all.
+    /// Opens a formatted volume. Every operation that had returned is present. Every other
+    /// operation is present as a whole or not at all.
     ///
     /// `locks` is the same as in [`format`](Self::format); for locks whose creation can fail, use
     /// [`try_open`](Self::try_open). Opening reads all logs, so it takes time proportional to their
@@ -238,10 +233,6 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             tree: Tree::new(live.directories.into_iter()),
             inodes,
             locks: boxed(locks),
-            pending: match is_read_only {
-                true => None,
-                false => pending(options.durability, &geometry),
-            },
             is_read_only,
             unopenable,
         };
@@ -474,30 +465,6 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         self.open_dir(path)?.read()
     }
 
-    /// Makes all changes that have returned durable. Does nothing if each change is durable on
-    /// return ([`Durability::AtReturn`]).
-    ///
-    /// Costs one flush of each line that these changes have written, one more for the mark of each
-    /// change, and two fences, or more if some of the changes [overlap](Durability::AtSync). Blocks
-    /// while another thread syncs. Readers and writers are not blocked.
-    ///
-    /// # Errors
-    /// [`Error::Poisoned`] if the region has panicked during a sync. Changes were lost then, so
-    /// every sync fails until the volume is reopened, and so does every rename, exchange and link.
-    /// The error names one of the files that have lost changes.
-    pub fn sync(&self) -> Result<(), Error> {
-        self.volume.sync()
-    }
-
-    /// Returns when changes of files become durable. For a read-only volume, in which no change
-    /// ever waits for a sync, this is [`Durability::AtReturn`].
-    pub fn durability(&self) -> Durability {
-        match self.volume.pending {
-            Some(_) => Durability::AtSync,
-            None => Durability::AtReturn,
-        }
-    }
-
     /// Returns the volume's counters.
     pub fn stats(&self) -> Stats {
         let Medium {
@@ -549,13 +516,6 @@ fn prepare<P: Pmem>(
         false => found.geometry,
     };
     (geometry, checkpoint)
-}
-
-fn pending<L>(durability: Durability, geometry: &Geometry) -> Option<Pending<L>> {
-    match durability {
-        Durability::AtReturn => None,
-        Durability::AtSync => Some(Pending::new(geometry.data_pages())),
-    }
 }
 
 impl<P: Pmem, L: RawRangeLock> Clone for FileCore<P, L> {

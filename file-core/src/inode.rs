@@ -39,7 +39,7 @@ const MOST_BYTES: usize = PAGE_SLOTS as usize * PAYLOAD_BYTES;
 ///
 /// The time of the last change is Relaxed. It says nothing about other memory.
 ///
-/// `removed` is Relaxed. It is set by a thread that has a reference, and read only by `free`, after
+/// `removed` is Relaxed. It is set by a thread that has a reference, and read only by `drop`, after
 /// every other reference has been released.
 pub(crate) struct Inode<L> {
     pub(crate) number: u32,
@@ -401,15 +401,13 @@ impl<L> Inode<L> {
     }
 }
 
-impl<L> Inode<L> {
-    /// Frees the pages and the number of a file that was removed, to which no other reference
-    /// exists. The lock and the index stay.
-    pub(crate) fn free(&mut self) {
-        // Relaxed, both: see the type's documentation.
+impl<L> Drop for Inode<L> {
+    /// Frees the pages and the number of a file that was removed.
+    fn drop(&mut self) {
+        // Relaxed: see the type's documentation.
         if !self.removed.load(Ordering::Relaxed) {
             return;
         }
-        self.removed.store(false, Ordering::Relaxed);
         if self.log.is_poisoned() {
             // The operation that has panicked had taken pages.
             self.space.lose_pages();
@@ -436,11 +434,5 @@ impl<L> Inode<L> {
             self.space.release_log_page(page);
         }
         self.space.release_inode(self.number);
-    }
-}
-
-impl<L> Drop for Inode<L> {
-    fn drop(&mut self) {
-        self.free();
     }
 }

@@ -140,18 +140,6 @@ impl<L> Inodes<L> {
         (found, state.evict(self.bound))
     }
 
-    /// Returns the numbers and generations of the files in memory, sorted.
-    pub(crate) fn here(&self) -> Vec<(u32, u64)> {
-        let state = self.state.lock();
-        let id = |(number, slot): (&u32, &Slot<L>)| match slot {
-            Slot::Here { inode, .. } => Some((*number, inode.generation)),
-            Slot::Loading => None,
-        };
-        let mut here: Vec<_> = state.files.iter().filter_map(id).collect();
-        here.sort_unstable();
-        here
-    }
-
     /// Begins to load the file unless it is in memory. The caller holds the mutex of a directory
     /// that names it (N2).
     pub(crate) fn begin(&self, number: u32) -> Begin<'_, L> {

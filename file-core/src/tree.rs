@@ -284,7 +284,7 @@ impl<P: Pmem, L> Volume<P, L> {
     ) -> Result<T, Error> {
         loop {
             let at = self.resolve(path)?;
-            match self.with_space(|| act(&at)) {
+            match act(&at) {
                 Err(Error::NotFound { .. }) if at.directory.is_removed() => {}
                 result => return result,
             }

@@ -152,7 +152,6 @@ impl<P: Pmem, L> Volume<P, L> {
     /// [`Directory::link`]; nothing has changed.
     pub(crate) fn link(&self, at: &At<'_>, new: &At<'_>) -> Result<(), Error> {
         self.check_writable()?;
-        self.settle_named()?;
         let other = (new.directory.id != at.directory.id).then_some(&*new.directory);
         let finds_early = injected_bug!(
             "link-finds-early",
@@ -239,7 +238,6 @@ impl<P: Pmem, L> Volume<P, L> {
     /// has changed, except as `rename_across` says.
     pub(crate) fn rename(&self, from: &At<'_>, to: &At<'_>) -> Result<(), Error> {
         self.check_writable()?;
-        self.settle_named()?;
         if from.directory.id != to.directory.id {
             return self.rename_across(from, to);
         }
@@ -316,23 +314,6 @@ impl<P: Pmem, L> Volume<P, L> {
         Ok(Some(file.map(|it| it.id)))
     }
 
-    /// Makes changes of files durable before a name changes. The new name is durable on return, so
-    /// what it stands for must be durable, too. The caller holds no mutex.
-    ///
-    /// # Errors
-    /// Those of [`sync`](Self::sync).
-    pub(super) fn settle_named(&self) -> Result<(), Error> {
-        let is_left_out = injected_bug!(
-            "names-unsettled",
-            "a name becomes durable before changes of its file that have returned",
-            killed_by = "file-core-grouped-names/sequences-of-2"
-        );
-        match is_left_out {
-            true => Ok(()),
-            false => self.sync(),
-        }
-    }
-
     /// Returns the directory that `entry` stands for. The caller holds the tree's mutex.
     pub(super) fn child_of(&self, at: &At<'_>, entry: Entry) -> Result<Arc<Directory>, Error> {
         if let Some(child) = self.tree.get(entry.id) {
@@ -368,8 +349,6 @@ impl<P: Pmem, L> Volume<P, L> {
             Some(file) => file.mark_removed(),
             None => self.free_absent(id),
         }
-        // This bounds how many there are.
-        self.drop_gone();
     }
 
     /// Frees a file that is not in memory.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::claims::{images_of_repair, mark_of, one_page, repaired_always};
 use crate::common::{Handle, Mem, PAGE, Rng, Volume, content, format, open, segments};
 use spanlock_file_core::fsck::{self, Finding, Repair};
-use spanlock_file_core::{Durability, Error, FileCore, FormatOptions, OpenOptions, RecoveryReport};
+use spanlock_file_core::{Error, FileCore, FormatOptions, OpenOptions, RecoveryReport};
 
 type Files = BTreeMap<String, Vec<u8>>;
 
@@ -386,13 +386,8 @@ fn a_volume_that_is_closed_has_no_damage() {
                 words.resize(words.len() + 20 * 512, 0);
                 mem = Mem::from_words(words);
             }
-            let durability = match rng.below(2) {
-                0 => Durability::AtReturn,
-                _ => Durability::AtSync,
-            };
             let options = OpenOptions::new()
                 .cached_files(rng.below(3) as usize)
-                .durability(durability)
                 .grow(true);
             let (volume, _) = open_with(&mem, &options);
             for _ in 0..rng.below(120) {

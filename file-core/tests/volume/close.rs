@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::common::{Mem, PAGE, Rng, Volume, content, format, open, segments};
-use spanlock_file_core::{Durability, Error, FileCore, FormatOptions, OpenOptions, fsck};
+use spanlock_file_core::{Error, FileCore, FormatOptions, OpenOptions, fsck};
 
 type Content = BTreeMap<String, Vec<u8>>;
 
@@ -256,83 +256,15 @@ fn a_closed_volume_grows_and_is_formatted_and_checked() {
     assert_eq!(read_all(&again), read_all(&volume));
 }
 
-/// Opens a volume that groups changes.
-fn open_grouping(mem: &Arc<Mem>) -> Volume {
-    let options = OpenOptions::new().durability(Durability::AtSync);
-    let lock = |capacity| Ok::<_, Error>(segments(capacity));
-    let (volume, _) = FileCore::open_with(Arc::clone(mem), &options, lock).unwrap();
-    volume
-}
-
-/// The checkpoint has the changes that no sync has made durable before, and so have the logs.
-#[test]
-fn closing_makes_pending_changes_durable() {
-    let mem = Arc::clone(sample().pmem());
-    let volume = open_grouping(&mem);
-    let unsynced = mem.bytes();
-    let file = volume.open_file("one").unwrap();
-    file.write_at(&[9; 5000], PAGE).unwrap();
-    file.append(&[8; 100]).unwrap();
-    volume.open_file("a/two").unwrap().truncate(10).unwrap();
-    drop(file);
-    let expected = read_all(&volume);
-    // Nothing is durable yet: recovery finds no mark.
-    let (early, _) = open(&Mem::from_bytes(&mem.bytes())).unwrap();
-    assert_eq!(
-        read_all(&early),
-        read_all(&open_grouping(&Mem::from_bytes(&unsynced)))
-    );
-    volume.close().unwrap();
-
-    let closed = mem.bytes();
-    let (volume, report) = open(&Mem::from_bytes(&closed)).unwrap();
-    assert!(report.from_checkpoint);
-    assert_eq!(read_all(&volume), expected);
-    let mut unclosed = closed;
-    unclosed[RECORD..RECORD + 64].fill(0);
-    let (scanned, report) = open(&Mem::from_bytes(&unclosed)).unwrap();
-    assert!(!report.from_checkpoint);
-    assert_eq!(read_all(&scanned), expected);
-    // The pages that the pending changes had replaced are free in both.
-    assert_eq!(volume.stats().pages_free, scanned.stats().pages_free);
-}
-
-#[test]
-fn a_sync_that_panics_keeps_the_checkpoint_from_being_written() {
-    for closes in [false, true] {
-        let mem = Arc::clone(sample().pmem());
-        let volume = open_grouping(&mem);
-        let before = read_all(&volume);
-        (volume.open_file("one").unwrap().write_at(b"lost", 0)).unwrap();
-        mem.panic_at(1);
-        let sync = std::panic::AssertUnwindSafe(|| match closes {
-            true => volume.close().unwrap(),
-            false => {
-                volume.sync().unwrap_err();
-            }
-        });
-        std::panic::catch_unwind(sync).unwrap_err();
-        mem.panic_at(0);
-        let (volume, report) = open(&mem).unwrap();
-        assert!(!report.from_checkpoint, "{closes}");
-        assert_eq!(read_all(&volume), before, "{closes}");
-    }
-}
-
 #[test]
 fn a_read_only_volume_is_closed_without_a_write() {
     let (bytes, expected) = closed();
     let mem = Mem::from_bytes(&bytes);
-    let options = OpenOptions::new()
-        .read_only(true)
-        .durability(Durability::AtSync);
+    let options = OpenOptions::new().read_only(true);
     let lock = |capacity| Ok::<_, Error>(segments(capacity));
     let (volume, report) = FileCore::open_with(Arc::clone(&mem), &options, lock).unwrap();
     assert!(!report.from_checkpoint);
     assert_eq!(read_all(&volume), expected);
-    // There is nothing that could wait for a sync.
-    assert_eq!(volume.durability(), Durability::AtReturn);
-    volume.sync().unwrap();
     volume.close().unwrap();
     assert!(mem.bytes() == bytes);
     // The checkpoint is still there.

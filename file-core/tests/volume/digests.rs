@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use crate::changed::change;
 use crate::common::{Mem, PAGE, Rng, Volume, content, format, open, segments};
-use spanlock_file_core::{Durability, Error, FileCore, FormatOptions, OpenOptions};
+use spanlock_file_core::{Error, FileCore, FormatOptions, OpenOptions};
 
 /// The first bytes of the record of a checkpoint.
 const RECORD: usize = 64;
 const ONE_PAGE: usize = PAGE as usize;
 
 /// Opens a volume in which no file stays in memory unless it is open.
-fn open_caching_none(mem: &Arc<Mem>, durability: Durability) -> Volume {
-    let options = OpenOptions::new().cached_files(0).durability(durability);
+fn open_caching_none(mem: &Arc<Mem>) -> Volume {
+    let options = OpenOptions::new().cached_files(0);
     let lock = |capacity| Ok::<_, Error>(segments(capacity));
     let opened = FileCore::open_with(Arc::clone(mem), &options, lock);
     opened.unwrap().0
@@ -170,7 +170,7 @@ fn a_file_that_lost_a_page_of_its_log_is_refused() {
 fn a_file_whose_log_changes_after_it_left_memory_is_refused() {
     let (volume, _) = written_twice();
     volume.create("other").unwrap();
-    let volume = open_caching_none(volume.pmem(), Durability::AtReturn);
+    let volume = open_caching_none(volume.pmem());
     let a = volume.open_file("a").unwrap();
     let mark = mark_of(&volume, || a.write_at(&[3; ONE_PAGE], 0).unwrap());
     drop(a);
@@ -205,7 +205,7 @@ fn a_file_whose_log_changes_after_it_left_memory_is_refused() {
 fn threads_may_evict_open_and_remove_the_same_files() {
     const FILES: u64 = 3;
     let volume = format(2000, &FormatOptions::new().inodes(32));
-    let volume = open_caching_none(volume.pmem(), Durability::AtReturn);
+    let volume = open_caching_none(volume.pmem());
     std::thread::scope(|scope| {
         for seed in 0..4 {
             let (volume, mut rng) = (&volume, Rng::new(seed));
@@ -258,9 +258,8 @@ fn sound_files_are_never_refused() {
         let options = FormatOptions::new().inodes(32).data_checksums(checksums);
         let mem = Arc::clone(format(500, &options).pmem());
         for session in 0..6 {
-            let volume = match rng.below(3) {
-                0 => open_caching_none(&mem, Durability::AtReturn),
-                1 => open_caching_none(&mem, Durability::AtSync),
+            let volume = match rng.below(2) {
+                0 => open_caching_none(&mem),
                 _ => open(&mem).unwrap().0,
             };
             for _ in 0..rng.below(150) {

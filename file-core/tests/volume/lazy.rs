@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, OnceLock, mpsc};
 use std::time::Duration;
 
-use spanlock_file_core::{Durability, Error, FileCore, FormatOptions, OpenOptions};
+use spanlock_file_core::{Error, FileCore, FormatOptions, OpenOptions};
 use spanlock_range_lock::{
     Access, LockId, RangeError, RawRangeLock, RwCounter, Span, Token, TryLockError,
 };
@@ -223,32 +223,6 @@ fn an_opening_that_fails_drops_its_lock_when_others_may_open_the_file() {
     };
     let options = OpenOptions::new().read_only(true);
     with_curious(Mem::from_bytes(&bytes), options, opens, is_damaged);
-}
-
-/// A write syncs if many changes are pending. The destructor of the removed file's lock would wait
-/// for that write.
-#[test]
-fn a_sync_within_a_write_drops_no_lock() {
-    static DROPPED: AtomicBool = AtomicBool::new(false);
-    let mem = Arc::clone(format(1024, &FormatOptions::new()).pmem());
-    let options = OpenOptions::new().durability(Durability::AtSync);
-    let writes: fn(&FileCore<_, _>) = |volume| {
-        volume.open_file("b").unwrap().write_at(b"z", 0).unwrap();
-        DROPPED.store(true, Ordering::Relaxed);
-    };
-    with_curious(mem, options, writes, |volume| {
-        let other = volume.create("b").unwrap();
-        let free = volume.stats().inodes_free;
-        volume.create("a").unwrap().write_at(b"x", 0).unwrap();
-        volume.remove("a").unwrap();
-        assert_eq!(volume.stats().inodes_free, free - 1);
-        while volume.stats().inodes_free < free {
-            other.write_at(b"y", 0).unwrap();
-        }
-        assert!(!DROPPED.load(Ordering::Relaxed));
-        volume.sync().unwrap();
-        assert!(DROPPED.load(Ordering::Relaxed));
-    });
 }
 
 /// They leave when a file is opened, even if that one is in memory.
