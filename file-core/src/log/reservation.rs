@@ -3,11 +3,11 @@
 use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::injected_bug;
 
-use super::{Log, Place};
-use crate::chain::Slots;
-use crate::layout::{PAGE_SLOTS, SLOT_BYTES, WORD_BYTES, mark_of};
-use crate::log_page::Gained;
-use crate::medium::{Medium, Space};
+use crate::log::chain::Slots;
+use crate::log::tail::{Log, Place};
+use crate::medium::bytes::{Medium, Space};
+use crate::medium::layout::{PAGE_SLOTS, SLOT_BYTES, WORD_BYTES, mark_of};
+use crate::medium::log_page::Gained;
 
 /// Reserved slots at the end of a log, to be filled and committed by one operation.
 ///

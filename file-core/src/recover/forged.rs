@@ -6,13 +6,15 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use crc32c::crc32c;
-use spanlock_pmem::{MappedFile, Options};
+use spanlock_pmem::{MappedFile, Options, Pmem};
 use spanlock_range_lock::RwCounter;
 
-use super::*;
-use crate::layout::*;
-use crate::record::{GroupWriter, WriteHeader, slots_for};
-use crate::{FileCore, FormatOptions, fsck};
+use crate::log::record::{GroupWriter, WriteHeader, slots_for};
+use crate::medium::alloc::Extent;
+use crate::medium::error::Error;
+use crate::medium::layout::*;
+use crate::volume::fsck;
+use crate::{FileCore, FormatOptions};
 
 /// The system's allocator, which counts the bytes that each thread has in use.
 struct Counting;
@@ -81,7 +83,7 @@ fn load(region: &MappedFile, at: u64, len: usize) -> Vec<u8> {
 }
 
 pub(super) fn geometry(region: &MappedFile) -> Geometry {
-    crate::format::find(&region).unwrap().geometry
+    crate::volume::format::find(&region).unwrap().geometry
 }
 
 /// Opens the volume. Fails the test if that takes more memory than the volume has bytes.

@@ -25,16 +25,18 @@ use core::iter;
 
 use spanlock_pmem::{Durable, Flushed, Pmem};
 
-use super::survey::Surveyed;
-use super::{FileScan, Fix, LiveTree, Recovery, page_of};
-use crate::clean::LiveGroup;
-use crate::error::Error;
-use crate::inode::Run;
-use crate::journal::{self, Journal};
-use crate::layout::{
+use crate::log::clean::LiveGroup;
+use crate::log::record::{GroupWriter, WriteHeader, slots_for};
+use crate::medium::error::Error;
+use crate::medium::journal::{self, Journal};
+use crate::medium::layout::{
     LogId, PAGE, PAGE_BYTES, PAGE_SLOTS, PageId, SLOT_BYTES, WORD_BYTES, mark_of, page_at, seal,
 };
-use crate::record::{GroupWriter, WriteHeader, slots_for};
+use crate::object::inode::Run;
+use crate::recover::damage::Fix;
+use crate::recover::file_scan::FileScan;
+use crate::recover::recovery::{LiveTree, Recovery, page_of};
+use crate::recover::survey::Surveyed;
 
 /// The content of a page.
 type Image = Box<[u8; PAGE]>;

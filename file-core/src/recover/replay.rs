@@ -18,18 +18,18 @@ use rayon::prelude::*;
 use spanlock_pmem::Pmem;
 use spanlock_sync::injected_bug;
 
-use super::chain::{Chain, EachDamage, LogReader};
-use super::damage::Fix;
-use crate::chain::LogState;
-use crate::error::Error;
-use crate::fsck::Repair;
-use crate::layout::{
+use crate::log::chain::LogState;
+use crate::log::record::Record;
+use crate::log::tail::{Log, Place};
+use crate::medium::error::Error;
+use crate::medium::layout::{
     EXTENT_BYTES, Geometry, PAGE, PAGE_SLOTS, PAYLOAD_BYTES, PageId, SLOT_BYTES, TAIL_AT,
     WORD_BYTES, WRITE_HEADER_BYTES, get_u64, mark_of, page_at, slots_of_mark,
 };
-use crate::log::{Log, Place};
-use crate::log_page::{LogPages, State};
-use crate::record::Record;
+use crate::medium::log_page::{LogPages, State};
+use crate::recover::damage::Fix;
+use crate::recover::reader::{Chain, EachDamage, LogReader};
+use crate::volume::fsck::Repair;
 
 /// Receives the records of a log.
 pub(super) type EachRecord<'a> = dyn FnMut(Record, Place) -> Result<(), Error> + 'a;

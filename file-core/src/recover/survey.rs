@@ -22,16 +22,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use spanlock_pmem::Pmem;
 
-use super::damage::{Damage, Damages, Fix};
-use super::file::FileScan;
-use super::{Counts, LiveTree, Recovery, page_of};
-use crate::directory::Directory;
-use crate::error::{Error, Place};
-use crate::fsck::{Finding, Repair};
-use crate::index::Mapping;
-use crate::layout::{
+use crate::medium::error::{Error, Place};
+use crate::medium::layout::{
     INODE_USED_BYTES, Kind, PAGE, PAGE_BYTES, ROOT, RawInode, WORD_BYTES, page_at,
 };
+use crate::object::directory::Directory;
+use crate::object::index::Mapping;
+use crate::recover::damage::{Damage, Damages, Fix};
+use crate::recover::file_scan::FileScan;
+use crate::recover::recovery::{Counts, LiveTree, Recovery, page_of};
+use crate::volume::fsck::{Finding, Repair};
 
 /// A file that has been surveyed. If it is damaged, its log must be rewritten.
 pub(super) struct Surveyed {

@@ -7,14 +7,17 @@
 use core::convert::Infallible;
 use core::time::Duration;
 
-use spanlock_pmem::{MappedFile, Options};
+use spanlock_pmem::{MappedFile, Options, Pmem};
 use spanlock_range_lock::RwCounter;
 
 use super::forged::{geometry, region, store, with_log};
-use super::*;
-use crate::layout::*;
-use crate::record::{GroupWriter, WriteHeader, put_add, put_rename, slots_for};
-use crate::{FileCore, FormatOptions, OpenOptions, fsck};
+use crate::log::record::{GroupWriter, WriteHeader, put_add, put_rename, slots_for};
+use crate::medium::alloc::Extent;
+use crate::medium::error::Error;
+use crate::medium::layout::*;
+use crate::volume::fsck;
+use crate::volume::options::RecoveryReport;
+use crate::{FileCore, FormatOptions, OpenOptions};
 
 mod records;
 

@@ -8,10 +8,10 @@ use rayon::ThreadPoolBuilder;
 use spanlock_pmem::MappedFile;
 
 use super::*;
-use crate::alloc::Extent;
-use crate::journal::Word;
-use crate::layout::{InodeId, Kind, ROOT_GENERATION, RawInode, seal};
-use crate::record::{GroupWriter, WriteHeader, slots_for};
+use crate::log::record::{GroupWriter, WriteHeader, slots_for};
+use crate::medium::alloc::Extent;
+use crate::medium::journal::Word;
+use crate::medium::layout::{InodeId, Kind, ROOT_GENERATION, RawInode, seal};
 use crate::recover::forged::{region, store};
 
 const PER_PAGE: usize = PAGE_SLOTS as usize;
