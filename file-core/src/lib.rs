@@ -13,8 +13,8 @@ pub use crate::handles::file::cursor::Cursor;
 pub use crate::handles::volume::FileCore;
 pub use crate::medium::error::{Error, Place};
 pub use crate::medium::layout::{FORMAT_VERSION, Kind, MAX_NAME_BYTES, MAX_WRITE_BYTES};
-pub use crate::volume::fsck;
-pub use crate::volume::options::{
-    CheckReport, CleanReport, DamagedPage, FormatOptions, Metadata, OpenOptions, RecoveryReport,
-    Stats,
+pub use crate::medium::reports::{
+    CheckReport, CleanReport, DamagedPage, Metadata, RecoveryReport, Stats,
 };
+pub use crate::volume::fsck;
+pub use crate::volume::options::{FormatOptions, OpenOptions};

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use spanlock_pmem::Pmem;
 use spanlock_range_lock::{RangeLockExt, RawRangeLock};
 
+use crate::handles::file::File;
 use crate::handles::volume::FileCore;
 use crate::medium::error::Error;
 use crate::medium::layout::{PAGE, PAGE_BYTES, page_at};
+use crate::medium::reports::{CheckReport, DamagedPage};
 use crate::object::inode::Inode;
-use crate::volume::options::{CheckReport, DamagedPage};
-use crate::volume::shared::Volume;
 
 impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// Reads every data page of every file and compares it with its checksum. Metadata needs no
@@ -32,7 +32,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         }
         let mut checked = BTreeSet::new();
         for (path, _) in self.volume.files() {
-            if let Some(file) = Volume::open_listed(&self.volume, &path, &mut checked)? {
+            if let Some(file) = File::open_listed(&self.volume, &path, &mut checked)? {
                 self.check_file(&path, file.inode(), &mut report)?;
                 report.files += 1;
             }

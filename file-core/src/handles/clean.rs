@@ -10,8 +10,8 @@ use crate::handles::file::File;
 use crate::handles::volume::FileCore;
 use crate::log::clean;
 use crate::medium::error::Error;
+use crate::medium::reports::CleanReport;
 use crate::object::directory::Directory;
-use crate::volume::options::CleanReport;
 use crate::volume::shared::Volume;
 
 impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
@@ -40,7 +40,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         let mut cleaned = BTreeSet::new();
         let mut first = None;
         for (path, _) in self.volume().files() {
-            let opened = Volume::open_listed(self.volume(), &path, &mut cleaned);
+            let opened = File::open_listed(self.volume(), &path, &mut cleaned);
             match opened.and_then(|file| file.map(|it| it.clean()).transpose()) {
                 Ok(cleaned) => report.add(cleaned.unwrap_or_default()),
                 // The file's own operations report this error.

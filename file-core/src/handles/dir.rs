@@ -9,8 +9,8 @@ use spanlock_sync::Arc;
 use crate::handles::file::File;
 use crate::medium::error::Error;
 use crate::medium::layout::Kind;
+use crate::medium::reports::CleanReport;
 use crate::object::directory::{Directory, check_name};
-use crate::volume::options::CleanReport;
 use crate::volume::shared::Volume;
 use crate::volume::tree::At;
 
@@ -69,7 +69,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// Same as there.
     pub fn create(&self, name: &str) -> Result<File<P, L>, Error> {
         let at = self.at(name)?;
-        Volume::create_at(&self.volume, &at)
+        File::create_at(&self.volume, &at)
     }
 
     /// Creates a directory, as [`FileCore::create_dir`](crate::FileCore::create_dir) does, and
@@ -88,7 +88,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// # Errors
     /// Same as there.
     pub fn open_file(&self, name: &str) -> Result<File<P, L>, Error> {
-        Volume::open_at(&self.volume, &self.at(name)?)
+        File::open_at(&self.volume, &self.at(name)?)
     }
 
     /// Opens a directory in this one.

@@ -2,8 +2,6 @@
 
 use core::convert::Infallible;
 use core::fmt;
-use std::collections::BTreeMap;
-use std::time::Instant;
 
 use spanlock_pmem::Pmem;
 use spanlock_range_lock::RawRangeLock;
@@ -11,21 +9,13 @@ use spanlock_sync::Arc;
 
 use crate::handles::dir::{Dir, DirEntry};
 use crate::handles::file::File;
-use crate::log::tail::Log;
-use crate::medium::alloc::Extent;
-use crate::medium::bytes::{Medium, Space};
+use crate::medium::bytes::Medium;
 use crate::medium::error::Error;
-use crate::medium::journal::Journal;
-use crate::medium::layout::{Geometry, InodeId, Kind, ROOT};
-use crate::object::directory::{Directory, check_name};
-use crate::object::inode_table::Inodes;
-use crate::object::names::Names;
-use crate::recover::damage::Damages;
-use crate::recover::recovery::Recovery;
-use crate::volume::format;
-use crate::volume::options::{CACHED_FILES, FormatOptions, OpenOptions, RecoveryReport, Stats};
+use crate::medium::layout::Kind;
+use crate::medium::reports::{RecoveryReport, Stats};
+use crate::object::directory::check_name;
+use crate::volume::options::{FormatOptions, OpenOptions};
 use crate::volume::shared::{Volume, boxed};
-use crate::volume::tree::Tree;
 
 /// A volume: a tree of directories and files in a region of persistent memory.
 ///
@@ -98,34 +88,9 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         options: &FormatOptions,
         locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
     ) -> Result<Self, Error> {
-        format::check_writable(&pmem)?;
-        let geometry = format::plan(pmem.len(), options)?;
-        format::write(&pmem, &geometry);
-        let space = Arc::new(Space::new(&geometry));
-        space.alloc.release(Extent {
-            start: geometry.data_start(),
-            len: geometry.data_pages(),
-        });
-        space.add_inodes((ROOT + 1..geometry.inodes).rev());
-        let mut links = vec![0; geometry.inodes as usize];
-        links[ROOT as usize] = 1;
-        let names = Names::new();
-        let root = Directory::new(InodeId::ROOT, Log::empty(InodeId::ROOT.log()), names);
-        let medium = Medium {
-            pmem,
-            geometry,
-            space,
-            clock: options.clock,
-        };
+        let volume = Volume::format(pmem, options, boxed(locks))?;
         Ok(FileCore {
-            volume: Arc::new(Volume {
-                medium,
-                tree: Tree::new(core::iter::once(root)),
-                inodes: Inodes::new(&links, CACHED_FILES),
-                locks: boxed(locks),
-                is_read_only: false,
-                unopenable: BTreeMap::new(),
-            }),
+            volume: Arc::new(volume),
         })
     }
 
@@ -173,59 +138,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         options: &OpenOptions,
         locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
     ) -> Result<(Self, RecoveryReport), Error> {
-        let started = Instant::now();
-        let is_read_only = options.read_only;
-        if !is_read_only {
-            format::check_writable(&pmem)?;
-        }
-        let found = format::find(&pmem)?;
-        let (geometry, damages) = match is_read_only {
-            true => (found.geometry, Damages::Noted(Vec::new())),
-            false => (prepare(&pmem, &found, options.grow), Damages::Refused),
-        };
-        if !is_read_only {
-            Journal::open(&pmem, &geometry)?.redo(&geometry)?;
-        }
-        let space = Arc::new(Space::new(&geometry));
-        let mut recovery = Recovery::new(&pmem, &geometry, &space, damages);
-        if is_read_only {
-            recovery.note_superblock(&found)?;
-            recovery.note_journal()?;
-        }
-        let live = recovery.tree()?;
-        let inodes = Inodes::new(&live.links, options.cached_files);
-        let keep = |number, size| inodes.keep(number, size);
-        if is_read_only {
-            recovery.survey(&live, &keep, false)?;
-            recovery.report.findings = recovery.findings(&live);
-        } else {
-            recovery.files(&live.files, &keep)?;
-            recovery.finish_renames(&live);
-            recovery.report.superblock_repaired = found.damaged_at.is_some();
-            recovery.report.pages_grown = u64::from(geometry.pages - found.geometry.pages);
-        }
-
-        let is_free = |it: &u32| live.links[*it as usize] == 0;
-        space.add_inodes((ROOT + 1..geometry.inodes).rev().filter(is_free));
-        recovery.free_extents(&mut |extent| space.alloc.release(extent));
-        space.count_log_pages(recovery.report.log_pages);
-        let (mut report, unopenable) = (recovery.report, recovery.unopenable);
-        space.set_last_generation(live.last_generation);
-        let medium = Medium {
-            pmem,
-            geometry,
-            space,
-            clock: options.clock,
-        };
-        report.duration = started.elapsed();
-        let volume = Volume {
-            medium,
-            tree: Tree::new(live.directories.into_iter()),
-            inodes,
-            locks: boxed(locks),
-            is_read_only,
-            unopenable,
-        };
+        let (volume, report) = Volume::open(pmem, options, boxed(locks))?;
         let volume = FileCore {
             volume: Arc::new(volume),
         };
@@ -247,7 +160,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`Error::ReadOnly`], and a name that a damaged directory does not have is
     /// [`Error::Corrupt`], not [`Error::NotFound`].
     pub fn create(&self, path: &str) -> Result<File<P, L>, Error> {
-        (self.volume).with(path, |at| Volume::create_at(&self.volume, at))
+        (self.volume).with(path, |at| File::create_at(&self.volume, at))
     }
 
     /// Creates an empty directory, durably. Blocks while another thread changes the parent
@@ -290,7 +203,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// damaged, and the path errors. A volume with a damaged log opens only read-only, so otherwise
     /// the damage is newer than the opening.
     pub fn open_file(&self, path: &str) -> Result<File<P, L>, Error> {
-        (self.volume).with(path, |at| Volume::open_at(&self.volume, at))
+        (self.volume).with(path, |at| File::open_at(&self.volume, at))
     }
 
     /// Opens a file, creating it first if it does not exist.
@@ -301,11 +214,11 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     pub fn open_or_create(&self, path: &str) -> Result<File<P, L>, Error> {
         self.volume.with(path, |at| {
             loop {
-                match Volume::open_at(&self.volume, at) {
+                match File::open_at(&self.volume, at) {
                     Err(Error::NotFound { .. }) => {}
                     opened => return opened,
                 }
-                match Volume::create_at(&self.volume, at) {
+                match File::create_at(&self.volume, at) {
                     Err(Error::Exists { .. }) => {}
                     created => return created,
                 }
@@ -486,16 +399,6 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// volume was formatted.
     pub fn max_file_size(&self) -> u64 {
         self.volume.medium.geometry.max_file_size
-    }
-}
-
-/// Prepares a region for changes: repairs a damaged superblock, and lets the volume grow if asked
-/// to.
-fn prepare<P: Pmem>(pmem: &P, found: &format::Found, grows: bool) -> Geometry {
-    format::repair(pmem, found);
-    match grows {
-        true => format::grow(pmem, found.geometry),
-        false => found.geometry,
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct LogState {
     pub(crate) births: u64,
     pub(crate) cleaning: Cleaning,
     /// The number of pages from which on a cleaning is worthwhile, unless it is less than
-    /// [`Space::least_cleaned`](crate::medium::bytes::Space::least_cleaned).
+    /// [`Space::least_cleaned`](crate::medium::space::Space::least_cleaned).
     clean_at: usize,
     /// Removals clean the log once it has fewer live slots than this.
     pub(crate) trim_below: u64,

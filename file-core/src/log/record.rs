@@ -11,7 +11,7 @@
 //!            │  0   │ …, the rest zero                                  │
 //! ```
 
-use crate::medium::alloc::Extent;
+use crate::medium::extent::Extent;
 use crate::medium::layout::{
     EXTENT_BYTES, InodeId, Kind, NAME_HEADER_BYTES, PAYLOAD_BYTES, SLOT_BYTES, WORD_BYTES,
     WRITE_HEADER_BYTES, get_u32, get_u64,

@@ -5,9 +5,10 @@ use spanlock_sync::injected_bug;
 
 use crate::log::chain::Slots;
 use crate::log::tail::{Log, Place};
-use crate::medium::bytes::{Medium, Space};
+use crate::medium::bytes::Medium;
 use crate::medium::layout::{PAGE_SLOTS, SLOT_BYTES, WORD_BYTES, mark_of};
 use crate::medium::log_page::Gained;
+use crate::medium::space::Space;
 
 /// Reserved slots at the end of a log, to be filled and committed by one operation.
 ///

@@ -5,15 +5,16 @@ use core::mem::replace;
 use spanlock_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use spanlock_sync::{Arc, Mutex, injected_bug};
 
-use crate::log::clean::{EmitGroup, IsOld, LiveGroup};
+use crate::log::live::{EmitGroup, IsOld, LiveGroup};
 use crate::log::record::WriteHeader;
 use crate::log::tail::{Log, Place};
-use crate::medium::alloc::Extent;
-use crate::medium::bytes::Space;
+use crate::medium::extent::Extent;
 use crate::medium::layout::{
     EXTENT_BYTES, PAGE_BYTES, PAGE_SLOTS, PAYLOAD_BYTES, WRITE_HEADER_BYTES,
 };
-use crate::object::index::{Index, Mapping};
+use crate::medium::space::Space;
+use crate::object::index::Index;
+use crate::object::index::node::Mapping;
 
 /// The tag of the group that sets the size. The tag of a group that maps pages holds the first of
 /// these pages and their number.
@@ -297,7 +298,7 @@ fn emit_attribute(tag: u64, header: &WriteHeader, emit: &mut EmitGroup<'_>) {
 }
 
 impl<L> Inode<L> {
-    /// See [`Live::each`](crate::log::clean::Live::each).
+    /// See [`Live::each`](crate::log::live::Live::each).
     pub(crate) fn each_live(&self, is_old: &IsOld<'_>, emit: &mut EmitGroup<'_>) -> u64 {
         // A change that is not in the old pages comes after the copied groups in the log, so it
         // does not matter whether they already have its size and time.
@@ -345,7 +346,7 @@ impl<L> Inode<L> {
         pages
     }
 
-    /// Records where the groups are now: see [`Live::moved`](crate::log::clean::Live::moved). Returns
+    /// Records where the groups are now: see [`Live::moved`](crate::log::live::Live::moved). Returns
     /// the log pages from which the caller must take references away.
     pub(crate) fn move_to(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) -> Vec<u32> {
         let mut gone = Vec::new();

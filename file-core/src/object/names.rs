@@ -18,7 +18,7 @@ use crossbeam_skiplist::SkipMap;
 use crossbeam_skiplist::map::Entry as MapEntry;
 use spanlock_sync::atomic::{AtomicU64, Ordering};
 
-use crate::log::clean::{EmitGroup, IsOld, Live, LiveGroup};
+use crate::log::live::{EmitGroup, IsOld, Live, LiveGroup};
 use crate::log::record::{add_bytes, put_add};
 use crate::log::tail::Place;
 use crate::medium::layout::InodeId;

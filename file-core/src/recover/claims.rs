@@ -2,8 +2,8 @@
 
 use spanlock_sync::atomic::{AtomicU64, Ordering};
 
-use crate::medium::alloc::Extent;
 use crate::medium::error::Error;
+use crate::medium::extent::Extent;
 use crate::medium::layout::Geometry;
 use crate::recover::reader::in_data_area;
 

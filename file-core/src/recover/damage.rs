@@ -2,7 +2,7 @@
 
 use crate::medium::error::{Error, Place};
 use crate::medium::layout::RawInode;
-use crate::volume::fsck::Repair;
+use crate::medium::reports::Repair;
 
 /// How to repair damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

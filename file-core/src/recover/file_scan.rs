@@ -4,8 +4,8 @@ use spanlock_pmem::Pmem;
 
 use crate::log::record::{Record, WriteHeader};
 use crate::log::tail::Place;
-use crate::medium::alloc::Extent;
 use crate::medium::error::Error;
+use crate::medium::extent::Extent;
 use crate::medium::layout::{Geometry, PAGE_BYTES, RawInode};
 use crate::medium::log_page::LogPages;
 use crate::object::index::Index;

@@ -10,8 +10,8 @@ use spanlock_pmem::{MappedFile, Options, Pmem};
 use spanlock_range_lock::RwCounter;
 
 use crate::log::record::{GroupWriter, WriteHeader, slots_for};
-use crate::medium::alloc::Extent;
 use crate::medium::error::Error;
+use crate::medium::extent::Extent;
 use crate::medium::layout::*;
 use crate::volume::fsck;
 use crate::{FileCore, FormatOptions};

@@ -25,7 +25,7 @@ use core::iter;
 
 use spanlock_pmem::{Durable, Flushed, Pmem};
 
-use crate::log::clean::LiveGroup;
+use crate::log::live::LiveGroup;
 use crate::log::record::{GroupWriter, WriteHeader, slots_for};
 use crate::medium::error::Error;
 use crate::medium::journal::{self, Journal};
@@ -35,8 +35,7 @@ use crate::medium::layout::{
 use crate::object::inode::Run;
 use crate::recover::damage::Fix;
 use crate::recover::file_scan::FileScan;
-use crate::recover::recovery::{LiveTree, Recovery, page_of};
-use crate::recover::survey::Surveyed;
+use crate::recover::recovery::{LiveTree, Recovery, Surveyed, page_of};
 
 /// The content of a page.
 type Image = Box<[u8; PAGE]>;

@@ -5,15 +5,15 @@
 
 use spanlock_pmem::Pmem;
 
-use crate::medium::alloc::Extent;
 use crate::medium::error::Error;
+use crate::medium::extent::Extent;
 use crate::medium::journal::{self, Word};
 use crate::medium::layout::{
     Geometry, INODE_USED_BYTES, InodeId, LogId, PAGE, PageId, RawInode, T_NEXT_AT, TAIL_AT,
     WORD_BYTES, page_at, unseal,
 };
+use crate::medium::reports::Repair;
 use crate::recover::damage::Fix;
-use crate::volume::fsck::Repair;
 
 /// Receives each page of a chain, and the byte offset of the pointer to it. An error ends the walk.
 pub(super) type EachPage<'a> = dyn FnMut(u32, u64) -> Result<(), Error> + 'a;

@@ -50,20 +50,17 @@ use spanlock_sync::{Arc, injected_bug};
 
 use crate::log::record::Record;
 use crate::log::tail::Place;
-use crate::medium::alloc::Extent;
-use crate::medium::bytes::Space;
 use crate::medium::error::Error;
+use crate::medium::extent::Extent;
 use crate::medium::layout::{Geometry, InodeId, Kind, ROOT, ROOT_GENERATION, RawInode};
+use crate::medium::reports::{RecoveryReport, Repair};
+use crate::medium::space::Space;
 use crate::object::directory::{Directory, check_name};
 use crate::object::names::{Entry, Names};
 use crate::recover::claims::Claims;
 use crate::recover::damage::{Damages, Fix};
 use crate::recover::file_scan::FileScan;
-use crate::recover::reader::Chain;
-use crate::recover::reader::LogReader;
-use crate::recover::survey::Surveyed;
-use crate::volume::fsck::Repair;
-use crate::volume::options::RecoveryReport;
+use crate::recover::reader::{Chain, LogReader};
 
 /// Receives the number of each file, and its size in bytes.
 type Keep<'a> = dyn Fn(u32, u64) + Sync + 'a;
@@ -124,6 +121,19 @@ impl Counts {
         report.log_pages += self.log_pages;
         report.pages_used += self.pages_used;
     }
+}
+
+/// A file that has been surveyed. If it is damaged, its log must be rewritten.
+pub(super) struct Surveyed {
+    pub(super) inode: RawInode,
+    /// The pages of its chain before the first damaged one.
+    pub(super) pages: u32,
+    /// The pages of the file that are lost, in order.
+    pub(super) lost: Vec<u32>,
+    /// The page at which its chain was cut off, as far as the pointer to it can be read.
+    pub(super) cut_at: Option<u32>,
+    /// The first damage that keeps the file from being opened.
+    pub(super) error: Option<Error>,
 }
 
 /// The state of a recovery.

@@ -27,9 +27,9 @@ use crate::medium::layout::{
     WORD_BYTES, WRITE_HEADER_BYTES, get_u64, mark_of, page_at, slots_of_mark,
 };
 use crate::medium::log_page::{LogPages, State};
+use crate::medium::reports::Repair;
 use crate::recover::damage::Fix;
 use crate::recover::reader::{Chain, EachDamage, LogReader};
-use crate::volume::fsck::Repair;
 
 /// Receives the records of a log.
 pub(super) type EachRecord<'a> = dyn FnMut(Record, Place) -> Result<(), Error> + 'a;

@@ -26,27 +26,23 @@ use crate::medium::error::{Error, Place};
 use crate::medium::layout::{
     INODE_USED_BYTES, Kind, PAGE, PAGE_BYTES, ROOT, RawInode, WORD_BYTES, page_at,
 };
+use crate::medium::reports::{Finding, Repair};
 use crate::object::directory::Directory;
-use crate::object::index::Mapping;
+use crate::object::index::node::Mapping;
 use crate::recover::damage::{Damage, Damages, Fix};
 use crate::recover::file_scan::FileScan;
-use crate::recover::recovery::{Counts, LiveTree, Recovery, page_of};
-use crate::volume::fsck::{Finding, Repair};
-
-/// A file that has been surveyed. If it is damaged, its log must be rewritten.
-pub(super) struct Surveyed {
-    pub(super) inode: RawInode,
-    /// The pages of its chain before the first damaged one.
-    pages: u32,
-    /// The pages of the file that are lost, in order.
-    pub(super) lost: Vec<u32>,
-    /// The page at which its chain was cut off, as far as the pointer to it can be read.
-    pub(super) cut_at: Option<u32>,
-    /// The first damage that keeps the file from being opened.
-    error: Option<Error>,
-}
+use crate::recover::recovery::{Counts, LiveTree, Recovery, Surveyed, page_of};
 
 impl<P: Pmem> Recovery<'_, P> {
+    /// Notes the superblock that is damaged, if one is.
+    pub(crate) fn note_superblock(&mut self, damaged_at: Option<u64>) -> Result<(), Error> {
+        let Some(at) = damaged_at else {
+            return Ok(());
+        };
+        let error = Error::corrupt_at("a damaged superblock", at);
+        self.damages.meet(error, Fix::Superblock(at))
+    }
+
     /// From here on, logs are read as if the change in the journal were complete. Notes a damaged
     /// journal.
     pub(crate) fn note_journal(&mut self) -> Result<(), Error> {

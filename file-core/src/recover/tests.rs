@@ -12,11 +12,11 @@ use spanlock_range_lock::RwCounter;
 
 use super::forged::{geometry, region, store, with_log};
 use crate::log::record::{GroupWriter, WriteHeader, put_add, put_rename, slots_for};
-use crate::medium::alloc::Extent;
 use crate::medium::error::Error;
+use crate::medium::extent::Extent;
 use crate::medium::layout::*;
+use crate::medium::reports::RecoveryReport;
 use crate::volume::fsck;
-use crate::volume::options::RecoveryReport;
 use crate::{FileCore, FormatOptions, OpenOptions};
 
 mod records;

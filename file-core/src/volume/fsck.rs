@@ -51,121 +51,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use core::fmt;
 use std::collections::HashSet;
 
 use spanlock_pmem::Pmem;
 use spanlock_sync::Arc;
 
-use crate::medium::bytes::Space;
-use crate::medium::error::{Error, Place};
-use crate::recover::damage::{Damages, Fix};
+use crate::medium::error::Error;
+use crate::medium::space::Space;
+use crate::recover::damage::Damages;
 use crate::recover::recovery::Recovery;
 use crate::volume::format;
 
-/// How damage is repaired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Repair {
-    /// There is nothing to repair: the finding is not damage.
-    None,
-    /// The superblock is rewritten from the other one.
-    RewriteSuperblock,
-    /// The journal is emptied. A rename or an exchange that was in it may be done in part.
-    EmptyJournal,
-    /// The inode is restored from its name.
-    RewriteInode,
-    /// The inode is restored from its name, as that of an empty file or directory: its head pointer
-    /// is zero or, in the root's inode, unreadable. Unless it was empty before, its content is
-    /// lost.
-    EmptyInode,
-    /// The name is erased.
-    EraseName,
-    /// The damaged group of a directory's log is erased.
-    EraseGroup,
-    /// The word becomes zero. Nothing is lost.
-    ClearWord,
-    /// The directory's log is cut off before the damage.
-    CutLog,
-    /// The file's log is rewritten from what is readable: without the damaged group, or without
-    /// everything from the damaged pointer or page on.
-    RewriteLog,
-    /// The bytes of the file become a hole, and its log is rewritten.
-    MakeHole,
-}
-
-impl fmt::Display for Repair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Repair::None => "needs no repair",
-            Repair::RewriteSuperblock => "a repair rewrites it from the other superblock",
-            Repair::EmptyJournal => {
-                "a repair empties the journal; if a crash has interrupted a rename between \
-                 directories or an exchange, its names may be lost"
-            }
-            Repair::RewriteInode => {
-                "a repair restores the inode from its name; its creation time is lost"
-            }
-            Repair::EmptyInode => {
-                "a repair restores the inode from its name, as an empty one; what it contained is \
-                 lost"
-            }
-            Repair::EraseName => "a repair erases the name",
-            Repair::EraseGroup => "a repair erases this entry; the name in it is lost",
-            Repair::ClearWord => "a repair sets the word to zero; nothing is lost",
-            Repair::CutLog => "a repair cuts off the directory's log here; later names are lost",
-            Repair::RewriteLog => {
-                "a repair rewrites the file's log from what is readable; what a lost change had \
-                 replaced reappears; after a damaged pointer or page, all later changes are lost"
-            }
-            Repair::MakeHole => "a repair makes these bytes a hole, which reads as zeros",
-        })
-    }
-}
-
-/// An entry of a report: damage, or something else worth knowing, such as an inode without a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Finding {
-    /// A description, such as "an invalid commit mark".
-    pub what: &'static str,
-    /// Where it is.
-    pub place: Place,
-    /// The path of the name that a repair erases; but if that names a directory a second time, a
-    /// path of the directory that contains it. Otherwise, a path of the inode. `None` if no name
-    /// leads there.
-    pub path: Option<String>,
-    /// The number of bytes of the file that are affected, from the place's offset on; 0 if the
-    /// place has no offset.
-    pub bytes: u64,
-    /// How a repair treats it.
-    pub repair: Repair,
-    /// Whether this repair has repaired it. Always `false` in the report of a check.
-    pub is_repaired: bool,
-}
-
-impl Finding {
-    /// Returns whether this is damage. An inode without a name, for example, is not.
-    pub fn is_damage(&self) -> bool {
-        self.repair != Repair::None
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, at {}", self.what, self.place)?;
-        if let Some(path) = &self.path {
-            write!(f, ", path {path:?}")?;
-        }
-        if self.bytes > 0 {
-            write!(f, ", {} bytes of the file", self.bytes)?;
-        }
-        match self.is_repaired {
-            true => f.write_str(": repaired"),
-            false => write!(f, ": {}", self.repair),
-        }
-    }
-}
+pub use crate::medium::reports::{Finding, Repair};
 
 /// The result of a check or a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -240,7 +137,7 @@ fn survey<P: Pmem>(pmem: &P, mends: bool) -> Result<Report, Error> {
     let geometry = found.geometry;
     let space = Arc::new(Space::new(&geometry));
     let mut recovery = Recovery::new(pmem, &geometry, &space, Damages::Noted(Vec::new()));
-    recovery.note_superblock(&found)?;
+    recovery.note_superblock(found.damaged_at)?;
     recovery.note_journal()?;
     let live = recovery.tree()?;
     recovery.survey(&live, &|_, _| (), true)?;
@@ -253,15 +150,4 @@ fn survey<P: Pmem>(pmem: &P, mends: bool) -> Result<Report, Error> {
         files: recovery.report.files,
         directories: recovery.report.directories,
     })
-}
-
-impl<P: Pmem> Recovery<'_, P> {
-    /// Notes the superblock that is damaged, if one is.
-    pub(crate) fn note_superblock(&mut self, found: &format::Found) -> Result<(), Error> {
-        let Some(at) = found.damaged_at else {
-            return Ok(());
-        };
-        let error = Error::corrupt_at("a damaged superblock", at);
-        self.damages.meet(error, Fix::Superblock(at))
-    }
 }

@@ -1,10 +1,6 @@
 //! The options for formatting and opening a volume, and the reports of its operations.
 
-use core::time::Duration;
-use std::time::SystemTime;
-
 use crate::medium::time::{Clock, system_clock};
-use crate::volume::fsck::Finding;
 
 /// Options for formatting a volume.
 ///
@@ -140,7 +136,7 @@ impl OpenOptions {
     /// opening a directory whose inode is unreadable. If a directory's log is damaged, listings
     /// contain the names that are readable, and looking up any other name returns
     /// [`Error::Corrupt`](crate::Error::Corrupt), because the damage may have taken it. A word that
-    /// a repair only sets to zero ([`Repair::ClearWord`](crate::volume::fsck::Repair::ClearWord)) has none
+    /// a repair only sets to zero ([`Repair::ClearWord`](crate::medium::reports::Repair::ClearWord)) has none
     /// of these effects. All logs are read on the calling thread.
     pub fn read_only(mut self, on: bool) -> Self {
         self.read_only = on;
@@ -158,131 +154,4 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// The size and the times of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Metadata {
-    /// The size in bytes.
-    pub size: u64,
-    /// The time at which the file was created.
-    pub created: SystemTime,
-    /// The time of the last change: the latest time of any change since it was last
-    /// [set](crate::File::set_modified).
-    pub modified: SystemTime,
-}
-
-/// The result of the recovery that [`FileCore::open`](crate::FileCore::open) performs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RecoveryReport {
-    /// Inodes in the table, including the root directory's.
-    pub inodes: u64,
-    /// Directories, without the root.
-    pub directories: u64,
-    /// Files. A file with several names counts once.
-    pub files: u64,
-    /// Log groups with a valid commit mark.
-    pub committed_groups: u64,
-    /// Slots of 64 bytes that are not empty and belong to no committed group. Operations that never
-    /// returned have left them, or they contained names that have been removed.
-    pub uncommitted_slots: u64,
-    /// Pages of 4 KiB in all logs.
-    pub log_pages: u64,
-    /// Pages of 4 KiB used by logs and data.
-    pub pages_used: u64,
-    /// Whether one of the two superblocks was damaged and has been rewritten from the other.
-    pub superblock_repaired: bool,
-    /// The damage, if the volume was opened [read-only](crate::OpenOptions::read_only). Does not
-    /// include data that does not match its checksum, because data is not read.
-    pub findings: Vec<Finding>,
-    /// Pages of 4 KiB by which the volume has [grown](crate::OpenOptions::grow).
-    pub pages_grown: u64,
-    /// Wall-clock time of the recovery.
-    pub duration: Duration,
-}
-
-/// A snapshot of a volume's counters.
-///
-/// The values are exact and consistent only if no thread changes the volume meanwhile. Each number
-/// of free pages is a sum over the allocator's shards, so a concurrent change can make it inexact.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Pages of 4 KiB for data and logs.
-    pub pages_total: u64,
-    /// Free pages, including the reserve.
-    pub pages_free: u64,
-    /// Free pages in the reserve. Cleanings may take all of it, and overwrites half of it.
-    pub pages_reserved: u64,
-    /// Inodes available to files and directories.
-    pub inodes_total: u64,
-    /// Inodes that are free.
-    pub inodes_free: u64,
-    /// Pages in all logs.
-    pub log_pages: u64,
-    /// Cleanings since the volume was opened that copied the live content of a log's oldest pages.
-    pub compactions: u64,
-    /// Log pages that cleanings have unlinked since the volume was opened, because nothing in them
-    /// was live.
-    pub unlinked_pages: u64,
-}
-
-/// The result of a cleaning of logs.
-///
-/// Some pages may become free only after the cleaning has returned: if a concurrent operation
-/// replaces the last live group of a page, that operation frees the page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CleanReport {
-    /// Pages that were unlinked from logs because nothing in them was needed.
-    pub pages_unlinked: u64,
-    /// Pages whose live content was copied to fewer pages.
-    pub pages_copied: u64,
-    /// The number of pages by which the logs together became shorter.
-    pub pages_freed: u64,
-}
-
-impl CleanReport {
-    pub(crate) fn count_unlinked(&mut self, pages: usize) {
-        self.pages_unlinked += pages as u64;
-        self.pages_freed += pages as u64;
-    }
-
-    /// Counts `old` pages whose live groups are in `fresh` ones now, which are not more.
-    pub(crate) fn count_copied(&mut self, old: usize, fresh: usize) {
-        self.pages_copied += old as u64;
-        self.pages_freed += old.saturating_sub(fresh) as u64;
-    }
-
-    pub(crate) fn add(&mut self, other: CleanReport) {
-        self.pages_unlinked += other.pages_unlinked;
-        self.pages_copied += other.pages_copied;
-        self.pages_freed += other.pages_freed;
-    }
-}
-
-/// The result of [`FileCore::check`](crate::FileCore::check).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CheckReport {
-    /// Files checked.
-    pub files: u64,
-    /// Data pages read and compared.
-    pub pages: u64,
-    /// Pages whose content does not match their checksum. Empty for an undamaged volume.
-    pub damaged: Vec<DamagedPage>,
-}
-
-/// A data page that does not match its checksum.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DamagedPage {
-    /// The file.
-    pub name: String,
-    /// Byte offset of the page in the file.
-    pub offset: u64,
-    /// Byte offset of the page in the region.
-    pub at: u64,
 }

@@ -12,10 +12,11 @@ use crate::handles::file::pages::NewPages;
 use crate::handles::file::replaced::Replaced;
 use crate::log::record::{GroupWriter, WriteHeader, slots_for};
 use crate::log::reservation::Reservation;
-use crate::medium::alloc::{Class, Extent, ExtentList};
+use crate::medium::alloc::Class;
 use crate::medium::error::Error;
+use crate::medium::extent::{Extent, ExtentList};
 use crate::medium::layout::{MAX_GROUP_SLOTS, MAX_WRITE_BYTES, PAGE_BYTES, SLOT_BYTES};
-use crate::object::index::Mapping;
+use crate::object::index::node::Mapping;
 
 /// What becomes of consecutive pages of the file. No part is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

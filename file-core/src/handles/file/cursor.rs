@@ -35,11 +35,17 @@ pub struct Cursor<P: Pmem, L: RawRangeLock> {
     position: u64,
 }
 
-impl<P: Pmem, L: RawRangeLock> Cursor<P, L> {
-    pub(super) fn new(file: File<P, L>) -> Self {
-        Cursor { file, position: 0 }
+impl<P: Pmem, L: RawRangeLock> File<P, L> {
+    /// Returns a handle with a position at the start of the file, for the traits of `std::io`.
+    pub fn cursor(&self) -> Cursor<P, L> {
+        Cursor {
+            file: self.clone(),
+            position: 0,
+        }
     }
+}
 
+impl<P: Pmem, L: RawRangeLock> Cursor<P, L> {
     /// Returns the file.
     pub fn file(&self) -> &File<P, L> {
         &self.file

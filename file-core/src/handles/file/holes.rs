@@ -10,11 +10,12 @@ use spanlock_sync::injected_bug;
 use crate::handles::file::File;
 use crate::handles::file::change::{Change, Part};
 use crate::handles::file::pages::{NewPages, blank};
-use crate::medium::alloc::{Class, Extent};
+use crate::medium::alloc::Class;
 use crate::medium::error::Error;
+use crate::medium::extent::Extent;
 use crate::medium::layout::{PAGE, PAGE_BYTES};
+use crate::medium::reports::Metadata;
 use crate::medium::time::{nanoseconds, time_of};
-use crate::volume::options::Metadata;
 
 impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// Sets the size in bytes, atomically and durably. A smaller size cuts off the bytes past it

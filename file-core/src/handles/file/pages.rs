@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 
-use crate::medium::alloc::{Extent, ExtentList};
+use crate::medium::extent::{Extent, ExtentList};
 use crate::medium::layout::PAGE;
 
 /// Zeros for pages that an allocation adds, stored this many at a time.

@@ -1,7 +1,7 @@
 //! What a change has replaced.
 
-use crate::medium::alloc::Extent;
 use crate::medium::bytes::Medium;
+use crate::medium::extent::Extent;
 use crate::medium::log_page::Gained;
 
 /// What a change has replaced: pages, which become free, and references to log pages, which are

@@ -4,14 +4,16 @@ use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::injected_bug;
 
 use crate::log::chain::store_log_page;
-use crate::log::clean::{IsOld, LIVE_PER_PAGE, Live, LiveGroup, bound};
+use crate::log::live::{IsOld, LIVE_PER_PAGE, Live, LiveGroup, bound};
 use crate::log::record::{GroupWriter, slots_for};
 use crate::log::tail::Place;
-use crate::medium::alloc::{Class, Extent};
-use crate::medium::bytes::{Medium, Space};
+use crate::medium::alloc::Class;
+use crate::medium::bytes::Medium;
 use crate::medium::error::Error;
+use crate::medium::extent::Extent;
 use crate::medium::layout::{LogId, PAGE_SLOTS, PageId, SLOT_BYTES, WORD_BYTES, mark_of, seal};
 use crate::medium::log_page::State;
+use crate::medium::space::Space;
 
 /// Counts the slots that [`Copy`] would write.
 pub(super) struct Count {

@@ -4,27 +4,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use spanlock_pmem::Flushed;
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_sync::Arc;
+use spanlock_sync::atomic::Ordering;
 
 use super::*;
 use crate::FormatOptions;
-use crate::log::clean::Live;
-use crate::log::clean::{EmitGroup, IsOld};
+use crate::log::live::{EmitGroup, IsOld, Live};
 use crate::log::reservation::Reservation;
 use crate::medium::alloc::Class;
-use crate::medium::alloc::Extent;
 use crate::medium::bytes::Medium;
-use crate::medium::bytes::Space;
 use crate::medium::error::Error;
-use crate::medium::layout::LogId;
-use crate::medium::layout::PAGE_SLOTS;
-use crate::medium::layout::ROOT;
-use crate::medium::layout::SLOT_BYTES;
+use crate::medium::extent::Extent;
+use crate::medium::layout::{LogId, PAGE_SLOTS, ROOT, SLOT_BYTES};
 use crate::medium::log_page::Gained;
+use crate::medium::space::Space;
 use crate::volume::format;
-use spanlock_pmem::Flushed;
-use spanlock_sync::atomic::Ordering;
 
 /// A log without live groups.
 struct Nothing;

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use spanlock_sync::Mutex;
 use spanlock_sync::atomic::{AtomicU64, Ordering};
 
-use crate::medium::alloc::{Extent, ExtentList};
+use crate::medium::extent::{Extent, ExtentList};
 
 /// The number of extents that a request examines to find a sufficient one.
 const LOOKS: usize = 16;

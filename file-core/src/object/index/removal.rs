@@ -8,7 +8,7 @@ use spanlock_sync::atomic::{AtomicPtr, Ordering};
 use spanlock_sync::epoch::Collector;
 use spanlock_sync::injected_bug;
 
-use crate::object::index::{BITS, Body, FANOUT, Mapping, Node};
+use crate::object::index::node::{BITS, Body, FANOUT, Mapping, Node};
 
 /// A removal of file pages, by a thread that holds them exclusively.
 pub(super) struct Removal<'a> {

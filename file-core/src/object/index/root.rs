@@ -1,6 +1,6 @@
 //! The root of an index.
 
-use crate::object::index::{BITS, Node};
+use crate::object::index::node::{BITS, Node};
 
 /// The word of the root: a pointer whose lowest bits are the node's level. Null if there is none.
 #[derive(Clone, Copy)]

@@ -1,10 +1,12 @@
 use core::ops::Range;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::object::index::node::Inner;
 
 fn at(page: u32) -> Mapping {
     Mapping {

@@ -3,7 +3,8 @@
 use spanlock_sync::atomic::{Exclusive, Ordering};
 use spanlock_sync::{epoch, injected_bug};
 
-use crate::object::index::{BITS, Body, Index, Mapping, Node, Root};
+use crate::object::index::node::{BITS, Body, Mapping, Node};
+use crate::object::index::{Index, Root};
 
 impl Index {
     /// Calls `each` for every mapped page, in file order. No other thread has the index.

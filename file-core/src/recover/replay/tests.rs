@@ -9,7 +9,7 @@ use spanlock_pmem::MappedFile;
 
 use super::*;
 use crate::log::record::{GroupWriter, WriteHeader, slots_for};
-use crate::medium::alloc::Extent;
+use crate::medium::extent::Extent;
 use crate::medium::journal::Word;
 use crate::medium::layout::{InodeId, Kind, ROOT_GENERATION, RawInode, seal};
 use crate::recover::forged::{region, store};
