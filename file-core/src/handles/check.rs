@@ -27,12 +27,12 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`fsck::check`](crate::volume::fsck::check) lists all damage of a volume that is not open.
     pub fn check(&self) -> Result<CheckReport, Error> {
         let mut report = CheckReport::default();
-        if !self.volume.medium.geometry.data_checksums {
+        if !self.shared.medium.geometry.data_checksums {
             return Ok(report);
         }
         let mut checked = BTreeSet::new();
-        for (path, _) in self.volume.files() {
-            if let Some(file) = File::open_listed(&self.volume, &path, &mut checked)? {
+        for (path, _) in self.shared.files() {
+            if let Some(file) = File::open_listed(&self.shared, &path, &mut checked)? {
                 self.check_file(&path, file.inode(), &mut report)?;
                 report.files += 1;
             }
@@ -60,7 +60,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             let Some(mapping) = (unsafe { inode.index.get(file_page) }) else {
                 continue;
             };
-            self.volume.medium.load_data(mapping.page, 0, &mut content);
+            self.shared.medium.load_data(mapping.page, 0, &mut content);
             report.pages += 1;
             if crc32c::crc32c(&content) != mapping.checksum {
                 let at = page_at(mapping.page);

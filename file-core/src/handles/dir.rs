@@ -11,8 +11,8 @@ use crate::medium::error::Error;
 use crate::medium::layout::Kind;
 use crate::medium::reports::CleanReport;
 use crate::object::directory::{Directory, check_name};
-use crate::volume::shared::Volume;
-use crate::volume::tree::At;
+use crate::volume::shared::Shared;
+use crate::volume::tree::NameAt;
 
 /// A name in a directory, as [`Dir::read`] returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,18 +45,18 @@ pub struct DirEntry {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Dir<P: Pmem, L: RawRangeLock> {
-    volume: Arc<Volume<P, L>>,
+    shared: Arc<Shared<P, L>>,
     directory: Arc<Directory>,
 }
 
 impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
-    pub(crate) fn new(volume: Arc<Volume<P, L>>, directory: Arc<Directory>) -> Self {
-        Dir { volume, directory }
+    pub(crate) fn new(shared: Arc<Shared<P, L>>, directory: Arc<Directory>) -> Self {
+        Dir { shared, directory }
     }
 
-    fn at<'n>(&self, name: &'n str) -> Result<At<'n>, Error> {
+    fn at<'n>(&self, name: &'n str) -> Result<NameAt<'n>, Error> {
         check_name(name, name)?;
-        Ok(At {
+        Ok(NameAt {
             directory: Arc::clone(&self.directory),
             name,
             path: name,
@@ -69,7 +69,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// Same as there.
     pub fn create(&self, name: &str) -> Result<File<P, L>, Error> {
         let at = self.at(name)?;
-        File::create_at(&self.volume, &at)
+        File::create_at(&self.shared, &at)
     }
 
     /// Creates a directory, as [`FileCore::create_dir`](crate::FileCore::create_dir) does, and
@@ -79,8 +79,8 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// Same as there.
     pub fn create_dir(&self, name: &str) -> Result<Self, Error> {
         let at = self.at(name)?;
-        let created = self.volume.create_directory(&at)?;
-        Ok(Dir::new(Arc::clone(&self.volume), created))
+        let created = self.shared.create_directory(&at)?;
+        Ok(Dir::new(Arc::clone(&self.shared), created))
     }
 
     /// Opens a file, as [`FileCore::open_file`](crate::FileCore::open_file) does.
@@ -88,7 +88,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// # Errors
     /// Same as there.
     pub fn open_file(&self, name: &str) -> Result<File<P, L>, Error> {
-        File::open_at(&self.volume, &self.at(name)?)
+        File::open_at(&self.shared, &self.at(name)?)
     }
 
     /// Opens a directory in this one.
@@ -97,8 +97,8 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::Poisoned`], [`Error::NameInvalid`],
     /// [`Error::NameTooLong`].
     pub fn open_dir(&self, name: &str) -> Result<Self, Error> {
-        let directory = self.volume.child(&self.at(name)?)?;
-        Ok(Dir::new(Arc::clone(&self.volume), directory))
+        let directory = self.shared.child(&self.at(name)?)?;
+        Ok(Dir::new(Arc::clone(&self.shared), directory))
     }
 
     /// Removes a file's name, as [`FileCore::remove`](crate::FileCore::remove) does.
@@ -106,7 +106,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// # Errors
     /// Same as there.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
-        self.volume.remove_file(&self.at(name)?)
+        self.shared.remove_file(&self.at(name)?)
     }
 
     /// Removes an empty directory, as [`FileCore::remove_dir`](crate::FileCore::remove_dir) does.
@@ -114,7 +114,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// # Errors
     /// Same as there.
     pub fn remove_dir(&self, name: &str) -> Result<(), Error> {
-        self.volume.remove_directory(&self.at(name)?)
+        self.shared.remove_directory(&self.at(name)?)
     }
 
     /// Renames within this directory, as [`FileCore::rename`](crate::FileCore::rename) does.
@@ -123,7 +123,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// Same as there.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
         let (from, to) = (self.at(from)?, self.at(to)?);
-        self.volume.rename(&from, &to)
+        self.shared.rename(&from, &to)
     }
 
     /// Renames into another directory of the same volume, as
@@ -134,7 +134,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     pub fn rename_into(&self, from: &str, into: &Self, to: &str) -> Result<(), Error> {
         self.expect_same_volume(into)?;
         let (from, to) = (self.at(from)?, into.at(to)?);
-        self.volume.rename(&from, &to)
+        self.shared.rename(&from, &to)
     }
 
     /// Exchanges what a name of this directory and one of `other` stand for, as
@@ -145,7 +145,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     pub fn exchange(&self, name: &str, other: &Self, other_name: &str) -> Result<(), Error> {
         self.expect_same_volume(other)?;
         let (one, other) = (self.at(name)?, other.at(other_name)?);
-        self.volume.exchange(&one, &other)
+        self.shared.exchange(&one, &other)
     }
 
     /// Gives a file of this directory another name in `into`, as
@@ -157,11 +157,11 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     pub fn link(&self, name: &str, into: &Self, new: &str) -> Result<(), Error> {
         self.expect_same_volume(into)?;
         let (at, new) = (self.at(name)?, into.at(new)?);
-        self.volume.link(&at, &new)
+        self.shared.link(&at, &new)
     }
 
     fn expect_same_volume(&self, other: &Self) -> Result<(), Error> {
-        match Arc::ptr_eq(&self.volume, &other.volume) {
+        match Arc::ptr_eq(&self.shared, &other.shared) {
             true => Ok(()),
             false => Err(Error::OtherVolume),
         }
@@ -179,8 +179,8 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// [`Error::ReadOnly`], [`Error::Poisoned`], and [`Error::NotFound`] with an empty name if the
     /// directory was removed.
     pub fn clean(&self) -> Result<CleanReport, Error> {
-        self.volume.check_writable()?;
-        let cleaned = self.volume.clean_directory(&self.directory);
+        self.shared.check_writable()?;
+        let cleaned = self.shared.clean_directory(&self.directory);
         cleaned.unwrap_or_else(|| {
             let name = String::new();
             Err(Error::NotFound { name })
@@ -210,7 +210,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
 impl<P: Pmem, L: RawRangeLock> Clone for Dir<P, L> {
     fn clone(&self) -> Self {
         Dir {
-            volume: Arc::clone(&self.volume),
+            shared: Arc::clone(&self.shared),
             directory: Arc::clone(&self.directory),
         }
     }

@@ -39,7 +39,7 @@ mod change;
 pub(crate) mod cursor;
 mod holes;
 mod pages;
-mod replaced;
+mod replaced_pages;
 mod write;
 
 use core::fmt;
@@ -52,12 +52,12 @@ use spanlock_range_lock::{RangeLockExt, RawRangeLock};
 use spanlock_sync::Arc;
 
 use crate::log::live::{EmitGroup, IsOld, Live};
-use crate::log::tail::Place;
+use crate::log::tail::SlotAddress;
 use crate::medium::error::Error;
 use crate::medium::layout::{PAGE, PAGE_BYTES, page_at};
 use crate::object::inode::Inode;
-use crate::volume::shared::Volume;
-use crate::volume::tree::At;
+use crate::volume::shared::Shared;
+use crate::volume::tree::NameAt;
 
 /// An open file. Clones are handles to the same file and may be used by any number of threads.
 ///
@@ -65,28 +65,28 @@ use crate::volume::tree::At;
 /// crash interrupts is present afterwards as a whole or not at all. The file's range lock
 /// serializes conflicting accesses to overlapping ranges.
 pub struct File<P: Pmem, L: RawRangeLock> {
-    volume: Arc<Volume<P, L>>,
+    shared: Arc<Shared<P, L>>,
     inode: Arc<Inode<L>>,
 }
 
 impl<P: Pmem, L: RawRangeLock> File<P, L> {
-    pub(crate) fn new(volume: Arc<Volume<P, L>>, inode: Arc<Inode<L>>) -> Self {
-        File { volume, inode }
+    pub(crate) fn new(shared: Arc<Shared<P, L>>, inode: Arc<Inode<L>>) -> Self {
+        File { shared, inode }
     }
 
     /// Creates a file, and opens it.
-    pub(crate) fn create_at(shared: &Arc<Volume<P, L>>, at: &At<'_>) -> Result<Self, Error> {
+    pub(crate) fn create_at(shared: &Arc<Shared<P, L>>, at: &NameAt<'_>) -> Result<Self, Error> {
         let inode = shared.create_file(at, || shared.make_lock(at.path))?;
         Ok(File::new(Arc::clone(shared), inode))
     }
 
     /// Opens a file.
-    pub(crate) fn open_at(shared: &Arc<Volume<P, L>>, at: &At<'_>) -> Result<Self, Error> {
+    pub(crate) fn open_at(shared: &Arc<Shared<P, L>>, at: &NameAt<'_>) -> Result<Self, Error> {
         let inode = shared.open_file(at, || shared.make_lock(at.path))?;
         Ok(File::new(Arc::clone(shared), inode))
     }
 
-    /// Opens the file that has a name which was [listed](Volume::files), and adds it to `seen`.
+    /// Opens the file that has a name which was [listed](Shared::files), and adds it to `seen`.
     /// Returns `None` if the path does not lead to a file any more, or if the file was in `seen`
     /// because it has several names.
     ///
@@ -98,7 +98,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// Those of [`open_at`](Self::open_at), except [`Error::NotFound`], [`Error::IsADirectory`] and
     /// [`Error::NotADirectory`].
     pub(crate) fn open_listed(
-        shared: &Arc<Volume<P, L>>,
+        shared: &Arc<Shared<P, L>>,
         path: &str,
         seen: &mut BTreeSet<(u32, u64)>,
     ) -> Result<Option<Self>, Error> {
@@ -118,8 +118,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         &self.inode
     }
 
-    pub(crate) fn volume(&self) -> &Volume<P, L> {
-        &self.volume
+    pub(crate) fn shared(&self) -> &Shared<P, L> {
+        &self.shared
     }
 
     /// Reads bytes starting at `offset` into `buf` and returns their number. The number is less
@@ -148,7 +148,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     ) -> Result<usize, Error> {
         let lengths = bufs.iter().map(|buf| buf.len() as u64);
         let wanted = lengths.fold(0, u64::saturating_add);
-        let max = self.volume.medium.geometry.max_file_size;
+        let max = self.shared.medium.geometry.max_file_size;
         let end = offset.saturating_add(wanted).min(max);
         if offset >= end {
             return Ok(0);
@@ -167,7 +167,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
 
     /// Reads bytes below the file's size, which the caller holds.
     fn read_held(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
-        let medium = &self.volume.medium;
+        let medium = &self.shared.medium;
         let with_checksums = medium.geometry.data_checksums;
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
@@ -196,7 +196,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// # Errors
     /// [`Error::Corrupt`] if the page does not match its checksum.
     fn load_page(&self, file_page: u32, image: &mut [u8]) -> Result<bool, Error> {
-        let medium = &self.volume.medium;
+        let medium = &self.shared.medium;
         // SAFETY: the caller holds the page.
         let Some(mapping) = (unsafe { self.inode.index.get(file_page) }) else {
             return Ok(false);
@@ -220,7 +220,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// [`Error::FileTooLarge`].
     #[inline]
     fn end_of(&self, len: u64, offset: u64) -> Result<u64, Error> {
-        let max = self.volume.medium.geometry.max_file_size;
+        let max = self.shared.medium.geometry.max_file_size;
         match offset.checked_add(len) {
             Some(end) if end <= max => Ok(end),
             _ => Err(Error::FileTooLarge { offset, len, max }),
@@ -232,7 +232,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// # Errors
     /// [`Error::NoSpace`].
     fn check_pages(&self, pages: Range<u64>) -> Result<(), Error> {
-        let medium = &self.volume.medium;
+        let medium = &self.shared.medium;
         let needed = pages.end - pages.start;
         if needed > u64::from(medium.geometry.data_pages()) {
             let (free, reserved) = medium.space.alloc.free_pages();
@@ -250,7 +250,7 @@ impl<P: Pmem, L: RawRangeLock> Live for File<P, L> {
         self.inode.each_live(is_old, emit)
     }
 
-    fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) -> Vec<u32> {
+    fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, SlotAddress)]) -> Vec<u32> {
         self.inode.move_to(is_old, groups)
     }
 }
@@ -258,7 +258,7 @@ impl<P: Pmem, L: RawRangeLock> Live for File<P, L> {
 impl<P: Pmem, L: RawRangeLock> Clone for File<P, L> {
     fn clone(&self) -> Self {
         File {
-            volume: Arc::clone(&self.volume),
+            shared: Arc::clone(&self.shared),
             inode: Arc::clone(&self.inode),
         }
     }

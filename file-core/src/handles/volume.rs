@@ -15,7 +15,7 @@ use crate::medium::layout::Kind;
 use crate::medium::reports::{RecoveryReport, Stats};
 use crate::object::directory::check_name;
 use crate::volume::options::{FormatOptions, OpenOptions};
-use crate::volume::shared::{Volume, boxed};
+use crate::volume::shared::{Shared, boxed};
 
 /// A volume: a tree of directories and files in a region of persistent memory.
 ///
@@ -47,7 +47,7 @@ use crate::volume::shared::{Volume, boxed};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct FileCore<P: Pmem, L: RawRangeLock> {
-    pub(super) volume: Arc<Volume<P, L>>,
+    pub(super) shared: Arc<Shared<P, L>>,
 }
 
 impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
@@ -88,9 +88,9 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         options: &FormatOptions,
         locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
     ) -> Result<Self, Error> {
-        let volume = Volume::format(pmem, options, boxed(locks))?;
+        let shared = Shared::format(pmem, options, boxed(locks))?;
         Ok(FileCore {
-            volume: Arc::new(volume),
+            shared: Arc::new(shared),
         })
     }
 
@@ -138,9 +138,9 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         options: &OpenOptions,
         locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
     ) -> Result<(Self, RecoveryReport), Error> {
-        let (volume, report) = Volume::open(pmem, options, boxed(locks))?;
+        let (shared, report) = Shared::open(pmem, options, boxed(locks))?;
         let volume = FileCore {
-            volume: Arc::new(volume),
+            shared: Arc::new(shared),
         };
         Ok((volume, report))
     }
@@ -160,7 +160,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`Error::ReadOnly`], and a name that a damaged directory does not have is
     /// [`Error::Corrupt`], not [`Error::NotFound`].
     pub fn create(&self, path: &str) -> Result<File<P, L>, Error> {
-        (self.volume).with(path, |at| File::create_at(&self.volume, at))
+        (self.shared).with(path, |at| File::create_at(&self.shared, at))
     }
 
     /// Creates an empty directory, durably. Blocks while another thread changes the parent
@@ -169,7 +169,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// # Errors
     /// Same as [`create`](Self::create), except [`Error::NoLock`].
     pub fn create_dir(&self, path: &str) -> Result<(), Error> {
-        (self.volume).with(path, |at| self.volume.create_directory(at).map(drop))
+        (self.shared).with(path, |at| self.shared.create_directory(at).map(drop))
     }
 
     /// Creates a directory, and the directories on its path that do not exist. Each is durable as
@@ -189,7 +189,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
                 Err(error) => return Err(error),
             }
         }
-        self.volume.directory(path).map(drop)
+        self.shared.directory(path).map(drop)
     }
 
     /// Opens a file. If the file is not in memory, this reads its log, and blocks while another
@@ -203,7 +203,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// damaged, and the path errors. A volume with a damaged log opens only read-only, so otherwise
     /// the damage is newer than the opening.
     pub fn open_file(&self, path: &str) -> Result<File<P, L>, Error> {
-        (self.volume).with(path, |at| File::open_at(&self.volume, at))
+        (self.shared).with(path, |at| File::open_at(&self.shared, at))
     }
 
     /// Opens a file, creating it first if it does not exist.
@@ -212,13 +212,13 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// Same as [`create`](Self::create) and [`open_file`](Self::open_file), except
     /// [`Error::Exists`].
     pub fn open_or_create(&self, path: &str) -> Result<File<P, L>, Error> {
-        self.volume.with(path, |at| {
+        self.shared.with(path, |at| {
             loop {
-                match File::open_at(&self.volume, at) {
+                match File::open_at(&self.shared, at) {
                     Err(Error::NotFound { .. }) => {}
                     opened => return opened,
                 }
-                match File::create_at(&self.volume, at) {
+                match File::create_at(&self.shared, at) {
                     Err(Error::Exists { .. }) => {}
                     created => return created,
                 }
@@ -231,8 +231,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// # Errors
     /// The path errors.
     pub fn open_dir(&self, path: &str) -> Result<Dir<P, L>, Error> {
-        let directory = self.volume.directory(path)?;
-        Ok(Dir::new(Arc::clone(&self.volume), directory))
+        let directory = self.shared.directory(path)?;
+        Ok(Dir::new(Arc::clone(&self.shared), directory))
     }
 
     /// Removes a name of a file, durably.
@@ -248,7 +248,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Poisoned`], and the path errors.
     /// Removal works on a full volume because it takes no space.
     pub fn remove(&self, path: &str) -> Result<(), Error> {
-        self.volume.with(path, |at| self.volume.remove_file(at))
+        self.shared.with(path, |at| self.shared.remove_file(at))
     }
 
     /// Removes an empty directory, durably. Blocks while another thread changes this directory or
@@ -259,7 +259,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NotEmpty`], [`Error::Poisoned`], and
     /// the path errors. Removal works on a full volume because it takes no space.
     pub fn remove_dir(&self, path: &str) -> Result<(), Error> {
-        (self.volume).with(path, |at| self.volume.remove_directory(at))
+        (self.shared).with(path, |at| self.shared.remove_directory(at))
     }
 
     /// Renames a file or a directory, durably and atomically, within a directory or from one
@@ -290,7 +290,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// the old names stay in force, and changes of the two directories return
     /// [`Error::Poisoned`].
     pub fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
-        (self.volume).with_both([from, to], |from, to| self.volume.rename(from, to))
+        (self.shared).with_both([from, to], |from, to| self.shared.rename(from, to))
     }
 
     /// Exchanges what two names stand for, durably and atomically. Both names must exist, in one
@@ -305,7 +305,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`Error::Corrupt`], and the path errors. [`Error::Corrupt`] has the same consequences as for
     /// a [`rename`](Self::rename) from one directory to another.
     pub fn exchange(&self, a: &str, b: &str) -> Result<(), Error> {
-        (self.volume).with_both([a, b], |a, b| self.volume.exchange(a, b))
+        (self.shared).with_both([a, b], |a, b| self.shared.exchange(a, b))
     }
 
     /// Gives a file another name, durably: a hard link. All names of a file are equal. Blocks while
@@ -317,7 +317,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Exists`], [`Error::NoSpace`],
     /// [`Error::Poisoned`], and the path errors.
     pub fn link(&self, existing: &str, new: &str) -> Result<(), Error> {
-        (self.volume).with_both([existing, new], |at, new| self.volume.link(at, new))
+        (self.shared).with_both([existing, new], |at, new| self.shared.link(at, new))
     }
 
     /// Returns the number of names that the file has. A name that another thread is just adding may
@@ -327,14 +327,14 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Poisoned`], and the path errors.
     pub fn links(&self, path: &str) -> Result<u32, Error> {
-        let entry = self.volume.with(path, |at| at.look())?;
-        Ok(self.volume.inodes.links(entry.id.number))
+        let entry = self.shared.with(path, |at| at.look())?;
+        Ok(self.shared.inodes.links(entry.id.number))
     }
 
     /// Returns whether a file or a directory exists at this path: `false` also if damage has taken
     /// the name. Takes no directory's mutex if it exists.
     pub fn exists(&self, path: &str) -> bool {
-        let found = self.volume.with(path, |at| match at.look() {
+        let found = self.shared.with(path, |at| match at.look() {
             // A name whose removal has panicked exists until it is removed.
             Err(Error::Poisoned { .. }) => Ok(()),
             found => found.map(drop),
@@ -347,14 +347,14 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Poisoned`], and the path errors.
     pub fn kind(&self, path: &str) -> Result<Kind, Error> {
-        Ok(self.volume.with(path, |at| at.look())?.id.kind)
+        Ok(self.shared.with(path, |at| at.look())?.id.kind)
     }
 
     /// Returns the paths of all files, with their sizes in bytes, sorted by the bytes of the paths.
     /// A file is listed once for each of its names. The names of a directory are a snapshot; the
     /// sizes are not. If the volume is damaged, the list has the names that are readable.
     pub fn list(&self) -> Vec<(String, u64)> {
-        self.volume.list()
+        self.shared.list()
     }
 
     /// Returns the names in a directory, sorted by their bytes: of a damaged directory, those that
@@ -371,7 +371,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     pub fn stats(&self) -> Stats {
         let Medium {
             geometry, space, ..
-        } = &self.volume.medium;
+        } = &self.shared.medium;
         let (pages_free, pages_reserved) = space.alloc.free_pages();
         let (log_pages, compactions, unlinked_pages) = space.log_numbers();
         Stats {
@@ -386,26 +386,26 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         }
     }
 
-    pub(crate) fn volume(&self) -> &Arc<Volume<P, L>> {
-        &self.volume
+    pub(crate) fn shared(&self) -> &Arc<Shared<P, L>> {
+        &self.shared
     }
 
     /// Returns the region.
     pub fn pmem(&self) -> &P {
-        &self.volume.medium.pmem
+        &self.shared.medium.pmem
     }
 
     /// Returns the largest size in bytes that a file of this volume can have, as chosen when the
     /// volume was formatted.
     pub fn max_file_size(&self) -> u64 {
-        self.volume.medium.geometry.max_file_size
+        self.shared.medium.geometry.max_file_size
     }
 }
 
 impl<P: Pmem, L: RawRangeLock> Clone for FileCore<P, L> {
     fn clone(&self) -> Self {
         FileCore {
-            volume: Arc::clone(&self.volume),
+            shared: Arc::clone(&self.shared),
         }
     }
 }
@@ -413,7 +413,7 @@ impl<P: Pmem, L: RawRangeLock> Clone for FileCore<P, L> {
 impl<P: Pmem, L: RawRangeLock> fmt::Debug for FileCore<P, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FileCore")
-            .field("geometry", &self.volume.medium.geometry)
+            .field("geometry", &self.shared.medium.geometry)
             .finish_non_exhaustive()
     }
 }

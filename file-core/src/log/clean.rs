@@ -8,7 +8,7 @@
 //!
 //! # Properties
 //! - **Fast**: every page but the last is unlinked if none of its groups is needed
-//!   ([`is_dead`](crate::medium::log_page::State::is_dead)). It costs one load for each page, and one
+//!   ([`is_dead`](crate::medium::log_page::PageState::is_dead)). It costs one load for each page, and one
 //!   fence.
 //! - **Thorough**: what is live in the oldest pages is written to fresh ones, which take the place
 //!   of these pages in the chain. It costs time in proportion to the live groups, and a walk over

@@ -1,7 +1,7 @@
 //! The live content of a log, as a cleaning sees it, and the bound of a log's length.
 
 use crate::log::record::GroupWriter;
-use crate::log::tail::Place;
+use crate::log::tail::SlotAddress;
 use crate::medium::layout::PAGE_SLOTS;
 use crate::medium::space::Space;
 
@@ -37,7 +37,7 @@ pub(crate) trait Live {
     /// Records where the groups are now, in the order in which [`each`](Self::each) emitted them.
     /// Returns the log pages from which the caller must take references away: old pages, and new
     /// ones whose groups writers have replaced meanwhile.
-    fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) -> Vec<u32>;
+    fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, SlotAddress)]) -> Vec<u32>;
 }
 
 /// Returns the most pages that a log with `live_slots` live slots may have.

@@ -78,17 +78,17 @@ use crate::medium::alloc::Class;
 use crate::medium::bytes::Medium;
 use crate::medium::error::Error;
 use crate::medium::layout::{LogId, PAGE_SLOTS, PageId, SLOT_BYTES, page_at, seal};
-use crate::medium::log_page::{Gained, State};
+use crate::medium::log_page::{PageState, PageUse};
 use crate::medium::space::Space;
 
 /// A position in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SlotAddress {
     pub(crate) page: u32,
     pub(crate) slot: u32,
 }
 
-impl Place {
+impl SlotAddress {
     /// Returns the byte offset of the slot in the region.
     pub(crate) fn at(self) -> u64 {
         page_at(self.page) + self.slot as u64 * SLOT_BYTES as u64
@@ -139,7 +139,7 @@ pub(crate) struct Log {
     tail: AtomicU64,
     state: Mutex<LogState>,
     /// Notified when the slots that a thread waits for have ended, and when a cleaning ends.
-    settled: Condvar,
+    progress: Condvar,
 }
 
 impl Log {
@@ -154,7 +154,7 @@ impl Log {
         Log {
             tail: AtomicU64::new(Tail::new(last, next).0),
             state: Mutex::new(state),
-            settled: Condvar::new(),
+            progress: Condvar::new(),
         }
     }
 
@@ -215,7 +215,7 @@ impl Log {
             let next = new.get(nth + 1).copied();
             stored = stored.and(store_log_page(medium, id, &[], next));
             let is_continued = next.is_some();
-            let fresh = State::recovered(PAGE_SLOTS, 0, is_continued);
+            let fresh = PageState::recovered(PAGE_SLOTS, 0, is_continued);
             space.log_pages.start(page, id.seed(), fresh);
         }
         let durable = if injected_bug!(
@@ -303,12 +303,12 @@ impl Log {
     /// Waits for slots that [`LogPages::wait_for`](crate::medium::log_page::LogPages::wait_for) asked for,
     /// or for a cleaning.
     pub(crate) fn wait<'l>(&'l self, state: MutexGuard<'l, LogState>) -> MutexGuard<'l, LogState> {
-        self.settled.wait(state)
+        self.progress.wait(state)
     }
 
-    /// Ends an operation that has these slots. `gained` says how the operation changes what
+    /// Ends an operation that has these slots. `change` says how the operation changes what
     /// its page is needed for.
-    pub(super) fn end(&self, space: &Space, slots: &Slots, gained: Gained) {
+    pub(super) fn end(&self, space: &Space, slots: &Slots, change: PageUse) {
         let pages = &space.log_pages;
         let first = slots.count.min(PAGE_SLOTS);
         let mut left = slots.count - first;
@@ -317,14 +317,14 @@ impl Log {
         for &page in &slots.further {
             let here = left.min(PAGE_SLOTS);
             left -= here;
-            is_waited_for |= pages.end(page, here, Gained::default());
+            is_waited_for |= pages.end(page, here, PageUse::default());
         }
-        is_waited_for |= pages.end(slots.page, first, gained);
+        is_waited_for |= pages.end(slots.page, first, change);
         if is_waited_for {
             // The cleaning holds the mutex from saying that it waits until it sleeps, so taking the
             // mutex rules out a lost wakeup.
             let _state = self.state.lock();
-            self.settled.notify_all();
+            self.progress.notify_all();
         }
     }
 
@@ -333,7 +333,7 @@ impl Log {
     }
 
     pub(crate) fn notify(&self) {
-        self.settled.notify_all();
+        self.progress.notify_all();
     }
 
     /// Returns whether an operation panicked midway (L5).
@@ -368,7 +368,7 @@ impl Log {
     pub(crate) fn erase_mark<P: Pmem>(
         &self,
         medium: &Medium<P>,
-        place: Place,
+        place: SlotAddress,
     ) -> Result<(), Error> {
         self.check()?;
         // An erased mark makes nothing reachable, so nothing has to be durable before it.

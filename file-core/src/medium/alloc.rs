@@ -56,7 +56,7 @@ use core::mem::take;
 use spanlock_sync::Mutex;
 use spanlock_sync::atomic::{AtomicU32, Ordering};
 
-use crate::medium::alloc::shard::Aligned;
+use crate::medium::alloc::shard::AlignedShard;
 use crate::medium::error::Error;
 use crate::medium::extent::{Extent, ExtentList};
 
@@ -98,7 +98,7 @@ struct Reserve {
 /// The allocator of a volume's pages.
 #[derive(Debug)]
 pub(crate) struct Allocator {
-    shards: Box<[Aligned]>,
+    shards: Box<[AlignedShard]>,
     /// First page of the data area.
     first: u32,
     /// Pages of the data area.
@@ -114,7 +114,7 @@ impl Allocator {
         let shards = (total / MIN_SHARD_PAGES).clamp(1, MAX_SHARDS);
         let target = (total / 128).clamp(2, 256);
         Allocator {
-            shards: (0..shards).map(|_| Aligned::new()).collect(),
+            shards: (0..shards).map(|_| AlignedShard::new()).collect(),
             first,
             total,
             stripe: total.div_ceil(shards),
@@ -248,7 +248,7 @@ impl Allocator {
 
     /// Returns the number of pages that a request of `class` could get.
     fn available(&self, class: Class) -> u64 {
-        let shards: u64 = self.shards.iter().map(Aligned::free).sum();
+        let shards: u64 = self.shards.iter().map(AlignedShard::free).sum();
         let pools = self.reserve.pools.lock();
         shards
             + pools[..class.pools()]

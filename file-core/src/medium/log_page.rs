@@ -56,13 +56,13 @@ const LIVE: u64 = 1 << 32;
 
 /// A snapshot of a page's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct State(u64);
+pub(crate) struct PageState(u64);
 
-impl State {
+impl PageState {
     /// Returns the state of a page at recovery.
-    pub(crate) fn recovered(open: u32, tombs: u32, is_continued: bool) -> State {
+    pub(crate) fn recovered(open: u32, tombs: u32, is_continued: bool) -> PageState {
         let continued = if is_continued { CONTINUED } else { 0 };
-        State(u64::from(open) * OPEN + u64::from(tombs) * TOMB + continued)
+        PageState(u64::from(open) * OPEN + u64::from(tombs) * TOMB + continued)
     }
 
     /// Returns the number of open slots.
@@ -137,7 +137,7 @@ impl LogPages {
     }
 
     /// Makes `page` a log page. The caller owns it: no log has it yet.
-    pub(crate) fn start(&self, page: u32, seed: u32, state: State) {
+    pub(crate) fn start(&self, page: u32, seed: u32, state: PageState) {
         // Relaxed, both: what leads other threads to the page carries them. It is the log's tail
         // (letter T of `log.rs`) or a value of the index (letter L of `index.rs`).
         self.seed_of(page).store(seed, Ordering::Relaxed);
@@ -152,11 +152,11 @@ impl LogPages {
     }
 
     /// Returns a page's state. If it is settled, the caller sees what its operations have changed.
-    pub(crate) fn state(&self, page: u32) -> State {
+    pub(crate) fn state(&self, page: u32) -> PageState {
         // Acquire [G←F]: the index and size.
         // equivalent(Relaxed): in every execution that our programs search, something else orders
         // the change before the walk of the cleaning too. The proof needs it.
-        State(self.word(page).load(Ordering::Acquire))
+        PageState(self.word(page).load(Ordering::Acquire))
     }
 
     /// Says that no operation will use `slots` slots.
@@ -168,21 +168,21 @@ impl LogPages {
         }
     }
 
-    /// Ends an operation that has `slots` slots of the page. `gained` says how the operation
+    /// Ends an operation that has `slots` slots of the page. `change` says how the operation
     /// changes what the page is needed for. Returns whether a cleaning waits for this.
     #[must_use = "the cleaning that waits must be woken"]
-    pub(crate) fn end(&self, page: u32, slots: u32, gained: Gained) -> bool {
+    pub(crate) fn end(&self, page: u32, slots: u32, change: PageUse) -> bool {
         debug_assert!(slots <= PAGE_SLOTS);
         // References are the topmost field, so a negative number changes no other field.
-        let live = (gained.live as u64).wrapping_mul(LIVE);
-        let tombs = u64::from(gained.tombs) * TOMB;
+        let live = (change.live as u64).wrapping_mul(LIVE);
+        let tombs = u64::from(change.tombs) * TOMB;
         let change = (live.wrapping_add(tombs)).wrapping_sub(u64::from(slots) * OPEN);
         // Release [F→G]: the index and size that the operation changed.
         let before = self.word(page).fetch_add(change, Ordering::Release);
         // F-P2: a page with open slots is not unlinked. So the caller need not free the page, even
         // if it takes the last reference away.
         debug_assert!(before & UNLINKED == 0, "page {page} had open slots");
-        before & WAITED_FOR != 0 && State(before).open() == slots
+        before & WAITED_FOR != 0 && PageState(before).open() == slots
     }
 
     /// Returns whether the page is settled. If it is not, [`end`](Self::end) says when it may be.
@@ -191,7 +191,7 @@ impl LogPages {
         // equivalent(Relaxed): in every execution of our programs up to four preemptions, something
         // else orders the change before the walk of the cleaning too. The proof needs it.
         let before = self.word(page).fetch_or(WAITED_FOR, Ordering::Acquire);
-        State(before).is_settled()
+        PageState(before).is_settled()
     }
 
     /// Adds live references.
@@ -209,8 +209,8 @@ impl LogPages {
         // equivalent(Relaxed): the simulated region orders all accesses to its bytes, so no model
         // sees a race between slots and the next use of their page.
         let before = self.word(page).fetch_sub(live, Ordering::Acquire);
-        debug_assert!(State(before).live() >= count, "page {page}");
-        State(before.wrapping_sub(live)).is_free()
+        debug_assert!(PageState(before).live() >= count, "page {page}");
+        PageState(before.wrapping_sub(live)).is_free()
     }
 
     /// Marks the page as unlinked (F-P2): the pointer that skips it is durable. Returns whether the
@@ -223,7 +223,7 @@ impl LogPages {
         // equivalent(Acquire): as in `take_live`.
         // equivalent(Release): as in `take_live`.
         let before = self.word(page).fetch_or(UNLINKED, Ordering::AcqRel);
-        State(before | UNLINKED).is_free()
+        PageState(before | UNLINKED).is_free()
     }
 
     /// Forgets that the page was a log page, before it becomes free.
@@ -235,7 +235,7 @@ impl LogPages {
 
 /// How an operation changes what a page is needed for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Gained {
+pub(crate) struct PageUse {
     /// The live references that the operation adds to the page, less those to the same page that
     /// it takes away.
     pub(crate) live: i64,

@@ -43,7 +43,7 @@ impl Space {
     }
 
     /// Frees inode numbers. They are taken from the last on.
-    pub(crate) fn add_inodes(&self, numbers: impl Iterator<Item = u32>) {
+    pub(crate) fn release_inodes(&self, numbers: impl Iterator<Item = u32>) {
         self.free_inodes.lock().extend(numbers);
     }
 

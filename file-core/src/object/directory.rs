@@ -72,7 +72,7 @@ use crate::medium::alloc::Class;
 use crate::medium::bytes::Medium;
 use crate::medium::error::Error;
 use crate::medium::layout::{InodeId, Kind, MAX_NAME_BYTES, RawInode, SLOT_BYTES};
-use crate::medium::log_page::Gained;
+use crate::medium::log_page::PageUse;
 use crate::object::names::{Entry, Names};
 
 /// A directory of a volume.
@@ -149,7 +149,7 @@ pub(crate) fn check_name(name: &str, path: &str) -> Result<(), Error> {
 
 /// The log of what a removed or replaced name stands for. It is poisoned if the region panics: see
 /// D1.
-type Doomed<'l> = Option<&'l Log>;
+type DoomedLog<'l> = Option<&'l Log>;
 
 impl Directory {
     pub(crate) fn new(id: InodeId, log: Log, names: Names) -> Self {
@@ -288,7 +288,7 @@ impl Directory {
     /// reservation says. The caller holds the mutex.
     pub(crate) fn put(&self, name: &str, id: InodeId, reservation: Reservation<'_>) {
         self.names.set(name, Entry::new(id, reservation.place()));
-        reservation.end(Gained { live: 1, tombs: 0 });
+        reservation.end(PageUse { live: 1, tombs: 0 });
     }
 
     /// Removes a name, durably. The caller holds the mutex. `doomed` is the log of what the name
@@ -302,7 +302,7 @@ impl Directory {
         medium: &Medium<P>,
         name: &str,
         entry: Entry,
-        doomed: Doomed<'_>,
+        doomed: DoomedLog<'_>,
     ) -> Result<(), Error> {
         // If erasing panics, it is unknown whether the name still exists: see D1.
         let doubt = self.names.doubt_on_unwind(name, entry);
@@ -340,7 +340,7 @@ impl Directory {
         state: &mut State,
         medium: &Medium<P>,
         [old, name]: [&str; 2],
-        doomed: Doomed<'_>,
+        doomed: DoomedLog<'_>,
     ) -> Result<(), Error> {
         let slots = slots_for(rename_bytes(name, old)) as u32;
         let mut reservation = (self.log).reserve(medium, slots, Class::Growth, &self.names)?;
@@ -394,7 +394,7 @@ impl Directory {
         if replaced.is_none() {
             state.live_slots += u64::from(slots_of(name));
         }
-        reservation.end(Gained { live: 1, tombs: 0 });
+        reservation.end(PageUse { live: 1, tombs: 0 });
         for entry in superseded {
             // F-P1: its mark is erased, durably.
             medium.space.take_live(entry.place.page, 1);

@@ -7,7 +7,7 @@ use spanlock_sync::{Arc, Mutex, injected_bug};
 
 use crate::log::live::{EmitGroup, IsOld, LiveGroup};
 use crate::log::record::WriteHeader;
-use crate::log::tail::{Log, Place};
+use crate::log::tail::{Log, SlotAddress};
 use crate::medium::extent::Extent;
 use crate::medium::layout::{
     EXTENT_BYTES, PAGE_BYTES, PAGE_SLOTS, PAYLOAD_BYTES, WRITE_HEADER_BYTES,
@@ -348,7 +348,7 @@ impl<L> Inode<L> {
 
     /// Records where the groups are now: see [`Live::moved`](crate::log::live::Live::moved). Returns
     /// the log pages from which the caller must take references away.
-    pub(crate) fn move_to(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) -> Vec<u32> {
+    pub(crate) fn move_to(&self, is_old: &IsOld<'_>, groups: &[(u64, SlotAddress)]) -> Vec<u32> {
         let mut gone = Vec::new();
         for &(tag, place) in groups {
             // F-P1, here and below: the reference that goes is the one to the old page or, if a

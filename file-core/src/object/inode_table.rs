@@ -30,9 +30,9 @@
 //!   only the thread that made the entry *loading* adds one. An inode leaves the table only under
 //!   the mutex and while nobody else has a reference, or when its last name is removed.
 //! - **N2** A number is made *loading* only under the mutex of a directory that names it. The
-//!   thread that takes the last name away then waits until the file is [loaded](Inodes::take_out).
+//!   thread that takes the last name away then waits until the file is [loaded](InodeTable::take_out).
 //!   So nobody replays the log of a file whose pages may become free.
-//! - **N3** No foreign code runs between [`Inodes::begin`] and [`Loading::finish`], and the loading
+//! - **N3** No foreign code runs between [`InodeTable::begin`] and [`Loading::finish`], and the loading
 //!   thread takes no directory's mutex. So the wait of N2 ends.
 //! - **N4** A file's count of names is at least the number of its names. The count is raised only
 //!   under the mutex of a directory that names the file, so never from zero, except for a new file.
@@ -55,7 +55,7 @@ use spanlock_sync::{Arc, Condvar, Mutex, injected_bug};
 use crate::object::inode::Inode;
 
 /// The files in memory.
-pub(crate) struct Inodes<L> {
+pub(crate) struct InodeTable<L> {
     state: Mutex<State<L>>,
     /// Notified when a file has been loaded, or could not be.
     loaded: Condvar,
@@ -75,7 +75,7 @@ struct State<L> {
 
 enum Slot<L> {
     Loading,
-    Here {
+    InMemory {
         inode: Arc<Inode<L>>,
         was_used: bool,
     },
@@ -84,24 +84,24 @@ enum Slot<L> {
 /// Files that have left memory.
 pub(crate) type Evicted<L> = Vec<Arc<Inode<L>>>;
 
-/// What [`Inodes::begin`] found.
-pub(crate) enum Begin<'a, L> {
+/// What [`InodeTable::begin`] found.
+pub(crate) enum Presence<'a, L> {
     /// The file is in memory.
-    Here(Arc<Inode<L>>),
+    InMemory(Arc<Inode<L>>),
     /// The caller must load it.
-    Load(Loading<'a, L>),
-    /// Another thread loads it: release the directory's mutex, and [wait](Inodes::loaded).
-    Wait,
+    Absent(Loading<'a, L>),
+    /// Another thread loads it: release the directory's mutex, and [wait](InodeTable::loaded).
+    Loading,
 }
 
 /// The right to load a file. If it is dropped, another thread may load the file.
 #[must_use = "other threads wait for the file"]
 pub(crate) struct Loading<'a, L> {
-    inodes: &'a Inodes<L>,
+    inodes: &'a InodeTable<L>,
     number: u32,
 }
 
-impl<L> Inodes<L> {
+impl<L> InodeTable<L> {
     /// Creates the table. `links` is the number of names of each inode. Up to `bound` files that
     /// are not open stay in memory.
     pub(crate) fn new(links: &[u32], bound: usize) -> Self {
@@ -110,7 +110,7 @@ impl<L> Inodes<L> {
             hand: VecDeque::new(),
             sizes: vec![0; links.len()].into(),
         };
-        Inodes {
+        InodeTable {
             state: Mutex::new(state),
             loaded: Condvar::new(),
             links: links.iter().map(|it| AtomicU32::new(*it)).collect(),
@@ -125,7 +125,7 @@ impl<L> Inodes<L> {
     pub(crate) fn get(&self, number: u32, generation: u64) -> (Option<Arc<Inode<L>>>, Evicted<L>) {
         let mut state = self.state.lock();
         let found = match state.files.get_mut(&number) {
-            Some(Slot::Here { inode, was_used }) if inode.generation == generation => {
+            Some(Slot::InMemory { inode, was_used }) if inode.generation == generation => {
                 *was_used = true;
                 Some(Arc::clone(inode))
             }
@@ -136,12 +136,12 @@ impl<L> Inodes<L> {
 
     /// Begins to load the file unless it is in memory. The caller holds the mutex of a directory
     /// that names it (N2).
-    pub(crate) fn begin(&self, number: u32) -> Begin<'_, L> {
+    pub(crate) fn begin(&self, number: u32) -> Presence<'_, L> {
         let mut state = self.state.lock();
         match state.files.get_mut(&number) {
-            Some(Slot::Here { inode, was_used }) => {
+            Some(Slot::InMemory { inode, was_used }) => {
                 *was_used = true;
-                Begin::Here(Arc::clone(inode))
+                Presence::InMemory(Arc::clone(inode))
             }
             Some(Slot::Loading)
                 if !injected_bug!(
@@ -150,11 +150,11 @@ impl<L> Inodes<L> {
                     killed_by = "file-core-inodes/open-open"
                 ) =>
             {
-                Begin::Wait
+                Presence::Loading
             }
             _ => {
                 state.files.insert(number, Slot::Loading);
-                Begin::Load(Loading {
+                Presence::Absent(Loading {
                     inodes: self,
                     number,
                 })
@@ -168,7 +168,7 @@ impl<L> Inodes<L> {
         loop {
             match state.files.get(&number) {
                 Some(Slot::Loading) => state = self.loaded.wait(state),
-                Some(Slot::Here { inode, .. }) => return Some(Arc::clone(inode)),
+                Some(Slot::InMemory { inode, .. }) => return Some(Arc::clone(inode)),
                 None => return None,
             }
         }
@@ -210,7 +210,7 @@ impl<L> Inodes<L> {
     /// Adds a file. Returns those that it evicts.
     fn insert(&self, number: u32, inode: Arc<Inode<L>>) -> Evicted<L> {
         let mut state = self.state.lock();
-        let here = Slot::Here {
+        let here = Slot::InMemory {
             inode,
             was_used: true,
         };
@@ -233,7 +233,7 @@ impl<L> Inodes<L> {
             state = self.loaded.wait(state);
         }
         match state.files.remove(&number) {
-            Some(Slot::Here { inode, .. }) => Some(inode),
+            Some(Slot::InMemory { inode, .. }) => Some(inode),
             _ => None,
         }
     }
@@ -242,7 +242,7 @@ impl<L> Inodes<L> {
     pub(crate) fn size(&self, number: u32) -> u64 {
         let state = self.state.lock();
         match state.files.get(&number) {
-            Some(Slot::Here { inode, .. }) => inode.size(),
+            Some(Slot::InMemory { inode, .. }) => inode.size(),
             _ => state.sizes[number as usize],
         }
     }
@@ -275,7 +275,7 @@ impl<L> State<L> {
             let Some(number) = self.hand.pop_front() else {
                 break;
             };
-            let Some(Slot::Here { inode, was_used }) = self.files.get_mut(&number) else {
+            let Some(Slot::InMemory { inode, was_used }) = self.files.get_mut(&number) else {
                 // It was removed. If its number is in use again, the number is in line once more.
                 continue;
             };
@@ -303,7 +303,7 @@ impl<L> State<L> {
             if !is_lost {
                 self.sizes[number as usize] = size;
             }
-            if let Some(Slot::Here { inode, .. }) = self.files.remove(&number) {
+            if let Some(Slot::InMemory { inode, .. }) = self.files.remove(&number) {
                 evicted.push(inode);
             }
         }

@@ -20,7 +20,7 @@ use spanlock_sync::atomic::{AtomicU64, Ordering};
 
 use crate::log::live::{EmitGroup, IsOld, Live, LiveGroup};
 use crate::log::record::{add_bytes, put_add};
-use crate::log::tail::Place;
+use crate::log::tail::SlotAddress;
 use crate::medium::layout::InodeId;
 
 /// What a name stands for.
@@ -28,13 +28,13 @@ use crate::medium::layout::InodeId;
 pub(crate) struct Entry {
     pub(crate) id: InodeId,
     /// The position of the name's group; see D2 of `directory.rs`.
-    pub(crate) place: Place,
+    pub(crate) place: SlotAddress,
     /// See D1 of `directory.rs`.
     pub(crate) is_doubtful: bool,
 }
 
 impl Entry {
-    pub(crate) fn new(id: InodeId, place: Place) -> Self {
+    pub(crate) fn new(id: InodeId, place: SlotAddress) -> Self {
         Entry {
             id,
             place,
@@ -150,7 +150,7 @@ impl Live for Names {
         self.map.len() as u64
     }
 
-    fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) -> Vec<u32> {
+    fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, SlotAddress)]) -> Vec<u32> {
         // D2: the groups are those that `each` has emitted. They are listed before the first one
         // changes, because a changed entry is another one in the map.
         let old: Vec<_> = self.old(is_old).collect();

@@ -3,7 +3,7 @@
 use spanlock_pmem::Pmem;
 
 use crate::log::record::{Record, WriteHeader};
-use crate::log::tail::Place;
+use crate::log::tail::SlotAddress;
 use crate::medium::error::Error;
 use crate::medium::extent::Extent;
 use crate::medium::layout::{Geometry, PAGE_BYTES, RawInode};
@@ -12,13 +12,13 @@ use crate::object::index::Index;
 use crate::object::inode::{Content, Sources};
 use crate::recover::damage::Fix;
 use crate::recover::reader::{Chain, EachDamage, EachPage, LogReader, in_data_area};
-use crate::recover::replay::Replayed;
+use crate::recover::replay::ReplayedLog;
 use crate::recover::runs::Runs;
 
 /// The content of a file, according to its log.
 pub(crate) struct FileScan {
     pub(super) runs: Runs,
-    pub(super) replayed: Replayed,
+    pub(super) replayed: ReplayedLog,
     pub(super) size: u64,
     created: u64,
     pub(super) modified: u64,
@@ -114,7 +114,7 @@ impl<P: Pmem> LogReader<'_, P> {
         let (mut size, mut modified) = (0, inode.created);
         let mut sources = Sources::default();
         let geometry = self.geometry;
-        let mut each = |record, place: Place| {
+        let mut each = |record, place: SlotAddress| {
             let corrupt = |what| Error::corrupt(what, inode.id.number, place.at());
             let Record::Write {
                 header,

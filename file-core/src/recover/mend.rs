@@ -35,7 +35,7 @@ use crate::medium::layout::{
 use crate::object::inode::Run;
 use crate::recover::damage::Fix;
 use crate::recover::file_scan::FileScan;
-use crate::recover::recovery::{LiveTree, Recovery, Surveyed, page_of};
+use crate::recover::recovery::{LiveTree, Recovery, SurveyedFile, page_of};
 
 /// The content of a page.
 type Image = Box<[u8; PAGE]>;
@@ -177,7 +177,7 @@ impl<P: Pmem> Recovery<'_, P> {
     /// is no room.
     fn store_log(
         &self,
-        file: &Surveyed,
+        file: &SurveyedFile,
         free: &mut &[u32],
     ) -> Result<Option<(u64, u64, Flushed)>, Error> {
         let pmem = self.reader.pmem;

@@ -49,7 +49,7 @@ use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::{Arc, injected_bug};
 
 use crate::log::record::Record;
-use crate::log::tail::Place;
+use crate::log::tail::SlotAddress;
 use crate::medium::error::Error;
 use crate::medium::extent::Extent;
 use crate::medium::layout::{Geometry, InodeId, Kind, ROOT, ROOT_GENERATION, RawInode};
@@ -83,7 +83,7 @@ pub(crate) struct LiveTree {
     /// The largest generation found in a directory's log or in any readable inode.
     pub(crate) last_generation: u64,
     /// The groups that renames have superseded.
-    pub(super) superseded: Vec<Place>,
+    pub(super) superseded: Vec<SlotAddress>,
 }
 
 /// What the scan of one or more files found.
@@ -124,7 +124,7 @@ impl Counts {
 }
 
 /// A file that has been surveyed. If it is damaged, its log must be rewritten.
-pub(super) struct Surveyed {
+pub(super) struct SurveyedFile {
     pub(super) inode: RawInode,
     /// The pages of its chain before the first damaged one.
     pub(super) pages: u32,
@@ -150,7 +150,7 @@ pub(crate) struct Recovery<'a, P> {
     /// The inodes that names stand for although they do not exist.
     pub(super) missing: BTreeSet<InodeId>,
     /// The files whose logs must be rewritten.
-    pub(super) damaged_files: Vec<Surveyed>,
+    pub(super) damaged_files: Vec<SurveyedFile>,
     pub(crate) report: RecoveryReport,
 }
 
@@ -280,7 +280,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         let names = Names::new();
         let inodes = ROOT + 1..self.geometry.inodes;
         let mut visit = |page, at| self.claims.claim(page_of(page), id.number, at);
-        let mut each = |record, place: Place| {
+        let mut each = |record, place: SlotAddress| {
             let corrupt = |what| Err(Error::corrupt(what, id.number, place.at()));
             let (named, name, old) = match record {
                 Record::Add { id, name } => (id, name, None),

@@ -31,7 +31,7 @@ use crate::object::directory::Directory;
 use crate::object::index::node::Mapping;
 use crate::recover::damage::{Damage, Damages, Fix};
 use crate::recover::file_scan::FileScan;
-use crate::recover::recovery::{Counts, LiveTree, Recovery, Surveyed, page_of};
+use crate::recover::recovery::{Counts, LiveTree, Recovery, SurveyedFile, page_of};
 
 impl<P: Pmem> Recovery<'_, P> {
     /// Notes the superblock that is damaged, if one is.
@@ -81,7 +81,11 @@ impl<P: Pmem> Recovery<'_, P> {
     }
 
     /// Reads the log of a file, and claims the pages of its chain.
-    fn survey_log(&mut self, inode: RawInode, keep: &dyn Fn(u32, u64)) -> Result<Surveyed, Error> {
+    fn survey_log(
+        &mut self,
+        inode: RawInode,
+        keep: &dyn Fn(u32, u64),
+    ) -> Result<SurveyedFile, Error> {
         let number = inode.id.number;
         let Recovery {
             claims, damages, ..
@@ -108,7 +112,7 @@ impl<P: Pmem> Recovery<'_, P> {
         let scan = (self.reader).scan_file(&inode, &mut visit, &mut damaged)?;
         keep(number, scan.size);
         Counts::of(&scan).add_to(&mut self.report);
-        Ok(Surveyed {
+        Ok(SurveyedFile {
             inode,
             pages,
             lost: Vec::new(),
@@ -118,7 +122,7 @@ impl<P: Pmem> Recovery<'_, P> {
     }
 
     /// Reads the log of a file once more, as far as it was readable.
-    pub(super) fn scan_again(&self, file: &Surveyed) -> Result<FileScan, Error> {
+    pub(super) fn scan_again(&self, file: &SurveyedFile) -> Result<FileScan, Error> {
         let mut left = file.pages;
         let mut visit = |_, at| {
             let end = || Error::corrupt("the end of what is readable", file.inode.id.number, at);
@@ -129,7 +133,7 @@ impl<P: Pmem> Recovery<'_, P> {
     }
 
     /// Claims the data pages of a file, except those that it loses.
-    fn survey_data(&mut self, file: &mut Surveyed, reads_data: bool) -> Result<(), Error> {
+    fn survey_data(&mut self, file: &mut SurveyedFile, reads_data: bool) -> Result<(), Error> {
         let number = file.inode.id.number;
         let mut scan = self.scan_again(file)?;
         if file.error.is_some() {

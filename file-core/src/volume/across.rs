@@ -21,12 +21,12 @@ use crate::medium::layout::{InodeId, Kind};
 use crate::object::directory::{Directory, group_of, slots_of};
 use crate::object::names::{DoubtOnUnwind, Entry};
 use crate::volume::changes::{gone, lock_both, not_empty};
-use crate::volume::shared::Volume;
-use crate::volume::tree::{At, Tree, sound};
+use crate::volume::shared::Shared;
+use crate::volume::tree::{NameAt, Tree, sound};
 
 /// A name that gets a new meaning, and the slots reserved for the group that says so.
-struct Given<'a> {
-    at: &'a At<'a>,
+struct NewName<'a> {
+    at: &'a NameAt<'a>,
     id: InodeId,
     reservation: Reservation<'a>,
 }
@@ -39,14 +39,14 @@ fn erasure(entry: &Entry) -> Word {
     }
 }
 
-impl<P: Pmem, L> Volume<P, L> {
+impl<P: Pmem, L> Shared<P, L> {
     /// Renames from one directory to another.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::NotADirectory`], [`Error::NotEmpty`],
     /// [`Error::InsideItself`], [`Error::NoSpace`], [`Error::Poisoned`]; nothing has changed.
     /// [`Error::Corrupt`], as [`commit_journaled`](Self::commit_journaled) says.
-    pub(super) fn rename_across(&self, from: &At<'_>, to: &At<'_>) -> Result<(), Error> {
+    pub(super) fn rename_across(&self, from: &NameAt<'_>, to: &NameAt<'_>) -> Result<(), Error> {
         let mut tree = self.tree.lock()?;
         let (source, target) = (&from.directory, &to.directory);
         let (mut state, to_state) = lock_both(source, Some(target), gone(from, to))?;
@@ -77,7 +77,7 @@ impl<P: Pmem, L> Volume<P, L> {
         }
         source.log.check()?;
         let journal = Journal::open(&self.medium.pmem, &self.medium.geometry)?;
-        let given = self.give(to, moved.id)?;
+        let new = self.reserve_name(to, moved.id)?;
         // Reserving may have moved the group.
         let replaced = target.names.get(to.name);
         let doubt = replaced.map(|it| target.names.doubt_on_unwind(to.name, it));
@@ -87,7 +87,7 @@ impl<P: Pmem, L> Volume<P, L> {
         let erased = [Some(moved), replaced];
         let erased = erased.iter().flatten().map(erasure);
         *tree = Some(target.id.number);
-        self.commit_journaled(journal, &[&given], erased)?;
+        self.commit_journaled(journal, &[&new], erased)?;
         *tree = None;
         guards
             .into_iter()
@@ -101,7 +101,7 @@ impl<P: Pmem, L> Volume<P, L> {
             Some(replaced) => target.take(&self.medium, to.name, replaced),
             None => to_state.count_moved(Some(to.name), None),
         }
-        target.put(to.name, moved.id, given.reservation);
+        target.put(to.name, moved.id, new.reservation);
         self.tree.set_parent(moved.id, target.id.number);
         if let (Some(child), Some(mut child_state)) = (&child, child_state) {
             self.retire(child, &mut child_state);
@@ -124,7 +124,7 @@ impl<P: Pmem, L> Volume<P, L> {
     /// [`Error::ReadOnly`], [`Error::NotFound`], [`Error::InsideItself`], [`Error::NoSpace`],
     /// [`Error::Poisoned`]; nothing has changed. [`Error::Corrupt`], as
     /// [`commit_journaled`](Self::commit_journaled) says.
-    pub(crate) fn exchange(&self, one: &At<'_>, other: &At<'_>) -> Result<(), Error> {
+    pub(crate) fn exchange(&self, one: &NameAt<'_>, other: &NameAt<'_>) -> Result<(), Error> {
         self.check_writable()?;
         let mut tree = self.tree.lock()?;
         let second = (one.directory.id != other.directory.id).then_some(&*other.directory);
@@ -136,21 +136,21 @@ impl<P: Pmem, L> Volume<P, L> {
         self.tree.check_outside(one, one.find()?, other)?;
         self.tree.check_outside(other, other.find()?, one)?;
         let journal = Journal::open(&self.medium.pmem, &self.medium.geometry)?;
-        let [given, other_given] = self.give_both([(one, last), (other, first)])?;
+        let [new, other_new] = self.reserve_names([(one, last), (other, first)])?;
         // Reserving may have moved the groups.
         let [old, other_old] = [one.find()?, other.find()?];
         *tree = Some(one.directory.id.number);
         let erased = [&old, &other_old].into_iter().map(erasure);
-        self.commit_journaled(journal, &[&given, &other_given], erased)?;
+        self.commit_journaled(journal, &[&new, &other_new], erased)?;
         *tree = None;
 
         one.directory.take(&self.medium, one.name, old);
         other.directory.take(&self.medium, other.name, other_old);
-        for Given {
+        for NewName {
             at,
             id,
             reservation,
-        } in [given, other_given]
+        } in [new, other_new]
         {
             at.directory.put(at.name, id, reservation);
             self.tree.set_parent(id, at.directory.id.number);
@@ -159,26 +159,29 @@ impl<P: Pmem, L> Volume<P, L> {
     }
 
     /// Reserves a group that makes a name stand for `id`. The caller holds the directory's mutex.
-    fn give<'a>(&'a self, at: &'a At<'a>, id: InodeId) -> Result<Given<'a>, Error> {
+    fn reserve_name<'a>(&'a self, at: &'a NameAt<'a>, id: InodeId) -> Result<NewName<'a>, Error> {
         let (log, names) = (&at.directory.log, &at.directory.names);
         let slots = slots_of(at.name);
         let reservation = log.reserve(&self.medium, slots, Class::Growth, names)?;
-        Ok(Given {
+        Ok(NewName {
             at,
             id,
             reservation,
         })
     }
 
-    /// Like [`give`](Self::give), for two names.
-    fn give_both<'a>(&'a self, both: [(&'a At<'a>, InodeId); 2]) -> Result<[Given<'a>; 2], Error> {
+    /// Like [`reserve_name`](Self::reserve_name), for two names.
+    fn reserve_names<'a>(
+        &'a self,
+        both: [(&'a NameAt<'a>, InodeId); 2],
+    ) -> Result<[NewName<'a>; 2], Error> {
         let [(one, id), (other, other_id)] = both;
         if one.directory.id != other.directory.id {
-            let given = self.give(one, id)?;
-            return match self.give(other, other_id) {
-                Ok(other) => Ok([given, other]),
+            let new = self.reserve_name(one, id)?;
+            return match self.reserve_name(other, other_id) {
+                Ok(other) => Ok([new, other]),
                 Err(error) => {
-                    given.reservation.cancel();
+                    new.reservation.cancel();
                     Err(error)
                 }
             };
@@ -191,12 +194,12 @@ impl<P: Pmem, L> Volume<P, L> {
         let reserved = log.reserve(&self.medium, all, Class::Growth, names)?;
         let (reservation, other_reservation) = reserved.split(slots[0]);
         Ok([
-            Given {
+            NewName {
                 at: one,
                 id,
                 reservation,
             },
-            Given {
+            NewName {
                 at: other,
                 id: other_id,
                 reservation: other_reservation,
@@ -214,13 +217,13 @@ impl<P: Pmem, L> Volume<P, L> {
     fn commit_journaled(
         &self,
         journal: Journal<'_, P>,
-        given: &[&Given<'_>],
+        new: &[&NewName<'_>],
         erased: impl Iterator<Item = Word>,
     ) -> Result<(), Error> {
         let medium = &self.medium;
         let mut words = Vec::new();
         let mut stored = Flushed::nothing();
-        for it in given {
+        for it in new {
             let group = group_of(it.id, it.at.name);
             let (mark, slots) = it.reservation.store(medium, &group);
             stored = stored.and(slots);
@@ -240,7 +243,7 @@ impl<P: Pmem, L> Volume<P, L> {
 impl Tree {
     /// Checks that what `at` names may get the name `new`: a directory cannot be moved into itself,
     /// or below itself. The caller holds the tree's mutex (T6).
-    fn check_outside(&self, at: &At<'_>, entry: Entry, new: &At<'_>) -> Result<(), Error> {
+    fn check_outside(&self, at: &NameAt<'_>, entry: Entry, new: &NameAt<'_>) -> Result<(), Error> {
         let is_unchecked = injected_bug!(
             "moved-into-itself",
             "a directory may be moved below itself",

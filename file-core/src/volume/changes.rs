@@ -9,11 +9,11 @@ use crate::medium::error::Error;
 use crate::medium::layout::{InodeId, Kind};
 use crate::object::directory::{Directory, State};
 use crate::object::inode::{Content, Inode};
-use crate::object::inode_table::Begin;
+use crate::object::inode_table::Presence;
 use crate::object::names::{Entry, Names};
 use crate::recover::reader::LogReader;
-use crate::volume::shared::Volume;
-use crate::volume::tree::At;
+use crate::volume::shared::Shared;
+use crate::volume::tree::NameAt;
 
 /// Locks two directories, in the order of their numbers. The second may be missing.
 ///
@@ -38,20 +38,20 @@ pub(super) fn lock_both<'d>(
 }
 
 /// Says which name has no directory any more.
-pub(super) fn gone(one: &At<'_>, other: &At<'_>) -> impl Fn(&Directory) -> Error {
+pub(super) fn gone(one: &NameAt<'_>, other: &NameAt<'_>) -> impl Fn(&Directory) -> Error {
     move |it| match it.id == one.directory.id {
         true => one.not_found(),
         false => other.not_found(),
     }
 }
 
-impl<P: Pmem, L> Volume<P, L> {
+impl<P: Pmem, L> Shared<P, L> {
     /// Creates a directory.
     ///
     /// # Errors
     /// [`Error::Exists`], and the errors of [`Directory::create`].
-    pub(crate) fn create_directory(&self, at: &At<'_>) -> Result<Arc<Directory>, Error> {
-        let Volume { medium, tree, .. } = self;
+    pub(crate) fn create_directory(&self, at: &NameAt<'_>) -> Result<Arc<Directory>, Error> {
+        let Shared { medium, tree, .. } = self;
         let mut state = at.lock()?;
         if at.directory.names.get(at.name).is_some() {
             return Err(at.exists());
@@ -71,7 +71,7 @@ impl<P: Pmem, L> Volume<P, L> {
     /// [`Error::Exists`], and the errors of `lock` and [`Directory::create`].
     pub(crate) fn create_file(
         &self,
-        at: &At<'_>,
+        at: &NameAt<'_>,
         lock: impl FnOnce() -> Result<L, Error>,
     ) -> Result<Arc<Inode<L>>, Error> {
         if at.directory.look(at.name).is_some() {
@@ -109,7 +109,7 @@ impl<P: Pmem, L> Volume<P, L> {
     /// the errors of `lock`.
     pub(crate) fn open_file(
         &self,
-        at: &At<'_>,
+        at: &NameAt<'_>,
         lock: impl FnOnce() -> Result<L, Error>,
     ) -> Result<Arc<Inode<L>>, Error> {
         let InodeId {
@@ -131,9 +131,9 @@ impl<P: Pmem, L> Volume<P, L> {
             let begun = self.inodes.begin(id.number);
             drop(state);
             match begun {
-                Begin::Here(inode) => return Ok(inode),
-                Begin::Wait => drop(self.inodes.loaded(id.number)),
-                Begin::Load(loading) => {
+                Presence::InMemory(inode) => return Ok(inode),
+                Presence::Loading => drop(self.inodes.loaded(id.number)),
+                Presence::Absent(loading) => {
                     // An error drops `loading` before `lock`, whose destructor is foreign code.
                     let content = self.load(id)?;
                     let inode = Arc::new(self.inode(id, lock, content));
@@ -149,7 +149,7 @@ impl<P: Pmem, L> Volume<P, L> {
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Exists`], and the errors of
     /// [`Directory::link`]; nothing has changed.
-    pub(crate) fn link(&self, at: &At<'_>, new: &At<'_>) -> Result<(), Error> {
+    pub(crate) fn link(&self, at: &NameAt<'_>, new: &NameAt<'_>) -> Result<(), Error> {
         self.check_writable()?;
         let other = (new.directory.id != at.directory.id).then_some(&*new.directory);
         let finds_early = injected_bug!(
@@ -182,7 +182,7 @@ impl<P: Pmem, L> Volume<P, L> {
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Poisoned`]; nothing has changed.
-    pub(crate) fn remove_file(&self, at: &At<'_>) -> Result<(), Error> {
+    pub(crate) fn remove_file(&self, at: &NameAt<'_>) -> Result<(), Error> {
         self.check_writable()?;
         let mut state = at.lock()?;
         // A removal that has panicked may be repeated.
@@ -208,7 +208,7 @@ impl<P: Pmem, L> Volume<P, L> {
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NotEmpty`], [`Error::Poisoned`];
     /// nothing has changed.
-    pub(crate) fn remove_directory(&self, at: &At<'_>) -> Result<(), Error> {
+    pub(crate) fn remove_directory(&self, at: &NameAt<'_>) -> Result<(), Error> {
         self.check_writable()?;
         let _tree = self.tree.lock()?;
         // T2: the entry stays.
@@ -230,7 +230,7 @@ impl<P: Pmem, L> Volume<P, L> {
     }
 
     /// Returns the directory that `entry` stands for. The caller holds the tree's mutex.
-    pub(super) fn child_of(&self, at: &At<'_>, entry: Entry) -> Result<Arc<Directory>, Error> {
+    pub(super) fn child_of(&self, at: &NameAt<'_>, entry: Entry) -> Result<Arc<Directory>, Error> {
         if let Some(child) = self.tree.get(entry.id) {
             return Ok(child);
         }
@@ -302,7 +302,7 @@ impl<P: Pmem, L> Volume<P, L> {
     }
 }
 
-pub(super) fn not_empty(at: &At<'_>) -> Error {
+pub(super) fn not_empty(at: &NameAt<'_>) -> Error {
     Error::NotEmpty {
         name: at.path.to_owned(),
     }

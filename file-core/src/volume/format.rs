@@ -125,14 +125,14 @@ fn store<P: Pmem>(pmem: &P, at: u64, bytes: &[u8]) -> Flushed {
 }
 
 /// What the superblocks say.
-pub(crate) struct Found {
+pub(crate) struct FoundVolume {
     pub(crate) geometry: Geometry,
     /// The byte at which a damaged superblock lies.
     pub(crate) damaged_at: Option<u64>,
 }
 
 /// Rewrites a damaged superblock from the other one.
-pub(crate) fn repair<P: Pmem>(pmem: &P, found: &Found) {
+pub(crate) fn repair<P: Pmem>(pmem: &P, found: &FoundVolume) {
     if let Some(at) = found.damaged_at {
         // equivalent(drop): if a crash undoes the repair, the next recovery repeats it.
         let repaired = store(pmem, at, &found.geometry.encode());
@@ -147,7 +147,7 @@ pub(crate) fn repair<P: Pmem>(pmem: &P, found: &Found) {
 /// [`Error::NotAVolume`] if neither superblock has the magic number, [`Error::Version`],
 /// [`Error::Truncated`], and [`Error::Corrupt`] if a superblock has the magic number but neither is
 /// readable.
-pub(crate) fn find<P: Pmem>(pmem: &P) -> Result<Found, Error> {
+pub(crate) fn find<P: Pmem>(pmem: &P) -> Result<FoundVolume, Error> {
     let len = pmem.len();
     if len < SUPER_BYTES as u64 {
         return Err(Error::NotAVolume { len });
@@ -175,7 +175,7 @@ pub(crate) fn find<P: Pmem>(pmem: &P) -> Result<Found, Error> {
         (Superblock::Absent, Superblock::Absent) => return Err(Error::NotAVolume { len }),
         _ => return Err(Error::corrupt_at(BOTH_UNREADABLE, 0)),
     };
-    Ok(Found {
+    Ok(FoundVolume {
         geometry,
         damaged_at,
     })

@@ -16,16 +16,16 @@ use crate::medium::layout::{Geometry, InodeId, ROOT};
 use crate::medium::reports::RecoveryReport;
 use crate::medium::space::Space;
 use crate::object::directory::Directory;
-use crate::object::inode_table::Inodes;
+use crate::object::inode_table::InodeTable;
 use crate::object::names::Names;
 use crate::recover::damage::Damages;
 use crate::recover::recovery::Recovery;
 use crate::volume::format;
 use crate::volume::options::{CACHED_FILES, FormatOptions, OpenOptions};
-use crate::volume::shared::{LockFactory, Volume};
+use crate::volume::shared::{LockFactory, Shared};
 use crate::volume::tree::Tree;
 
-impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
+impl<P: Pmem, L: RawRangeLock> Shared<P, L> {
     /// Formats the region as an empty volume.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
             start: geometry.data_start(),
             len: geometry.data_pages(),
         });
-        space.add_inodes((ROOT + 1..geometry.inodes).rev());
+        space.release_inodes((ROOT + 1..geometry.inodes).rev());
         let mut links = vec![0; geometry.inodes as usize];
         links[ROOT as usize] = 1;
         let names = Names::new();
@@ -54,10 +54,10 @@ impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
             space,
             clock: options.clock,
         };
-        Ok(Volume {
+        Ok(Shared {
             medium,
             tree: Tree::new(core::iter::once(root)),
-            inodes: Inodes::new(&links, CACHED_FILES),
+            inodes: InodeTable::new(&links, CACHED_FILES),
             locks,
             is_read_only: false,
             unopenable: BTreeMap::new(),
@@ -94,7 +94,7 @@ impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
             recovery.note_journal()?;
         }
         let live = recovery.tree()?;
-        let inodes = Inodes::new(&live.links, options.cached_files);
+        let inodes = InodeTable::new(&live.links, options.cached_files);
         let keep = |number, size| inodes.keep(number, size);
         if is_read_only {
             recovery.survey(&live, &keep, false)?;
@@ -107,7 +107,7 @@ impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
         }
 
         let is_free = |it: &u32| live.links[*it as usize] == 0;
-        space.add_inodes((ROOT + 1..geometry.inodes).rev().filter(is_free));
+        space.release_inodes((ROOT + 1..geometry.inodes).rev().filter(is_free));
         recovery.free_extents(&mut |extent| space.alloc.release(extent));
         space.count_log_pages(recovery.report.log_pages);
         let (mut report, unopenable) = (recovery.report, recovery.unopenable);
@@ -119,7 +119,7 @@ impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
             clock: options.clock,
         };
         report.duration = started.elapsed();
-        let volume = Volume {
+        let shared = Shared {
             medium,
             tree: Tree::new(live.directories.into_iter()),
             inodes,
@@ -127,13 +127,13 @@ impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
             is_read_only,
             unopenable,
         };
-        Ok((volume, report))
+        Ok((shared, report))
     }
 }
 
 /// Prepares a region for changes: repairs a damaged superblock, and lets the volume grow if asked
 /// to.
-fn prepare<P: Pmem>(pmem: &P, found: &format::Found, grows: bool) -> Geometry {
+fn prepare<P: Pmem>(pmem: &P, found: &format::FoundVolume, grows: bool) -> Geometry {
     format::repair(pmem, found);
     match grows {
         true => format::grow(pmem, found.geometry),

@@ -6,10 +6,10 @@ use spanlock_sync::Arc;
 use crate::medium::error::Error;
 use crate::medium::layout::{InodeId, Kind};
 use crate::object::directory::{Directory, check_name};
-use crate::volume::shared::Volume;
-use crate::volume::tree::At;
+use crate::volume::shared::Shared;
+use crate::volume::tree::NameAt;
 
-impl<P: Pmem, L> Volume<P, L> {
+impl<P: Pmem, L> Shared<P, L> {
     /// Performs `act` on the last name of `path`. Repeats this if the directory was removed
     /// meanwhile.
     ///
@@ -18,7 +18,7 @@ impl<P: Pmem, L> Volume<P, L> {
     pub(crate) fn with<T>(
         &self,
         path: &str,
-        act: impl Fn(&At<'_>) -> Result<T, Error>,
+        act: impl Fn(&NameAt<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         loop {
             let at = self.resolve(path)?;
@@ -33,7 +33,7 @@ impl<P: Pmem, L> Volume<P, L> {
     pub(crate) fn with_both<T>(
         &self,
         [one, other]: [&str; 2],
-        act: impl Fn(&At<'_>, &At<'_>) -> Result<T, Error>,
+        act: impl Fn(&NameAt<'_>, &NameAt<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         self.with(one, |one| self.with(other, |other| act(one, other)))
     }
@@ -43,7 +43,7 @@ impl<P: Pmem, L> Volume<P, L> {
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`] for a path through a file, and the errors of
     /// [`check_name`].
-    fn resolve<'p>(&self, path: &'p str) -> Result<At<'p>, Error> {
+    fn resolve<'p>(&self, path: &'p str) -> Result<NameAt<'p>, Error> {
         let (parents, name) = match path.rsplit_once('/') {
             Some((parents, name)) => (Some(parents), name),
             None => (None, path),
@@ -59,7 +59,7 @@ impl<P: Pmem, L> Volume<P, L> {
             }
             None => Arc::clone(&self.tree.root),
         };
-        Ok(At {
+        Ok(NameAt {
             directory,
             name,
             path,
@@ -83,7 +83,7 @@ impl<P: Pmem, L> Volume<P, L> {
             let end = path[start..].find('/').map_or(path.len(), |it| start + it);
             let name = &path[start..end];
             check_name(name, whole)?;
-            let at = At {
+            let at = NameAt {
                 directory,
                 name,
                 path: &path[..end],
@@ -107,7 +107,7 @@ impl<P: Pmem, L> Volume<P, L> {
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::Poisoned`], [`Error::Corrupt`].
-    pub(crate) fn child(&self, at: &At<'_>) -> Result<Arc<Directory>, Error> {
+    pub(crate) fn child(&self, at: &NameAt<'_>) -> Result<Arc<Directory>, Error> {
         loop {
             let entry = at.look()?;
             at.expect(entry.id.kind, Kind::Directory)?;

@@ -8,17 +8,17 @@ use crate::medium::layout::{InodeId, Kind};
 use crate::object::directory::{Directory, State};
 use crate::object::names::Entry;
 use crate::volume::changes::{gone, lock_both, not_empty};
-use crate::volume::shared::Volume;
-use crate::volume::tree::{At, sound};
+use crate::volume::shared::Shared;
+use crate::volume::tree::{NameAt, sound};
 
-impl<P: Pmem, L> Volume<P, L> {
+impl<P: Pmem, L> Shared<P, L> {
     /// Renames within a directory, or [across](Self::rename_across) directories.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::NotADirectory`], [`Error::NotEmpty`],
     /// and the errors of [`Directory::rename`] and [`rename_across`](Self::rename_across). Nothing
     /// has changed, except as `rename_across` says.
-    pub(crate) fn rename(&self, from: &At<'_>, to: &At<'_>) -> Result<(), Error> {
+    pub(crate) fn rename(&self, from: &NameAt<'_>, to: &NameAt<'_>) -> Result<(), Error> {
         self.check_writable()?;
         if from.directory.id != to.directory.id {
             return self.rename_across(from, to);
@@ -47,8 +47,8 @@ impl<P: Pmem, L> Volume<P, L> {
     /// or `None` if the names do not stand for what the caller has locked.
     fn rename_locked(
         &self,
-        from: &At<'_>,
-        to: &At<'_>,
+        from: &NameAt<'_>,
+        to: &NameAt<'_>,
         kind: Kind,
         child: Option<&Directory>,
         both: (MutexGuard<'_, State>, Option<MutexGuard<'_, State>>),

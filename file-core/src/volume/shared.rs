@@ -9,17 +9,17 @@ use spanlock_range_lock::RawRangeLock;
 use crate::medium::bytes::Medium;
 use crate::medium::error::Error;
 use crate::medium::layout::InodeId;
-use crate::object::inode_table::Inodes;
+use crate::object::inode_table::InodeTable;
 use crate::volume::tree::Tree;
 
 /// Creates the range lock of a file, given its capacity in bytes, or returns the reason it cannot.
 pub(crate) type LockFactory<L> = Box<dyn Fn(u64) -> Result<L, String> + Send + Sync>;
 
 /// The state shared by all handles to a volume.
-pub(crate) struct Volume<P: Pmem, L> {
+pub(crate) struct Shared<P: Pmem, L> {
     pub(crate) medium: Medium<P>,
     pub(crate) tree: Tree,
-    pub(crate) inodes: Inodes<L>,
+    pub(crate) inodes: InodeTable<L>,
     pub(crate) locks: LockFactory<L>,
     pub(crate) is_read_only: bool,
     /// The inodes that cannot be opened, and why. Empty unless the volume is read-only.
@@ -33,7 +33,7 @@ pub(crate) fn boxed<L, E: fmt::Display>(
     Box::new(move |capacity| locks(capacity).map_err(|error| error.to_string()))
 }
 
-impl<P: Pmem, L> Volume<P, L> {
+impl<P: Pmem, L> Shared<P, L> {
     /// Checks that the volume may be changed.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl<P: Pmem, L> Volume<P, L> {
     }
 }
 
-impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
+impl<P: Pmem, L: RawRangeLock> Shared<P, L> {
     /// Creates the range lock of the file `name`.
     pub(crate) fn make_lock(&self, name: &str) -> Result<L, Error> {
         let capacity = self.medium.geometry.max_file_size;

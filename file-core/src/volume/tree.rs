@@ -50,7 +50,7 @@ pub(crate) struct Tree {
     /// All directories but the root (T4).
     directories: Mutex<HashMap<u32, Child>>,
     /// See T2 and T7.
-    mutex: Mutex<Interrupted>,
+    mutex: Mutex<InterruptedChange>,
 }
 
 /// A directory, and the number of the one that names it.
@@ -62,7 +62,7 @@ struct Child {
 
 /// The number of a directory of which a thread has begun, but not finished, a change that goes
 /// through the journal (T7).
-type Interrupted = Option<u32>;
+type InterruptedChange = Option<u32>;
 
 impl Tree {
     /// Creates the tree from all of its directories.
@@ -94,7 +94,7 @@ impl Tree {
     ///
     /// # Errors
     /// [`Error::Poisoned`], as T7 says.
-    pub(super) fn lock(&self) -> Result<MutexGuard<'_, Interrupted>, Error> {
+    pub(super) fn lock(&self) -> Result<MutexGuard<'_, InterruptedChange>, Error> {
         let guard = self.mutex.lock();
         match *guard {
             Some(inode) => Err(Error::Poisoned { inode }),
@@ -179,7 +179,7 @@ impl Tree {
 }
 
 /// A name in a directory.
-pub(crate) struct At<'p> {
+pub(crate) struct NameAt<'p> {
     pub(crate) directory: Arc<Directory>,
     /// The name, which is valid.
     pub(crate) name: &'p str,
@@ -187,7 +187,7 @@ pub(crate) struct At<'p> {
     pub(crate) path: &'p str,
 }
 
-impl At<'_> {
+impl NameAt<'_> {
     /// Returns the error for a name that the directory does not have: damage may have taken it.
     pub(super) fn not_found(&self) -> Error {
         let damage = self.directory.damage.clone();

@@ -9,7 +9,7 @@ use spanlock_sync::injected_bug;
 
 use crate::handles::file::File;
 use crate::handles::file::pages::NewPages;
-use crate::handles::file::replaced::Replaced;
+use crate::handles::file::replaced_pages::ReplacedPages;
 use crate::log::record::{GroupWriter, WriteHeader, slots_for};
 use crate::log::reservation::Reservation;
 use crate::medium::alloc::Class;
@@ -142,7 +142,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Poisoned`], [`Error::WriteTooLong`]. Nothing has changed.
     pub(super) fn apply(&self, change: &Change<'_>, new: &mut NewPages<'_>) -> Result<(), Error> {
-        let (medium, inode) = (&self.volume.medium, &*self.inode);
+        let (medium, inode) = (&self.shared.medium, &*self.inode);
         let alloc = &medium.space.alloc;
         // Foreign code, which may panic: before anything is taken.
         let now = (medium.clock)();
@@ -185,7 +185,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         slots: usize,
         mut reservation: Reservation<'_>,
     ) {
-        let medium = &self.volume.medium;
+        let medium = &self.shared.medium;
         let group_bytes = slots * SLOT_BYTES;
         let (mut few_slots, mut many_slots) = ([0; 4 * SLOT_BYTES], Vec::new());
         let group = scratch(&mut few_slots, &mut many_slots, group_bytes);
@@ -201,7 +201,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             flushed = so_far.and(medium.store_pages(page, content));
         });
         self.put_record(change, extents, header, checksums, group);
-        let mut old = Replaced::new(log_page);
+        let mut old = ReplacedPages::new(log_page);
         let frees_early = injected_bug!(
             "freed-before-commit",
             "an overwrite frees the old pages before the new ones are committed",
@@ -215,7 +215,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         if !frees_early {
             self.update(change, extents, header, checksums, log_page, &mut old);
         }
-        reservation.end(old.gained(header.pages, tombs));
+        reservation.end(old.page_use(header.pages, tombs));
         old.flush(medium);
     }
 
@@ -228,9 +228,9 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         header: &WriteHeader,
         checksums: &[u32],
         log_page: u32,
-        old: &mut Replaced,
+        old: &mut ReplacedPages,
     ) {
-        let (medium, inode) = (&self.volume.medium, &*self.inode);
+        let (medium, inode) = (&self.shared.medium, &*self.inode);
         let mut checksums = checksums.iter().copied();
         let mut added = extents.pages();
         for (at, part) in change.placed() {
@@ -321,7 +321,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
 
     /// Records that the pages from `at` to `end`, which keep their data, belong to a group in
     /// `log_page`. The caller holds these pages exclusively.
-    fn keep(&self, at: u64, end: u64, log_page: u32, old: &mut Replaced) {
+    fn keep(&self, at: u64, end: u64, log_page: u32, old: &mut ReplacedPages) {
         for file_page in at..end {
             let file_page = file_page as u32;
             // SAFETY: the caller holds the pages exclusively.
@@ -331,7 +331,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             // SAFETY: as above.
             let before = unsafe { self.inode.index.replace(file_page, mapping, log_page) };
             if let Some((_, from)) = before {
-                old.push_reference(from, &self.volume.medium);
+                old.push_reference(from, &self.shared.medium);
             }
         }
     }

@@ -33,8 +33,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     ///
     /// [`allocate_keeping_size`]: Self::allocate_keeping_size
     pub fn truncate(&self, size: u64) -> Result<(), Error> {
-        self.volume.check_writable()?;
-        let max = self.volume.medium.geometry.max_file_size;
+        self.shared.check_writable()?;
+        let max = self.shared.medium.geometry.max_file_size;
         if size > max {
             return Err(Error::FileTooLarge {
                 offset: 0,
@@ -95,12 +95,12 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             drop(self.inode.lock.write(range)?);
             return Ok(());
         }
-        let max = self.volume.medium.geometry.max_file_size;
+        let max = self.shared.medium.geometry.max_file_size;
         let (start, end) = (range.start, range.end.min(max));
         if start >= end {
             return Ok(());
         }
-        self.volume.check_writable()?;
+        self.shared.check_writable()?;
         let (first, last) = (start / PAGE_BYTES, end.div_ceil(PAGE_BYTES));
         let _hold = self
             .inode
@@ -184,13 +184,13 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     }
 
     fn allocate_pages(&self, range: Range<u64>, grows: bool) -> Result<(), Error> {
-        let max = self.volume.medium.geometry.max_file_size;
+        let max = self.shared.medium.geometry.max_file_size;
         if range.start >= range.end {
             // The lock tells what is wrong with a reversed range.
             drop(self.inode.lock.write(range)?);
             return Ok(());
         }
-        self.volume.check_writable()?;
+        self.shared.check_writable()?;
         if range.end > max {
             let (offset, len) = (range.start, range.end - range.start);
             return Err(Error::FileTooLarge { offset, len, max });
@@ -282,8 +282,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// [`Error::ReadOnly`], [`Error::NoSpace`] if the reserve is used up, [`Error::Lock`],
     /// [`Error::Poisoned`]. The time is unchanged.
     pub fn set_modified(&self, time: SystemTime) -> Result<(), Error> {
-        self.volume.check_writable()?;
-        let all = 0..self.volume.medium.geometry.max_file_size;
+        self.shared.check_writable()?;
+        let all = 0..self.shared.medium.geometry.max_file_size;
         let _hold = self.inode.lock.write(all)?;
         let change = Change {
             first: 0,

@@ -49,7 +49,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         if len == 0 {
             return Ok(());
         }
-        self.volume.check_writable()?;
+        self.shared.check_writable()?;
         let write = Write::new(bufs, offset, self.end_of(len, offset)?);
         let _hold = self.inode.lock.write(write.range())?;
         self.write_held(&write)
@@ -69,7 +69,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// # Errors
     /// Same as [`write_at`](Self::write_at).
     pub fn append(&self, data: &[u8]) -> Result<u64, Error> {
-        let max = self.volume.medium.geometry.max_file_size;
+        let max = self.shared.medium.geometry.max_file_size;
         let (bufs, len) = (&[IoSlice::new(data)][..], data.len() as u64);
         let mut tries = 0;
         loop {
@@ -77,7 +77,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             if len == 0 {
                 return Ok(seen);
             }
-            self.volume.check_writable()?;
+            self.shared.check_writable()?;
             let likely = Write::new(bufs, seen, self.end_of(len, seen)?).range();
             let range = match tries {
                 0 | 1 => likely,

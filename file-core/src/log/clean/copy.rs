@@ -6,13 +6,13 @@ use spanlock_sync::injected_bug;
 use crate::log::chain::store_log_page;
 use crate::log::live::{IsOld, LIVE_PER_PAGE, Live, LiveGroup, bound};
 use crate::log::record::{GroupWriter, slots_for};
-use crate::log::tail::Place;
+use crate::log::tail::SlotAddress;
 use crate::medium::alloc::Class;
 use crate::medium::bytes::Medium;
 use crate::medium::error::Error;
 use crate::medium::extent::Extent;
 use crate::medium::layout::{LogId, PAGE_SLOTS, PageId, SLOT_BYTES, WORD_BYTES, mark_of, seal};
-use crate::medium::log_page::State;
+use crate::medium::log_page::PageState;
 use crate::medium::space::Space;
 
 /// Counts the slots that [`Copy`] would write.
@@ -65,29 +65,29 @@ pub(super) struct Copy<'a, P> {
     /// The most pages to take. Writers may split runs meanwhile, and more fresh pages than old ones
     /// are of no use.
     most: usize,
-    fresh: Fresh,
+    fresh: PrivatePages,
     /// The slots of the last page, which is not stored yet.
     slots: Vec<u8>,
     error: Option<Error>,
 }
 
 /// A page that nothing points to yet.
-pub(super) struct FreshPage {
+pub(super) struct PrivatePage {
     pub(super) page: u32,
     live: u32,
 }
 
 /// Stored pages that nothing points to yet, and their groups.
-pub(super) struct Fresh {
-    pub(super) pages: Vec<FreshPage>,
-    groups: Vec<(u64, Place)>,
+pub(super) struct PrivatePages {
+    pub(super) pages: Vec<PrivatePage>,
+    groups: Vec<(u64, SlotAddress)>,
     stored: Flushed,
 }
 
 /// Fresh pages that the log has, and their groups.
-pub(super) struct Linked {
+pub(super) struct LinkedPages {
     pub(super) pages: Vec<u32>,
-    pub(super) groups: Vec<(u64, Place)>,
+    pub(super) groups: Vec<(u64, SlotAddress)>,
 }
 
 impl<'a, P: Pmem> Copy<'a, P> {
@@ -97,7 +97,7 @@ impl<'a, P: Pmem> Copy<'a, P> {
             log,
             birth,
             most,
-            fresh: Fresh {
+            fresh: PrivatePages {
                 pages: Vec::new(),
                 groups: Vec::new(),
                 stored: Flushed::nothing(),
@@ -137,7 +137,7 @@ impl<'a, P: Pmem> Copy<'a, P> {
             Ok(taken) => {
                 let page = taken.iter().next().expect("one was taken").start;
                 self.store_last(Some(page));
-                self.fresh.pages.push(FreshPage { page, live: 0 });
+                self.fresh.pages.push(PrivatePage { page, live: 0 });
                 true
             }
             Err(error) => {
@@ -158,7 +158,7 @@ impl<'a, P: Pmem> Copy<'a, P> {
         (group.put)(&mut GroupWriter::new(slots));
         let mark = mark_of(id.seed(), slot, slots);
         slots[..WORD_BYTES].copy_from_slice(&mark.to_le_bytes());
-        let place = Place {
+        let place = SlotAddress {
             page: id.page,
             slot,
         };
@@ -183,14 +183,14 @@ impl<'a, P: Pmem> Copy<'a, P> {
     ///
     /// # Errors
     /// [`Error::NoSpace`]; the pages are free again.
-    pub(super) fn end(mut self, next: Option<u32>, open: u32) -> Result<Fresh, Error> {
+    pub(super) fn end(mut self, next: Option<u32>, open: u32) -> Result<PrivatePages, Error> {
         self.store_last(next);
         if let Some(error) = self.error {
             self.fresh.give_back(self.medium);
             return Err(error);
         }
         let last = self.fresh.pages.len().saturating_sub(1);
-        for (nth, FreshPage { page, live }) in self.fresh.pages.iter().enumerate() {
+        for (nth, PrivatePage { page, live }) in self.fresh.pages.iter().enumerate() {
             let id = PageId {
                 log: self.log,
                 birth: self.birth.wrapping_add(nth as u64),
@@ -198,14 +198,14 @@ impl<'a, P: Pmem> Copy<'a, P> {
             };
             let open = if nth == last { open } else { 0 };
             let pages = &self.medium.space.log_pages;
-            pages.start(*page, id.seed(), State::recovered(open, 0, false));
+            pages.start(*page, id.seed(), PageState::recovered(open, 0, false));
             pages.add_live(*page, *live);
         }
         Ok(self.fresh)
     }
 }
 
-impl Fresh {
+impl PrivatePages {
     /// Makes the log begin with `first`, which is the first of these pages if there are any, or
     /// makes the log empty.
     pub(super) fn publish<P: Pmem>(
@@ -213,7 +213,7 @@ impl Fresh {
         medium: &Medium<P>,
         id: LogId,
         first: Option<u32>,
-    ) -> Linked {
+    ) -> LinkedPages {
         let durable = if injected_bug!(
             "head-before-chain",
             "a compaction moves the head before the new chain is durable",
@@ -239,7 +239,7 @@ impl Fresh {
         if !self.pages.is_empty() {
             medium.space.count_compaction();
         }
-        Linked {
+        LinkedPages {
             pages: self.pages.iter().map(|it| it.page).collect(),
             groups: self.groups,
         }
@@ -249,7 +249,7 @@ impl Fresh {
     pub(super) fn give_back<P: Pmem>(self, medium: &Medium<P>) {
         // M2: no store to the pages may persist once another operation has them.
         medium.pmem.fence(self.stored);
-        for FreshPage { page, .. } in self.pages {
+        for PrivatePage { page, .. } in self.pages {
             medium.space.log_pages.forget(page);
             medium.space.alloc.release(Extent {
                 start: page,

@@ -18,7 +18,7 @@ use crate::medium::bytes::Medium;
 use crate::medium::error::Error;
 use crate::medium::extent::Extent;
 use crate::medium::layout::{LogId, PAGE_SLOTS, ROOT, SLOT_BYTES};
-use crate::medium::log_page::Gained;
+use crate::medium::log_page::PageUse;
 use crate::medium::space::Space;
 use crate::volume::format;
 
@@ -30,7 +30,7 @@ impl Live for Nothing {
         0
     }
 
-    fn moved(&self, _: &IsOld<'_>, _: &[(u64, Place)]) -> Vec<u32> {
+    fn moved(&self, _: &IsOld<'_>, _: &[(u64, SlotAddress)]) -> Vec<u32> {
         Vec::new()
     }
 }
@@ -68,7 +68,7 @@ fn a_panic_between_the_commit_and_the_end_poisons_the_log() {
         for _ in 0..2 {
             let mut reservation = reserve(&log, &medium).unwrap();
             reservation.commit(&medium, &[0; SLOT_BYTES], Flushed::nothing());
-            reservation.end(Gained::default());
+            reservation.end(PageUse::default());
         }
         let unwound = catch_unwind(AssertUnwindSafe(|| {
             let mut reservation = reserve(&log, &medium).unwrap();
@@ -78,7 +78,7 @@ fn a_panic_between_the_commit_and_the_end_poisons_the_log() {
             panic!("after the commit, before index and size are updated");
         }));
         assert!(unwound.is_err());
-        let after = reserve(&log, &medium).map(|it| it.end(Gained::default()));
+        let after = reserve(&log, &medium).map(|it| it.end(PageUse::default()));
         assert_eq!(after, Err(Error::Poisoned { inode: ROOT }));
     }
 }
@@ -91,7 +91,7 @@ fn nearly_full() -> (Medium<MappedFile>, Log) {
         generation: 1,
     });
     for _ in 1..PAGE_SLOTS {
-        reserve(&log, &medium).unwrap().end(Gained::default());
+        reserve(&log, &medium).unwrap().end(PageUse::default());
     }
     while medium.space.alloc.take(0, 1, Class::Growth).is_ok() {}
     (medium, log)
@@ -112,14 +112,14 @@ fn a_cleaning_that_waits_for_a_skipped_slot_goes_on() {
     let cleaning = Arc::clone(&shared);
     std::thread::spawn(move || {
         let (medium, log) = &*cleaning;
-        reserve(log, medium).unwrap().end(Gained::default());
+        reserve(log, medium).unwrap().end(PageUse::default());
         sender.send(()).unwrap();
     });
     while medium.space.log_pages.state(page) == before {
         std::thread::yield_now();
     }
     medium.space.log_pages.skip(page, 1);
-    reserve(log, medium).unwrap().end(Gained::default());
+    reserve(log, medium).unwrap().end(PageUse::default());
     assert_eq!(cleaned.recv_timeout(Duration::from_secs(20)), Ok(()));
     let (_, compactions, _) = medium.space.log_numbers();
     assert_eq!(compactions, 1, "each thread used the room of one cleaning");
@@ -139,7 +139,7 @@ fn an_addition_to_a_poisoned_tail_skips_its_slots() {
 #[test]
 fn refused_additions_do_not_move_the_tail() {
     let (medium, log) = nearly_full();
-    reserve(&log, &medium).unwrap().end(Gained::default());
+    reserve(&log, &medium).unwrap().end(PageUse::default());
     for poisons in [false, true] {
         if poisons {
             log.poison();

@@ -232,14 +232,14 @@ impl Spare {
 /// A shard on its own cache lines: two, because processors fetch lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Aligned {
+pub(super) struct AlignedShard {
     spare: Spare,
     shard: Mutex<Shard>,
 }
 
-impl Aligned {
+impl AlignedShard {
     pub(super) fn new() -> Self {
-        Aligned {
+        AlignedShard {
             spare: Spare::new(),
             shard: Mutex::new(Shard::new()),
         }

@@ -2,27 +2,27 @@
 
 use crate::medium::bytes::Medium;
 use crate::medium::extent::Extent;
-use crate::medium::log_page::Gained;
+use crate::medium::log_page::PageUse;
 
 /// What a change has replaced: pages, which become free, and references to log pages, which are
 /// taken away. Neighbouring pages are joined into runs.
 #[derive(Default)]
-pub(super) struct Replaced {
+pub(super) struct ReplacedPages {
     /// The log page of the change's group, and how many of the replaced references are to it.
-    /// [`gained`](Self::gained) subtracts them, which saves a change of the page's state.
+    /// [`page_use`](Self::page_use) subtracts them, which saves a change of the page's state.
     own: (u32, u32),
     run: Option<Extent>,
     /// A log page, and the number of references to it.
     references: (u32, u32),
 }
 
-impl Replaced {
+impl ReplacedPages {
     /// Creates an empty one, for a change whose group is in `log_page`. What is pushed becomes free
     /// at once, so the mark of the change must be durable.
     pub(super) fn new(log_page: u32) -> Self {
-        Replaced {
+        ReplacedPages {
             own: (log_page, 0),
-            ..Replaced::default()
+            ..ReplacedPages::default()
         }
     }
 
@@ -61,8 +61,8 @@ impl Replaced {
 
     /// Returns how the change affects its log page. Its group maps `live` pages. `tombs` is 1 if
     /// it takes something away, else 0.
-    pub(super) fn gained(&self, live: u32, tombs: u32) -> Gained {
-        Gained {
+    pub(super) fn page_use(&self, live: u32, tombs: u32) -> PageUse {
+        PageUse {
             live: i64::from(live) - i64::from(self.own.1),
             tombs,
         }

@@ -12,7 +12,7 @@ use crate::log::clean;
 use crate::medium::error::Error;
 use crate::medium::reports::CleanReport;
 use crate::object::directory::Directory;
-use crate::volume::shared::Volume;
+use crate::volume::shared::Shared;
 
 impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// Cleans the logs of all directories and files, so that each takes as few pages as possible.
@@ -35,12 +35,12 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`Error::ReadOnly`], and [`Error::NoLock`] and [`Error::Corrupt`] as for
     /// [`open_file`](Self::open_file). The logs of all other files have been cleaned nevertheless.
     pub fn clean(&self) -> Result<CleanReport, Error> {
-        self.volume().check_writable()?;
-        let mut report = self.volume().clean_directories();
+        self.shared().check_writable()?;
+        let mut report = self.shared().clean_directories();
         let mut cleaned = BTreeSet::new();
         let mut first = None;
-        for (path, _) in self.volume().files() {
-            let opened = File::open_listed(self.volume(), &path, &mut cleaned);
+        for (path, _) in self.shared().files() {
+            let opened = File::open_listed(self.shared(), &path, &mut cleaned);
             match opened.and_then(|file| file.map(|it| it.clean()).transpose()) {
                 Ok(cleaned) => report.add(cleaned.unwrap_or_default()),
                 // The file's own operations report this error.
@@ -61,12 +61,12 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Poisoned`].
     pub fn clean(&self) -> Result<CleanReport, Error> {
-        self.volume().check_writable()?;
-        clean::on_demand(&self.inode().log, &self.volume().medium, self)
+        self.shared().check_writable()?;
+        clean::on_demand(&self.inode().log, &self.shared().medium, self)
     }
 }
 
-impl<P: Pmem, L> Volume<P, L> {
+impl<P: Pmem, L> Shared<P, L> {
     /// Cleans the logs of all directories, except poisoned ones.
     fn clean_directories(&self) -> CleanReport {
         let mut report = CleanReport::default();
