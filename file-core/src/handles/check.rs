@@ -6,13 +6,13 @@ use spanlock_pmem::Pmem;
 use spanlock_range_lock::{RangeLockExt, RawRangeLock};
 
 use crate::handles::file::File;
-use crate::handles::volume::FileCore;
+use crate::handles::volume::Volume;
 use crate::medium::error::Error;
 use crate::medium::layout::{PAGE, PAGE_BYTES, page_at};
 use crate::medium::reports::{CheckReport, DamagedPage};
 use crate::object::inode::Inode;
 
-impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
+impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
     /// Reads every data page of every file and compares it with its checksum. Metadata needs no
     /// such pass: it is checked when the volume is opened.
     ///

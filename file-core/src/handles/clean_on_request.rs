@@ -7,14 +7,14 @@ use spanlock_range_lock::RawRangeLock;
 use spanlock_sync::injected_bug;
 
 use crate::handles::file::File;
-use crate::handles::volume::FileCore;
+use crate::handles::volume::Volume;
 use crate::log::clean;
 use crate::medium::error::Error;
 use crate::medium::reports::CleanReport;
 use crate::object::directory::Directory;
 use crate::volume::shared::Shared;
 
-impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
+impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
     /// Cleans the logs of all directories and files, so that each takes as few pages as possible.
     /// An empty directory, and a file that was never changed, need none. So if everything in a
     /// volume was removed, it has as many free pages afterwards as when it was formatted.
@@ -56,7 +56,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// Cleans the file's log, so that it takes as few pages as possible: none if the file is empty,
     /// and its time of last change is that of its creation.
     ///
-    /// Blocks readers and writers only where [`FileCore::clean`] does. Locks no range of the file.
+    /// Blocks readers and writers only where [`Volume::clean`] does. Locks no range of the file.
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Poisoned`].

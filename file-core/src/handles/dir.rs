@@ -32,11 +32,11 @@ pub struct DirEntry {
 ///
 /// ```
 /// # use spanlock_range_lock::RwCounter;
-/// # use spanlock_file_core::{FileCore, FormatOptions};
+/// # use spanlock_file_core::{FormatOptions, Volume};
 /// # use spanlock_pmem::{MappedFile, Options};
 /// # let folder = tempfile::tempdir()?;
 /// # let region = MappedFile::create(folder.path().join("volume"), 1 << 20, Options::default())?;
-/// let volume = FileCore::format(region, &FormatOptions::new(), |_| RwCounter::new())?;
+/// let volume = Volume::format(region, &FormatOptions::new(), |_| RwCounter::new())?;
 /// volume.create_dir("drafts")?;
 /// let drafts = volume.open_dir("drafts")?;
 /// volume.rename("drafts", "letters")?;
@@ -63,7 +63,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
         })
     }
 
-    /// Creates an empty file, as [`FileCore::create`](crate::FileCore::create) does.
+    /// Creates an empty file, as [`Volume::create`](crate::Volume::create) does.
     ///
     /// # Errors
     /// Same as there.
@@ -72,7 +72,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
         File::create_at(&self.shared, &at)
     }
 
-    /// Creates a directory, as [`FileCore::create_dir`](crate::FileCore::create_dir) does, and
+    /// Creates a directory, as [`Volume::create_dir`](crate::Volume::create_dir) does, and
     /// opens it.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
         Ok(Dir::new(Arc::clone(&self.shared), created))
     }
 
-    /// Opens a file, as [`FileCore::open_file`](crate::FileCore::open_file) does.
+    /// Opens a file, as [`Volume::open_file`](crate::Volume::open_file) does.
     ///
     /// # Errors
     /// Same as there.
@@ -101,7 +101,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
         Ok(Dir::new(Arc::clone(&self.shared), directory))
     }
 
-    /// Removes a file's name, as [`FileCore::remove`](crate::FileCore::remove) does.
+    /// Removes a file's name, as [`Volume::remove`](crate::Volume::remove) does.
     ///
     /// # Errors
     /// Same as there.
@@ -109,7 +109,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
         self.shared.remove_file(&self.at(name)?)
     }
 
-    /// Removes an empty directory, as [`FileCore::remove_dir`](crate::FileCore::remove_dir) does.
+    /// Removes an empty directory, as [`Volume::remove_dir`](crate::Volume::remove_dir) does.
     ///
     /// # Errors
     /// Same as there.
@@ -117,7 +117,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
         self.shared.remove_directory(&self.at(name)?)
     }
 
-    /// Renames within this directory, as [`FileCore::rename`](crate::FileCore::rename) does.
+    /// Renames within this directory, as [`Volume::rename`](crate::Volume::rename) does.
     ///
     /// # Errors
     /// Same as there.
@@ -127,7 +127,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     }
 
     /// Renames into another directory of the same volume, as
-    /// [`FileCore::rename`](crate::FileCore::rename) does.
+    /// [`Volume::rename`](crate::Volume::rename) does.
     ///
     /// # Errors
     /// Same as there, and [`Error::OtherVolume`].
@@ -138,7 +138,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     }
 
     /// Exchanges what a name of this directory and one of `other` stand for, as
-    /// [`FileCore::exchange`](crate::FileCore::exchange) does.
+    /// [`Volume::exchange`](crate::Volume::exchange) does.
     ///
     /// # Errors
     /// Same as there, and [`Error::OtherVolume`].
@@ -149,7 +149,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     }
 
     /// Gives a file of this directory another name in `into`, as
-    /// [`FileCore::link`](crate::FileCore::link) does. `into` is this directory or another one of
+    /// [`Volume::link`](crate::Volume::link) does. `into` is this directory or another one of
     /// the same volume.
     ///
     /// # Errors

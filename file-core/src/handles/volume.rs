@@ -29,28 +29,28 @@ use crate::volume::shared::{Shared, boxed};
 ///
 /// ```
 /// use spanlock_range_lock::RwCounter;
-/// use spanlock_file_core::{FileCore, FormatOptions};
+/// use spanlock_file_core::{FormatOptions, Volume};
 /// use spanlock_pmem::{MappedFile, Options};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("volume");
 /// let region = MappedFile::create(&path, 1 << 20, Options::default())?;
-/// let volume = FileCore::format(region, &FormatOptions::new(), |_| RwCounter::new())?;
+/// let volume = Volume::format(region, &FormatOptions::new(), |_| RwCounter::new())?;
 /// let file = volume.create("greeting")?;
 /// file.write_at(b"hello", 0)?;
 /// drop((volume, file));
 ///
 /// let region = MappedFile::open(&path, Options::default())?;
-/// let (volume, report) = FileCore::open(region, |_| RwCounter::new())?;
+/// let (volume, report) = Volume::open(region, |_| RwCounter::new())?;
 /// assert_eq!(report.files, 1);
 /// assert_eq!(volume.list(), [("greeting".to_owned(), 5)]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct FileCore<P: Pmem, L: RawRangeLock> {
+pub struct Volume<P: Pmem, L: RawRangeLock> {
     pub(super) shared: Arc<Shared<P, L>>,
 }
 
-impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
+impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
     /// Formats the whole region as an empty volume. Whatever the region contains is lost.
     ///
     /// `locks` creates the range lock of a file. It is called for each file that the volume opens
@@ -89,7 +89,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
     ) -> Result<Self, Error> {
         let shared = Shared::format(pmem, options, boxed(locks))?;
-        Ok(FileCore {
+        Ok(Volume {
             shared: Arc::new(shared),
         })
     }
@@ -139,7 +139,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
     ) -> Result<(Self, RecoveryReport), Error> {
         let (shared, report) = Shared::open(pmem, options, boxed(locks))?;
-        let volume = FileCore {
+        let volume = Volume {
             shared: Arc::new(shared),
         };
         Ok((volume, report))
@@ -402,17 +402,17 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     }
 }
 
-impl<P: Pmem, L: RawRangeLock> Clone for FileCore<P, L> {
+impl<P: Pmem, L: RawRangeLock> Clone for Volume<P, L> {
     fn clone(&self) -> Self {
-        FileCore {
+        Volume {
             shared: Arc::clone(&self.shared),
         }
     }
 }
 
-impl<P: Pmem, L: RawRangeLock> fmt::Debug for FileCore<P, L> {
+impl<P: Pmem, L: RawRangeLock> fmt::Debug for Volume<P, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileCore")
+        f.debug_struct("Volume")
             .field("geometry", &self.shared.medium.geometry)
             .finish_non_exhaustive()
     }

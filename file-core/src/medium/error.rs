@@ -54,12 +54,12 @@ impl fmt::Display for Place {
 ///
 /// A failed operation leaves the volume unchanged, with these exceptions:
 /// - [`Poisoned`](Error::Poisoned) means that an *earlier* operation failed midway.
-/// - [`FileCore::rename`](crate::FileCore::rename) and
-///   [`FileCore::exchange`](crate::FileCore::exchange) say what holds after
+/// - [`Volume::rename`](crate::Volume::rename) and
+///   [`Volume::exchange`](crate::Volume::exchange) say what holds after
 ///   [`Corrupt`](Error::Corrupt).
 /// - An operation that consists of several steps, such as
-///   [`FileCore::create_dir_all`](crate::FileCore::create_dir_all) or
-///   [`FileCore::clean`](crate::FileCore::clean), may have completed some of them.
+///   [`Volume::create_dir_all`](crate::Volume::create_dir_all) or
+///   [`Volume::clean`](crate::Volume::clean), may have completed some of them.
 /// - A log may have been cleaned, which has no effect on what the volume contains.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]

@@ -20,7 +20,7 @@ pub struct Metadata {
     pub modified: SystemTime,
 }
 
-/// The result of the recovery that [`FileCore::open`](crate::FileCore::open) performs.
+/// The result of the recovery that [`Volume::open`](crate::Volume::open) performs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecoveryReport {
@@ -110,7 +110,7 @@ impl CleanReport {
     }
 }
 
-/// The result of [`FileCore::check`](crate::FileCore::check).
+/// The result of [`Volume::check`](crate::Volume::check).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {

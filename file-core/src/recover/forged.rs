@@ -14,7 +14,7 @@ use crate::medium::error::Error;
 use crate::medium::extent::Extent;
 use crate::medium::layout::*;
 use crate::volume::fsck;
-use crate::{FileCore, FormatOptions};
+use crate::{FormatOptions, Volume};
 
 /// The system's allocator, which counts the bytes that each thread has in use.
 struct Counting;
@@ -88,7 +88,7 @@ pub(super) fn geometry(region: &MappedFile) -> Geometry {
 
 /// Opens the volume. Fails the test if that takes more memory than the volume has bytes.
 fn open(region: &MappedFile, what: &str) -> Result<u64, Error> {
-    let open = || FileCore::open(region, |_| RwCounter::new()).map(|(_, report)| report);
+    let open = || Volume::open(region, |_| RwCounter::new()).map(|(_, report)| report);
     let (opened, most) = most_in_use(open);
     let len = region.len() as usize;
     assert!(most <= len, "{what}: {most} bytes for a volume of {len}");
@@ -105,7 +105,7 @@ fn open_alone(region: &MappedFile, what: &str) -> Result<u64, Error> {
 /// Formats a volume with an empty file "a". Returns the pages that are free, in order.
 fn formatted(region: &MappedFile) -> Vec<u32> {
     let options = FormatOptions::new().inodes(32).max_file_size(1 << 44);
-    let volume = FileCore::format(region, &options, |_| RwCounter::new()).unwrap();
+    let volume = Volume::format(region, &options, |_| RwCounter::new()).unwrap();
     volume.create("a").unwrap();
     drop(volume);
     let geometry = geometry(region);
@@ -230,7 +230,7 @@ fn sample(data_checksums: bool) -> (tempfile::TempDir, MappedFile) {
         .inodes(32)
         .max_file_size(1 << 30)
         .data_checksums(data_checksums);
-    let volume = FileCore::format(&region, &options, |_| RwCounter::new()).unwrap();
+    let volume = Volume::format(&region, &options, |_| RwCounter::new()).unwrap();
     let file = volume.create("a").unwrap();
     for i in 0..70 {
         file.write_at(&[3; 9000], i * 5000).unwrap();
@@ -407,7 +407,7 @@ fn mends(region: &MappedFile, what: &str) -> bool {
     let report = fsck::repair(&region).expect("a superblock is readable");
     let shown: Vec<_> = report.findings.iter().map(ToString::to_string).collect();
     assert!(report.is_repaired(), "{what}: {shown:?}");
-    let opened = FileCore::open(region, |_| RwCounter::new());
+    let opened = Volume::open(region, |_| RwCounter::new());
     assert!(opened.is_ok(), "{what}: {opened:?}, {shown:?}");
     let again = fsck::repair(&region).expect("as above");
     assert!(again.is_sound(), "{what}: {again:?}, {shown:?}");
@@ -559,7 +559,7 @@ fn a_long_group_is_not_read_past_other_marks() {
             store(&region, page_at(id.page), &image);
         }
         store(&region, at, &seal(A.head_seed(), free[0]).to_le_bytes());
-        let open = || FileCore::open(&region, |_| RwCounter::new()).map(|_| ());
+        let open = || Volume::open(&region, |_| RwCounter::new()).map(|_| ());
         let (opened, most) = most_in_use(open);
         let error = opened.unwrap_err().to_string();
         assert!(error.contains("whose checksum is wrong"), "{error}");

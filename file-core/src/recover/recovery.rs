@@ -1,7 +1,7 @@
 //! Recovery: rebuilds the volume's state in memory from the bytes of a region.
 //!
 //! # Method
-//! Before recovery, [`FileCore`](crate::FileCore) repairs a damaged superblock and redoes the
+//! Before recovery, [`Volume`](crate::Volume) repairs a damaged superblock and redoes the
 //! journal.
 //! 1. Walk the chain of the root directory from inode 0 and replay its committed groups, then those
 //!    of the directories that it names, and so on, breadth-first. This yields the live files. No

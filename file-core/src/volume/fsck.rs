@@ -39,12 +39,12 @@
 //! - With neither superblock readable, nothing is checked or repaired.
 //!
 //! ```
-//! use spanlock_file_core::{FileCore, FormatOptions, fsck};
+//! use spanlock_file_core::{FormatOptions, Volume, fsck};
 //! # use spanlock_pmem::{MappedFile, Options};
 //! # use spanlock_range_lock::RwCounter;
 //! # let folder = tempfile::tempdir()?;
 //! # let region = MappedFile::create(folder.path().join("volume"), 1 << 20, Options::default())?;
-//! let volume = FileCore::format(&region, &FormatOptions::new(), |_| RwCounter::new())?;
+//! let volume = Volume::format(&region, &FormatOptions::new(), |_| RwCounter::new())?;
 //! drop(volume);
 //! let report = fsck::repair(&region)?;
 //! assert!(report.is_sound());

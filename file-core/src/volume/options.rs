@@ -59,7 +59,7 @@ impl FormatOptions {
     }
 
     /// Sets whether every write logs a CRC32C of each data page. Reads and
-    /// [`check`](crate::FileCore::check) then compare the data with the checksums. Metadata always
+    /// [`check`](crate::Volume::check) then compare the data with the checksums. Metadata always
     /// has checksums.
     ///
     /// Off by default: with checksums, a write of one page is about a third slower. A long write,

@@ -15,12 +15,12 @@ use crate::handles::file::File;
 ///
 /// ```
 /// use std::io::{Read, Seek, Write};
-/// # use spanlock_file_core::{FileCore, FormatOptions};
+/// # use spanlock_file_core::{FormatOptions, Volume};
 /// # use spanlock_pmem::{MappedFile, Options};
 /// # use spanlock_range_lock::RwCounter;
 /// # let folder = tempfile::tempdir()?;
 /// # let region = MappedFile::create(folder.path().join("v"), 1 << 20, Options::default())?;
-/// # let volume = FileCore::format(region, &FormatOptions::new(), |_| RwCounter::new())?;
+/// # let volume = Volume::format(region, &FormatOptions::new(), |_| RwCounter::new())?;
 ///
 /// let mut cursor = volume.create("greeting")?.cursor();
 /// cursor.write_all(b"hello")?;

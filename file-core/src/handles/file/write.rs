@@ -22,7 +22,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// the whole file: [`set_modified`](Self::set_modified) does, and so can an
     /// [append](Self::append). Also blocks while another thread adds a page to the file's log and,
     /// on a full volume, while the log is cleaned. A [cleaning on
-    /// demand](crate::FileCore::clean) can block it, too.
+    /// demand](crate::Volume::clean) can block it, too.
     ///
     /// If only the [reserve](crate::Stats::pages_reserved) is free, a write can only replace pages
     /// that the file has. It may take half of the reserve: 1/128 of the pages of the [data
