@@ -1,4 +1,17 @@
-//! The shared state.
+//! The layer of the shared state. It owns the tree's mutex, which orders changes of several
+//! directories. Only `handles` calls it.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `shared.rs` | [`Shared`](shared::Shared): what all handles of a volume share |
+//! | `tree.rs` | the tree of directories, and a name in one of them |
+//! | `paths.rs` | walks along paths |
+//! | `changes.rs` | creating, opening, linking and removing |
+//! | `rename.rs` | renames, within a directory |
+//! | `across.rs` | renames from one directory to another, and exchanges: through the journal |
+//! | `options.rs`, `format.rs` | the options, and writing and finding the superblocks |
+//! | `open.rs` | formatting and opening a volume: how the shared state comes about |
+//! | `fsck.rs` | checking and repairing a volume that is not open |
 
 pub(crate) mod across;
 pub(crate) mod changes;

@@ -24,7 +24,7 @@ impl<P: Pmem, L: RawRangeLock> Volume<P, L> {
     /// [`Error::Lock`] if a file's range lock is too small, and [`Error::NoLock`],
     /// [`Error::Poisoned`] and [`Error::Corrupt`] as for [`open_file`](Self::open_file). Damaged
     /// pages are not an error: the report lists them. The check ends at the first error;
-    /// [`fsck::check`](crate::volume::fsck::check) lists all damage of a volume that is not open.
+    /// [`fsck::check`](crate::fsck::check) lists all damage of a volume that is not open.
     pub fn check(&self) -> Result<CheckReport, Error> {
         let mut report = CheckReport::default();
         if !self.shared.medium.geometry.data_checksums {

@@ -11,7 +11,7 @@
 //!       the reservation ends
 //!     replaced pages become free
 //! ```
-//! Every step that can fail precedes the first store (M2). The write becomes durable with the
+//! Every step that can fail precedes the first store (F-M2). The write becomes durable with the
 //! second fence and visible after it. So no reader sees data that a crash could still discard.
 //!
 //! Truncations, holes and allocations take the same steps. Each is a [`Change`](change::Change),
@@ -30,10 +30,10 @@
 //!
 //! # Cost
 //! Overwriting one page streams that page and writes one log slot, and takes two fences. It takes a
-//! page and frees one, each by one atomic exchange if the allocator has a [spare](crate::medium::alloc), or
-//! else in a short critical section. It allocates no heap memory, unless the allocator's map of
-//! free extents needs a node, or the log needs a page. A write to a part of a page also copies the
-//! page, and allocates memory for the copy.
+//! page and frees one, each by one atomic exchange if the allocator has a
+//! [spare](crate::medium::alloc), or else in a short critical section. It allocates no heap memory,
+//! unless the allocator's map of free extents needs a node, or the log needs a page. A write to a
+//! part of a page also copies the page, and allocates memory for the copy.
 
 mod change;
 pub(crate) mod cursor;

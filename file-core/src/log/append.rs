@@ -1,4 +1,9 @@
-//! Appending to a log: reserving slots, and cleaning the log when that is due.
+//! Appending to a log: reserves slots at its end, and decides when the log is cleaned or gets
+//! pages.
+//!
+//! The fast path is one atomic addition to the tail ([`Log::try_take`]). If the last page has no
+//! room, the slow path takes the log's mutex. It cleans the log if that is due, then adds pages. On
+//! a full volume it cleans early, and finally takes pages from the reserve.
 
 use spanlock_pmem::Pmem;
 use spanlock_sync::injected_bug;
@@ -46,8 +51,7 @@ impl Log {
         Ok(reservation)
     }
 
-    /// Makes room for `slots` slots and takes them. Cleans the log if that is due, then adds pages.
-    /// On a full volume it cleans early, and finally takes pages from the reserve.
+    /// Makes room for `slots` slots and takes them.
     #[cold]
     fn reserve_slowly<P: Pmem>(
         &self,

@@ -1,4 +1,4 @@
-//! A log's chain of pages: its state, adding pages, and storing pages.
+//! A log's chain of pages: its state under the log's mutex, its pointers, and storing its pages.
 
 use spanlock_pmem::{Flushed, Pmem};
 use spanlock_sync::injected_bug;
@@ -90,7 +90,7 @@ pub(crate) fn pointer_after<P: Pmem>(
 }
 
 /// Stores a log page that holds `slots`, followed by zero slots, so that no mark from an earlier
-/// use of the page remains (L1). The page is private (M2).
+/// use of the page remains (F-L1). The page is private (F-M2).
 pub(crate) fn store_log_page<P: Pmem>(
     medium: &Medium<P>,
     id: PageId,
@@ -104,7 +104,7 @@ pub(crate) fn store_log_page<P: Pmem>(
         "a recycled page keeps the slots of its earlier use, and marks are not bound to their place",
         killed_by = "file-core-full/patch-patch, file-core-full/sequences-of-2"
     ) {
-        // SAFETY: M2.
+        // SAFETY: F-M2.
         unsafe { medium.pmem.read(page_at(id.page), &mut image) };
     }
     image[..slots.len()].copy_from_slice(slots);

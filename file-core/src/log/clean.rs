@@ -2,22 +2,23 @@
 //!
 //! # The problem
 //! Every overwrite leaves a dead group behind, so without cleaning a log would grow for ever. NOVA
-//! cleans a log in two ways: "fast" cleaning unlinks pages without a live entry, and "thorough"
-//! cleaning copies the live entries into a new log and swings the head (Xu & Swanson, FAST '16,
-//! §III-D). Both stop the inode's writers.
+//! cleans a log in two ways: it unlinks pages without a live entry ("fast" cleaning), or it copies
+//! the live entries into a new log and swings the head ("thorough" cleaning; Xu & Swanson, FAST
+//! '16, §III-D). Both stop the inode's writers. Here, the first is *unlinking* and the second is a
+//! *compaction*.
 //!
 //! # Properties
-//! - **Fast**: every page but the last is unlinked if none of its groups is needed
-//!   ([`is_dead`](crate::medium::log_page::PageState::is_dead)). It costs one load for each page, and one
-//!   fence.
-//! - **Thorough**: what is live in the oldest pages is written to fresh ones, which take the place
-//!   of these pages in the chain. It costs time in proportion to the live groups, and a walk over
-//!   the index. At most one live slot is copied for three slots appended.
+//! - **Unlinking**: every page but the last is unlinked if none of its groups is needed
+//!   ([`is_dead`](crate::medium::log_page::PageState::is_dead)). It costs one load for each page,
+//!   and one fence.
+//! - **Compaction**: what is live in the oldest pages is written to fresh ones, which take the
+//!   place of these pages in the chain. It costs time in proportion to the live groups, and a walk
+//!   over the index. At most one live slot is copied for three slots appended.
 //! - **When**: a log is cleaned when an append needs a page and the log has grown by an eighth
-//!   since the last cleaning, or when a removal has left many dead names. A thorough cleaning
-//!   follows a fast one if the log then still has more pages than max(8, 4 × the pages that its
-//!   live groups need, 1 for each 256 pages of the file). The last bound limits the cost of the
-//!   walk.
+//!   since the last cleaning, or when a removal has left many dead names. After
+//!   unlinking, a compaction follows if the log then still has more pages than max(8, 4 × the pages
+//!   that its live groups need, 1 for each 256 pages of the file). The last bound limits the cost
+//!   of the walk.
 //! - **Concurrency**: readers and writers of the file go on, because a cleaning leaves alone the
 //!   pages that operations in flight use. The thread whose append needs the page does the work.
 //! - **On a full volume**, what is live in *all* pages of a log can be written to fresh ones, so
@@ -32,8 +33,8 @@
 //! # The order of groups
 //! Recovery applies groups in the order of the chain. Fresh pages take the place of the *oldest*
 //! pages, so every group that replaces a copied one still comes after it. Groups that only take
-//! something away are not copied, because nothing older is left that they could apply to. Fast
-//! cleaning keeps their pages.
+//! something away are not copied, because nothing older is left that they could apply to. Unlinking
+//! keeps their pages.
 //!
 //! # The switch
 //! 1. The fresh pages are stored whole, with their marks and linked to each other and to the first
@@ -42,10 +43,10 @@
 //! 2. *Fence.* Only now may anything point to the fresh pages.
 //! 3. The pointer before the old pages is published, flushed, and *fenced*. Before this 8-byte
 //!    store persists, recovery reads the old pages; afterwards it reads the fresh ones. Both have
-//!    the same content. Fast cleaning consists of this step.
+//!    the same content. Unlinking consists of this step.
 //! 4. The index learns where the groups are now. A writer may replace one of them at the same
 //!    moment; it then takes away the reference to whichever page the index names.
-//! 5. The old pages become free (M7), each as soon as no reference to it is left (F-P2).
+//! 5. The old pages become free (F-M7), each as soon as no reference to it is left (F-P2).
 //!
 //! # The last page
 //! A log whose live groups are all gone needs no page. Its head then becomes zero, which is durable
@@ -78,7 +79,7 @@ const LEAST_GAIN: u32 = 8;
 /// Each has a reference to a log page.
 const SHORT_WALK: u64 = 4096;
 
-/// The turn of the thread that cleans a log: no other one does. A panic poisons the log (L5).
+/// The turn of the thread that cleans a log: no other one does. A panic poisons the log (F-L5).
 struct Turn<'l>(&'l Log);
 
 impl<'l> Turn<'l> {
@@ -248,7 +249,7 @@ fn unlink_dead<P: Pmem>(log: &Log, id: LogId, pages: &[u32], medium: &Medium<P>)
         }
         at = end;
     }
-    // An operation in one of the pages may have panicked (L5).
+    // An operation in one of the pages may have panicked (F-L5).
     if dead.is_empty() || log.is_poisoned() {
         return pages.to_vec();
     }
@@ -297,7 +298,7 @@ fn copy_live<P: Pmem>(
     let mut copy = Copy::new(medium, id, births, old.len());
     live.each(&is_old, &mut |group| copy.group(&group));
     let fresh = copy.end(Some(stay[0]), 0)?;
-    // An operation in one of the old pages may have panicked (L5).
+    // An operation in one of the old pages may have panicked (F-L5).
     if log.is_poisoned() {
         fresh.give_back(medium);
         return Err(Error::Poisoned { inode: id.inode });

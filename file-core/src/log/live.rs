@@ -1,4 +1,8 @@
-//! The live content of a log, as a cleaning sees it, and the bound of a log's length.
+//! The live content of a log: what a cleaning must keep, and how long a log may be for it.
+//!
+//! A log does not know what its groups mean. The file or directory that owns it lists the groups
+//! that are still needed ([`Live::each`]), and learns where a cleaning has copied them
+//! ([`Live::moved`]).
 
 use crate::log::record::GroupWriter;
 use crate::log::tail::SlotAddress;
@@ -10,6 +14,7 @@ const FACTOR: u64 = 4;
 /// A log may have one page for every 256 live pages or names. Walking these would cost more than a
 /// cleaning frees.
 pub(super) const LIVE_PER_PAGE: u64 = 256;
+
 /// A group that a cleaning copies.
 pub(crate) struct LiveGroup<'a> {
     /// Identifies the group to [`Live::moved`].

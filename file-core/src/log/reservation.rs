@@ -12,7 +12,7 @@ use crate::medium::space::Space;
 
 /// Reserved slots at the end of a log, to be filled and committed by one operation.
 ///
-/// If a panic drops it before it is [ended](Self::end), it poisons the log (L5).
+/// If a panic drops it before it is [ended](Self::end), it poisons the log (F-L5).
 #[derive(Debug)]
 #[must_use = "the slots of a reservation keep their page from being cleaned until it ends"]
 pub(crate) struct Reservation<'l> {
@@ -102,7 +102,7 @@ impl Reservation<'_> {
         self.end(PageUse::default());
     }
 
-    /// Ends the operation, after it has committed and updated the index and size (L4). `change`
+    /// Ends the operation, after it has committed and updated the index and size (F-L4). `change`
     /// says how the operation changes what its page is needed for.
     #[inline]
     pub(crate) fn end(mut self, change: PageUse) {
@@ -114,8 +114,8 @@ impl Reservation<'_> {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            // L5: between a reservation and its end, no step but the journal's can fail, so this is
-            // a panic or a damaged journal.
+            // F-L5: between a reservation and its end, no step but the journal's can fail, so this
+            // is a panic or a damaged journal.
             self.log.poison();
             self.log.end(self.space, &self.slots, PageUse::default());
         }

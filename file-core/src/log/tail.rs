@@ -1,5 +1,5 @@
-//! The log of an inode: slots are reserved by one atomic addition, filled in parallel, and
-//! committed by one mark per group.
+//! The end of a log: slots are reserved by one atomic addition, filled in parallel, and committed
+//! by one mark per group. `append.rs` decides when a log gets pages or is cleaned first.
 //!
 //! # The problem
 //! NOVA appends to an inode's log under the inode's lock and commits by moving the log's tail
@@ -11,8 +11,9 @@
 //!
 //! # Properties
 //! - **Cost** of an append of one slot: one atomic addition to reserve it and one to end it, one
-//!   line written, and *two fences* for data and log together ([`Reservation::commit`]). Every 63
-//!   slots, adding a page costs one page write and two more fences.
+//!   line written, and *two fences* for data and log together
+//!   ([`Reservation::commit`](crate::log::reservation::Reservation::commit)). Every 63 slots,
+//!   adding a page costs one page write and two more fences.
 //! - **Progress**: an append takes no lock while the last page has room for it. Otherwise it takes
 //!   the log's mutex, which is held across the fences of adding a page. Appends go on while the
 //!   log is cleaned, except while all of its pages are replaced: see [`crate::log::clean`].
@@ -29,31 +30,31 @@
 //! ```
 //!
 //! # Invariants
-//! M1…M7 of [`crate::medium::bytes`], F-P1 and F-P2 of [`crate::medium::log_page`], and:
-//! - **L1** `tail` is the last page of the chain and the first slot there that is not reserved.
+//! F-M1…F-M7 of [`crate::medium::bytes`], F-P1 and F-P2 of [`crate::medium::log_page`], and:
+//! - **F-L1** `tail` is the last page of the chain and the first slot there that is not reserved.
 //!   Slots from there on have a zero first word on the medium. A slot past the page's end means
 //!   that no slot is left.
-//! - **L2** The link to every page of the chain is durable before the tail enters it. So a mark on
-//!   a page cannot be durable before the page is reachable.
-//! - **L3** Each slot of a page is open until it is skipped or its operation ends. A slot is
+//! - **F-L2** The link to every page of the chain is durable before the tail enters it. So a mark
+//!   on a page cannot be durable before the page is reachable.
+//! - **F-L3** Each slot of a page is open until it is skipped or its operation ends. A slot is
 //!   skipped by the thread that moves the tail past it.
-//! - **L4** A reservation ends only after its owner has updated index and size. So for a page that
-//!   is settled, the index agrees with the committed groups there.
-//! - **L5** The region may panic if its medium fails. Memory and medium may then disagree about
+//! - **F-L4** A reservation ends only after its owner has updated index and size. So for a page
+//!   that is settled, the index agrees with the committed groups there.
+//! - **F-L5** The region may panic if its medium fails. Memory and medium may then disagree about
 //!   this log, so the log is *poisoned* and accepts no more appends. A panic poisons the log if it
 //!   ends a thread that adds pages, or one that cleans the log, or if it drops a reservation that
-//!   its owner has not [ended](Reservation::end). A failure of the [journal](crate::medium::journal) does
-//!   the same. (A panic while a mark is erased poisons the removed file's log instead: see
-//!   `directory.rs`.)
-//! - **L6** The next pointer of the last page is changed under the mutex. The head and all other
+//!   its owner has not [ended](crate::log::reservation::Reservation::end). A failure of the
+//!   [journal](crate::medium::journal) does the same. (A panic while a mark is erased poisons the
+//!   removed file's log instead: see `directory.rs`.)
+//! - **F-L6** The next pointer of the last page is changed under the mutex. The head and all other
 //!   next pointers are changed by the thread that cleans the log. At most one thread cleans it.
 //!
 //! # Orderings
 //!
-//! | letter | where | pairs with | carries |
-//! |---|---|---|---|
-//! | T | `Log::enter`: the tail's exchange, Release | U | the page's state, and that it is linked |
-//! | U | `Log::try_take`: addition to the tail, Acquire | T | |
+//! | letter | where | pairs with | carries | needed by the model |
+//! |---|---|---|---|---|
+//! | T | `Log::enter`: the exchange, Release | U | the linked page's state | `replace-write` |
+//! | U | `Log::try_take`: the addition, Acquire | T | | `replace-write` |
 //!
 //! Poison is a bit of the tail, so every addition that comes later in the tail's modification order
 //! sees it. An operation that poisons the log still holds its range or the directory's mutex, so
@@ -185,7 +186,7 @@ impl Log {
         None
     }
 
-    /// Skips the slots that an addition of `count` to the tail `before` has moved past (L3).
+    /// Skips the slots that an addition of `count` to the tail `before` has moved past (F-L3).
     fn skip_added(&self, space: &Space, before: Tail, count: u32) {
         let passed = before.left().min(count);
         space.log_pages.skip(before.page(), passed);
@@ -229,7 +230,7 @@ impl Log {
             medium.pmem.fence(stored)
         };
         // The link is stored after the pages' fence and is durable before any thread can reserve on
-        // them (L2).
+        // them (F-L2).
         let (at, seed) = pointer_after(medium, id, state.pages.last().copied());
         medium.publish(at, seal(seed, new[0]), durable);
         guard.defuse();
@@ -259,7 +260,7 @@ impl Log {
                 Err(now) => before = Tail(now),
             }
         }
-        // L3. An empty log has no page before.
+        // F-L3. An empty log has no page before.
         space.log_pages.skip(before.page(), before.left());
     }
 
@@ -300,8 +301,8 @@ impl Log {
         state
     }
 
-    /// Waits for slots that [`LogPages::wait_for`](crate::medium::log_page::LogPages::wait_for) asked for,
-    /// or for a cleaning.
+    /// Waits for slots that [`LogPages::wait_for`](crate::medium::log_page::LogPages::wait_for)
+    /// asked for, or for a cleaning.
     pub(crate) fn wait<'l>(&'l self, state: MutexGuard<'l, LogState>) -> MutexGuard<'l, LogState> {
         self.progress.wait(state)
     }
@@ -336,13 +337,13 @@ impl Log {
         self.progress.notify_all();
     }
 
-    /// Returns whether an operation panicked midway (L5).
+    /// Returns whether an operation panicked midway (F-L5).
     pub(crate) fn is_poisoned(&self) -> bool {
         // Relaxed: see the module's orderings.
         Tail(self.tail.load(Ordering::Relaxed)).is_poisoned()
     }
 
-    /// Checks that no operation panicked midway (L5).
+    /// Checks that no operation panicked midway (F-L5).
     ///
     /// # Errors
     /// [`Error::Poisoned`].
@@ -361,7 +362,7 @@ impl Log {
 
     /// Erases the mark of the group at `place`. Recovery then treats the group as never committed.
     /// The erasure is durable on return; it takes one fence and no space. The caller owns the mark
-    /// (M4).
+    /// (F-M4).
     ///
     /// # Errors
     /// [`Error::Poisoned`].
@@ -377,7 +378,7 @@ impl Log {
     }
 
     /// Returns a guard that poisons the log if a panic drops it before it is
-    /// [defused](PoisonOnUnwind::defuse) (L5).
+    /// [defused](PoisonOnUnwind::defuse) (F-L5).
     pub(crate) fn poison_on_unwind(&self) -> PoisonOnUnwind<'_> {
         PoisonOnUnwind(self)
     }

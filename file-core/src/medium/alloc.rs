@@ -32,10 +32,10 @@
 //! | [`Class::Compaction`] | fresh logs, which free more pages than they take | yes | yes | yes |
 //!
 //! # Invariants
-//! - **A1** A page of the data area is in at most one of these places: a shard, a shard's spare, a
-//!   pool, or an extent that was taken and not yet freed.
-//! - **A2** The extents in a shard's tree do not touch: each is joined with its neighbours when it
-//!   enters the tree. All extents outside the tree enter it when none of the tree's first 16
+//! - **F-A1** A page of the data area is in at most one of these places: a shard, a shard's spare,
+//!   a pool, or an extent that was taken and not yet freed.
+//! - **F-A2** The extents in a shard's tree do not touch: each is joined with its neighbours when
+//!   it enters the tree. All extents outside the tree enter it when none of the tree's first 16
 //!   extents suffices for a request.
 //!
 //! # Orderings
@@ -200,7 +200,7 @@ impl Allocator {
         taken
     }
 
-    /// Frees pages. The store that made them unreachable is durable (M7).
+    /// Frees pages. The store that made them unreachable is durable (F-M7).
     pub(crate) fn release(&self, extent: Extent) {
         debug_assert!(extent.start >= self.first);
         debug_assert!((extent.start - self.first) as u64 + extent.len as u64 <= self.total as u64);

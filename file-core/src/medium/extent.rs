@@ -1,4 +1,4 @@
-//! Runs of consecutive pages.
+//! Runs of consecutive pages, single and in lists.
 
 /// Consecutive pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,7 +29,7 @@
 //!   leave the record in the older of the journal's two superblocks. Recovery then rewrites both,
 //!   so that damage to the newer one never brings the record back.
 //! - **F-J2** A word of a record is the only store to its position until the record is truncated: a
-//!   new group's mark belongs to its reservation, and an old group's to the directory (M4). So
+//!   new group's mark belongs to its reservation, and an old group's to the directory (F-M4). So
 //!   storing the words again, any number of times, leaves the same bytes.
 
 use spanlock_journal_commit::compact::{self, GroupCommit, Log, Options};
@@ -191,7 +191,7 @@ impl<'m, P: Pmem> Journal<'m, P> {
     fn store(&self, words: &[Word]) {
         let mut stored = Flushed::nothing();
         for it in words {
-            // F-J2, M4. The record is durable, and so are the groups, by the fence before it.
+            // F-J2, F-M4. The record is durable, and so are the groups, by the fence before it.
             let written = self.pmem.publish(it.at, it.value, Durable::at_rest());
             stored = stored.and(self.pmem.flush(written));
         }
@@ -218,7 +218,7 @@ pub(crate) fn words_left<P: Pmem>(pmem: &P, geometry: &Geometry) -> Result<Vec<W
 pub(crate) fn clear<P: Pmem>(pmem: &P, geometry: &Geometry) {
     let range = geometry.journal();
     for page in range.step_by(PAGE) {
-        // SAFETY: M8.
+        // SAFETY: F-M8.
         let written = unsafe { pmem.write(page, &[0; PAGE]) };
         pmem.persist(written);
     }

@@ -33,11 +33,14 @@
 //!
 //! # Orderings
 //!
-//! | letter | where | pairs with | carries |
-//! |---|---|---|---|
-//! | F | `end`: Release | G | the index and size that the operation changed, and its slots |
-//! | F | `unlink`: Release | G | the page's pointer, which appends and cleanings have stored |
-//! | G | `state`, `wait_for`, `unlink`, `take_live`: Acquire | F | |
+//! | letter | where | pairs with | carries | model |
+//! |---|---|---|---|---|
+//! | F | `end`: Release | G | the index, the size and the slots that changed | `compaction` |
+//! | F | `unlink`: Release | G | the page's pointer | none needs it; `move-read` runs it |
+//! | G | `state` and others: Acquire | F | | none needs it; `compaction` runs it |
+//!
+//! The comments at the accesses say why no model can need these orderings. G is the load in
+//! `state`, and the read-modify-writes in `wait_for`, `unlink` and `take_live`.
 
 use spanlock_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use spanlock_sync::injected_bug;
@@ -112,9 +115,9 @@ impl PageState {
 pub(crate) struct LogPages {
     first: u32,
     states: Box<[AtomicU64]>,
-    /// The pages' seeds; see [`PageId::seed`](crate::medium::layout::PageId::seed). Every append reads a
-    /// seed. If it were next to the state, it would often be out of the cache, because every append
-    /// changes a state.
+    /// The pages' seeds; see [`PageId::seed`](crate::medium::layout::PageId::seed). Every append
+    /// reads a seed. If it were next to the state, it would often be out of the cache, because
+    /// every append changes a state.
     seeds: Box<[AtomicU32]>,
 }
 
@@ -139,7 +142,7 @@ impl LogPages {
     /// Makes `page` a log page. The caller owns it: no log has it yet.
     pub(crate) fn start(&self, page: u32, seed: u32, state: PageState) {
         // Relaxed, both: what leads other threads to the page carries them. It is the log's tail
-        // (letter T of `log.rs`) or a value of the index (letter L of `index.rs`).
+        // (letter T of `tail.rs`) or a value of the index (letter L of `index.rs`).
         self.seed_of(page).store(seed, Ordering::Relaxed);
         self.word(page).store(state.0, Ordering::Relaxed);
     }

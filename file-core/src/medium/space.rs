@@ -1,4 +1,5 @@
-//! The free space of a volume: pages, inode numbers and generations; and counters.
+//! What of a volume is free: pages, inode numbers and generations. Also counts its log pages and
+//! cleanings.
 
 use spanlock_sync::Mutex;
 use spanlock_sync::atomic::{AtomicU64, Ordering};
@@ -52,7 +53,7 @@ impl Space {
         self.free_inodes.lock().pop()
     }
 
-    /// Frees an inode number (M7).
+    /// Frees an inode number (F-M7).
     pub(crate) fn release_inode(&self, number: u32) {
         self.free_inodes.lock().push(number);
     }
@@ -104,7 +105,7 @@ impl Space {
         }
     }
 
-    /// Frees a log page (M7).
+    /// Frees a log page (F-M7).
     pub(crate) fn release_log_page(&self, page: u32) {
         // Relaxed: a statistic.
         self.log_page_count.fetch_sub(1, Ordering::Relaxed);
@@ -127,7 +128,7 @@ impl Space {
         self.unlinked.fetch_add(pages, Ordering::Relaxed);
     }
 
-    /// Returns the number of log pages in use, of thorough cleanings so far, and of unlinked pages.
+    /// Returns the number of log pages in use, of compactions so far, and of unlinked pages.
     pub(crate) fn log_numbers(&self) -> (u64, u64, u64) {
         // Relaxed, all: statistics.
         (

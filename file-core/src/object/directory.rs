@@ -14,7 +14,7 @@
 //!   [`names`](crate::object::names). Reads and writes of files never take the directory's mutex.
 //! - Removal takes no space and one fence, so it succeeds on a full volume.
 //! - A name in memory holds its inode's number. The file itself need not be in memory: see
-//!   `inodes.rs`. Directories are always in memory.
+//!   `inode_table.rs`. Directories are always in memory.
 //! - A rename within a directory is one group of its log.
 //!
 //! # Renames
@@ -30,23 +30,23 @@
 //! the mutex is released, or, after a crash, before the volume is used.
 //!
 //! # Invariants
-//! - **D1** Whenever the mutex is free, `names` agrees with the committed groups of the directory's
-//!   log, unless a change was interrupted, by a panic of the region or an error of the journal.
-//!   `names` then has what it had before, although the change may be committed. If the change had
-//!   reserved slots, the log is poisoned, so no later change builds on `names` (L5; T7 for several
-//!   directories). The name that a removal was to erase, or a rename to replace, is *doubtful*
-//!   then: no thread can open it. If its file or directory is in memory, the log of that file or
-//!   directory is poisoned, so no change to it succeeds. The old name of a rename is not doubtful,
-//!   and neither are the two names of an exchange: what they stand for exists whether or not the
-//!   change is committed.
-//! - **D2** Each entry's `place` is the place of the only marked group of the name. A cleaning of
+//! - **F-D1** Whenever the mutex is free, `names` agrees with the committed groups of the
+//!   directory's log, unless a change was interrupted, by a panic of the region or an error of the
+//!   journal. `names` then has what it had before, although the change may be committed. If the
+//!   change had reserved slots, the log is poisoned, so no later change builds on `names` (F-L5;
+//!   F-T7 for several directories). The name that a removal was to erase, or a rename to replace,
+//!   is *doubtful* then: no thread can open it. If its file or directory is in memory, the log of
+//!   that file or directory is poisoned, so no change to it succeeds. The old name of a rename is
+//!   not doubtful, and neither are the two names of an exchange: what they stand for exists whether
+//!   or not the change is committed.
+//! - **F-D2** Each entry's `place` is the place of the only marked group of the name. A cleaning of
 //!   the log copies groups in the order of `names`, which cannot change meanwhile. A copied group
 //!   always adds its name, even if the name came by a rename.
-//! - **D3** As long as a committed group names a number and a generation, that number's inode is
-//!   the one stored with the group, except for its head. The inode was fenced before the mark (M6),
-//!   and the number is reused only after the last mark's erasure is durable (M7). The content of
-//!   all other inodes in the table is meaningless.
-//! - **D4** No user code runs between a reservation and its end: the file's lock is created
+//! - **F-D3** As long as a committed group names a number and a generation, that number's inode is
+//!   the one stored with the group, except for its head. The inode was fenced before the mark
+//!   (F-M6), and the number is reused only after the last mark's erasure is durable (F-M7). The
+//!   content of all other inodes in the table is meaningless.
+//! - **F-D4** No user code runs between a reservation and its end: the file's lock is created
 //!   earlier.
 //!
 //! # Generations
@@ -54,13 +54,13 @@
 //! from leftovers of an earlier file. But a crash can tear the inode with the largest generation,
 //! and a bit flip can corrupt it. Recovery then continues from the largest generation it can read,
 //! so a generation may be repeated, possibly with the same number. Correctness does not depend on
-//! unique generations: D3 explains why no inode is mistaken for another, and L1 explains the same
-//! for logs. While a volume is open, no generation is used twice.
+//! unique generations: F-D3 explains why no inode is mistaken for another, and F-L1 explains the
+//! same for logs. While a volume is open, no generation is used twice.
 //!
 //! # Several directories
 //! A rename from one directory to another, and an exchange of two names, change several groups. The
-//! [`journal`](crate::medium::journal) makes them atomic together. Afterwards, each name still has one
-//! marked group.
+//! [`journal`](crate::medium::journal) makes them atomic together. Afterwards, each name still has
+//! one marked group.
 
 use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::{Mutex, MutexGuard, injected_bug};
@@ -79,7 +79,7 @@ use crate::object::names::{Entry, Names};
 pub(crate) struct Directory {
     pub(crate) id: InodeId,
     pub(crate) log: Log,
-    /// See D1.
+    /// See F-D1.
     pub(crate) names: Names,
     /// The first damage through which names may be missing, if the volume was opened in spite of
     /// damage.
@@ -148,7 +148,7 @@ pub(crate) fn check_name(name: &str, path: &str) -> Result<(), Error> {
 }
 
 /// The log of what a removed or replaced name stands for. It is poisoned if the region panics: see
-/// D1.
+/// F-D1.
 type DoomedLog<'l> = Option<&'l Log>;
 
 impl Directory {
@@ -190,7 +190,7 @@ impl Directory {
 
     /// Creates a file or a directory. The caller holds the mutex; `name` must be valid and unused.
     /// `created` is the time. Calls `counted` with the number of the inode before there is the name
-    /// (N4).
+    /// (F-N4).
     ///
     /// # Errors
     /// [`Error::NoInodes`], [`Error::NoSpace`], [`Error::Poisoned`]; nothing has changed.
@@ -212,14 +212,14 @@ impl Directory {
         let reservation = match reserved {
             Ok(reservation) => reservation,
             Err(error) => {
-                // M7: the number was not used.
+                // F-M7: the number was not used.
                 medium.space.release_inode(number);
                 return Err(error);
             }
         };
-        // No step can fail from here on (M2). If the region panics, the log is poisoned until the
-        // volume is reopened (L5). The inode and the group share a fence, because neither is valid
-        // without the mark.
+        // No step can fail from here on (F-M2). If the region panics, the log is poisoned until the
+        // volume is reopened (F-L5). The inode and the group share a fence, because neither is
+        // valid without the mark.
         let id = InodeId {
             number,
             generation: medium.space.next_generation(),
@@ -304,7 +304,7 @@ impl Directory {
         entry: Entry,
         doomed: DoomedLog<'_>,
     ) -> Result<(), Error> {
-        // If erasing panics, it is unknown whether the name still exists: see D1.
+        // If erasing panics, it is unknown whether the name still exists: see F-D1.
         let doubt = self.names.doubt_on_unwind(name, entry);
         let guard = doomed.map(Log::poison_on_unwind);
         let erased = self.log.erase_mark(medium, entry.place);
@@ -350,7 +350,7 @@ impl Directory {
         let mut group = vec![0; slots as usize * SLOT_BYTES];
         put_rename(&mut GroupWriter::new(&mut group), renamed.id, name, old);
 
-        // A panic poisons this log (L5). What is replaced may be gone then (D1).
+        // A panic poisons this log (F-L5). What is replaced may be gone then (F-D1).
         let doubt = replaced.map(|it| self.names.doubt_on_unwind(name, it));
         let guard = doomed.map(Log::poison_on_unwind);
         let superseded = [Some(renamed), replaced];
@@ -358,7 +358,7 @@ impl Directory {
         let erase = || {
             let mut erased = Flushed::nothing();
             for entry in superseded.clone() {
-                // M4. The mark of the rename is durable, and nothing else depends on an erasure.
+                // F-M4. The mark of the rename is durable, and nothing else depends on an erasure.
                 let at = entry.place.at();
                 erased = erased.and(medium.store_word(at, 0, Durable::at_rest()));
             }

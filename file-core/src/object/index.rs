@@ -28,29 +28,30 @@
 //! recovery, its owner holds all pages exclusively.
 //!
 //! # Invariants
-//! - **X1** A thread uses a node only while it holds a page of the node's span, or while it is
-//!   pinned and has found the node since. X4 keeps the node allocated in both cases.
-//! - **X2** A node's `level` and kind never change. A child's level is one less than its parent's.
-//! - **X3** A value is written only by a thread that holds its file page exclusively. But a
+//! - **F-X1** A thread uses a node only while it holds a page of the node's span, or while it is
+//!   pinned and has found the node since. F-X4 keeps the node allocated in both cases.
+//! - **F-X2** A node's `level` and kind never change. A child's level is one less than its
+//!   parent's.
+//! - **F-X3** A value is written only by a thread that holds its file page exclusively. But a
 //!   cleaning of the log may change a value's log page at any time.
-//! - **X4** Only [`Index::remove`] unlinks a node, never the root, and only while its thread holds
-//!   the node's whole span exclusively. Its free is deferred by epoch.
+//! - **F-X4** Only [`Index::remove`] unlinks a node, never the root, and only while its thread
+//!   holds the node's whole span exclusively. Its free is deferred by epoch.
 //!   - Another thread that holds a page of the span does so before the removal or after it. Before,
 //!     the node is linked. After, the thread finds its slot empty, because the range lock orders
 //!     the two. So no such thread ever uses an unlinked node, or inserts below one.
 //!   - A pinned thread may use the unlinked node, until it unpins (EP-I2 of
 //!     `spanlock_sync::epoch`).
-//! - **X5** A slot of a linked inner node is changed only by threads that hold pages of the slot's
-//!   span: from null to a node by a thread that holds one of them, and back by one that holds them
-//!   all. So unlinking a node loses no insert of a neighbour. Neighbours insert into other slots of
-//!   the parent, or below a child that is covered only in part, which stays.
-//! - **X6** Once the root's word is not null, it never becomes null again, and its level only
+//! - **F-X5** A slot of a linked inner node is changed only by threads that hold pages of the
+//!   slot's span: from null to a node by a thread that holds one of them, and back by one that
+//!   holds them all. So unlinking a node loses no insert of a neighbour. Neighbours insert into
+//!   other slots of the parent, or below a child that is covered only in part, which stays.
+//! - **F-X6** Once the root's word is not null, it never becomes null again, and its level only
 //!   increases: only growth changes the word, and the old root becomes child 0 of the new one. So
 //!   the word never has an earlier value again (no ABA problem): if a growing thread's
 //!   compare-exchange succeeds, the node that it linked was the root all the time. The level is
-//!   part of the word, so no thread uses a root that does not cover its page (X1). If the tree
+//!   part of the word, so no thread uses a root that does not cover its page (F-X1). If the tree
 //!   grows during a removal, the removal leaves the old root linked and empty.
-//! - **X7** A node is unlinked only when it is empty: its values are holes, its slots null. So a
+//! - **F-X7** A node is unlinked only when it is empty: its values are holes, its slots null. So a
 //!   walker finds nothing in an unlinked node that [`Index::remove`] has not reported.
 //!
 //! # Log pages
@@ -61,16 +62,19 @@
 //!
 //! # Orderings
 //!
-//! | letter | where | pairs with | carries |
-//! |---|---|---|---|
-//! | A | CAS in [`Index::publish_root`], [`Inner::insert`], Release | B | a new node |
-//! | B | loads of root and children, and the CAS's failure, Acquire | A | |
-//! | L | [`Index::relocate`]: CAS of the log page, Release | M | the new log page's state |
-//! | M | [`Value::replace`], [`Value::take`]: swap of the log page, Acquire | L | |
-//! | N | [`Value::replace`]: store of the word, Release | O | the new log page |
-//! | O | [`Index::for_each`]: load of the word, Acquire | N | |
+//! | letter | where | pairs with | carries | model |
+//! |---|---|---|---|---|
+//! | A | CAS in [`Index::publish_root`], `Inner::insert`, Release | B | a new node | `read-root` |
+//! | B | loads of root and children, failed CAS, Acquire | A | | `read-root`, `read-child` |
+//! | L | [`Index::relocate`]: CAS, Release | M | the new log page's state | (`replace-write`) |
+//! | M | [`Value::replace`], `Value::take`: swap, Acquire | L | | (`replace-write`) |
+//! | N | [`Value::replace`]: store of the word, Release | O | the new log page | (`compaction`) |
+//! | O | [`Index::for_each`]: load of the word, Acquire | N | | (`compaction`) |
 //!
-//! X3 orders every other access to a value. A reader holds the range lock shared, so the last
+//! A model in parentheses runs the access, but no model needs the ordering: the comments at the
+//! accesses say why.
+//!
+//! F-X3 orders every other access to a value. A reader holds the range lock shared, so the last
 //! writer's store happens-before its load. A cleaning looks only at pages whose groups are all in
 //! settled log pages (letters F and G of `log_page.rs`), so their writers' stores happen-before its
 //! loads. It must not mistake the mapping of a later writer, which may not be durable yet, for a
@@ -143,7 +147,7 @@ impl Index {
         if !root.covers(page) {
             return None;
         }
-        // SAFETY: X1, as the caller promises: the root covers `page`.
+        // SAFETY: F-X1, as the caller promises: the root covers `page`.
         let mut node = unsafe { &*root.node() };
         loop {
             match &node.body {
@@ -154,7 +158,7 @@ impl Index {
                     if child.is_null() {
                         return None;
                     }
-                    // SAFETY: X1, as above.
+                    // SAFETY: F-X1, as above.
                     node = unsafe { &*child };
                 }
             }
@@ -164,19 +168,19 @@ impl Index {
     /// Returns the location of file page `page`, or `None` for a hole.
     ///
     /// # Safety
-    /// The caller holds the page, shared or exclusively (X1).
+    /// The caller holds the page, shared or exclusively (F-X1).
     #[inline]
     pub(crate) unsafe fn get(&self, page: u32) -> Option<Mapping> {
         // SAFETY: the caller holds the page.
         let value = unsafe { self.value(page) }?;
-        // Relaxed: X3, the range lock orders this after the last store.
+        // Relaxed: F-X3, the range lock orders this after the last store.
         Mapping::from_word(value.word.load(Ordering::Relaxed))
     }
 
     /// Returns whether every one of the file pages `pages` is mapped.
     ///
     /// # Safety
-    /// The caller holds the pages, shared or exclusively (X1).
+    /// The caller holds the pages, shared or exclusively (F-X1).
     #[inline]
     pub(crate) unsafe fn has_all(&self, pages: Range<u64>) -> bool {
         let mut first = pages.start;
@@ -187,7 +191,7 @@ impl Index {
             };
             let slot = first as usize % FANOUT;
             let count = ((pages.end - first) as usize).min(FANOUT - slot);
-            // Relaxed: X3, as in `get`.
+            // Relaxed: F-X3, as in `get`.
             let is_hole = |it: &Value| it.word.load(Ordering::Relaxed) == 0;
             if values[slot..slot + count].iter().any(is_hole) {
                 return false;
@@ -201,7 +205,7 @@ impl Index {
     /// mapping's log page.
     ///
     /// # Safety
-    /// The caller holds the page exclusively (X1, X3).
+    /// The caller holds the page exclusively (F-X1, F-X3).
     #[inline]
     pub(crate) unsafe fn replace(
         &self,
@@ -219,7 +223,7 @@ impl Index {
     /// mapping's log page.
     ///
     /// # Safety
-    /// The caller holds these pages exclusively (X1, X3).
+    /// The caller holds these pages exclusively (F-X1, F-X3).
     #[inline]
     pub(crate) unsafe fn replace_run(
         &self,
@@ -246,18 +250,18 @@ impl Index {
     /// Returns the values of the leaf of `page`, creating it if there is none.
     ///
     /// # Safety
-    /// While the reference is used, and since before the call, the caller holds the page (X1).
+    /// While the reference is used, and since before the call, the caller holds the page (F-X1).
     #[inline]
     unsafe fn leaf_or_insert(&self, page: u32) -> &[Value; FANOUT] {
         let root = self.root_covering(page);
-        // SAFETY: X1: the caller holds the page, which the root covers.
+        // SAFETY: F-X1: the caller holds the page, which the root covers.
         let mut node = unsafe { &*root.node() };
         loop {
             match &node.body {
                 Body::Leaf(values) => return values,
                 Body::Inner(inner) => {
                     let child = inner.child_or_insert(node.slot(page), node.level - 1);
-                    // SAFETY: X1, as above.
+                    // SAFETY: F-X1, as above.
                     node = unsafe { &*child };
                 }
             }
@@ -271,9 +275,9 @@ impl Index {
     /// If `each` panics, the pages after it stay mapped.
     ///
     /// # Safety
-    /// The caller holds these pages exclusively (X1, X3, X4). Pages that no thread can hold, past
-    /// the capacity of the range lock, need no hold. So a removal of everything from `first` on may
-    /// have any end past them.
+    /// The caller holds these pages exclusively (F-X1, F-X3, F-X4). Pages that no thread can hold,
+    /// past the capacity of the range lock, need no hold. So a removal of everything from `first`
+    /// on may have any end past them.
     pub(crate) unsafe fn remove(
         &self,
         first: u64,
@@ -292,7 +296,7 @@ impl Index {
             unlinked: false,
             each,
         };
-        // SAFETY: X1: the caller holds `first`, which the root covers.
+        // SAFETY: F-X1: the caller holds `first`, which the root covers.
         removal.clear(unsafe { &*root.node() }, 0);
         if removal.unlinked {
             self.epochs.pin().flush();

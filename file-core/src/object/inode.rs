@@ -346,8 +346,8 @@ impl<L> Inode<L> {
         pages
     }
 
-    /// Records where the groups are now: see [`Live::moved`](crate::log::live::Live::moved). Returns
-    /// the log pages from which the caller must take references away.
+    /// Records where the groups are now: see [`Live::moved`](crate::log::live::Live::moved).
+    /// Returns the log pages from which the caller must take references away.
     pub(crate) fn move_to(&self, is_old: &IsOld<'_>, groups: &[(u64, SlotAddress)]) -> Vec<u32> {
         let mut gone = Vec::new();
         for &(tag, place) in groups {
@@ -397,7 +397,7 @@ impl<L> Drop for Inode<L> {
         if !self.removed.load(Ordering::Relaxed) {
             return;
         }
-        // M7: the removal is durable.
+        // F-M7: the removal is durable.
         let mut run = Extent { start: 0, len: 0 };
         self.index.for_each_mut(&mut |_, mapping| {
             if run.len > 0 && run.start + run.len == mapping.page {

@@ -26,26 +26,29 @@
 //! ```
 //!
 //! # Invariants
-//! - **N1** At most one [`Inode`] of a number is in memory, as long as a name of the file exists:
+//! - **F-N1** At most one [`Inode`] of a number is in memory, as long as a name of the file exists:
 //!   only the thread that made the entry *loading* adds one. An inode leaves the table only under
 //!   the mutex and while nobody else has a reference, or when its last name is removed.
-//! - **N2** A number is made *loading* only under the mutex of a directory that names it. The
-//!   thread that takes the last name away then waits until the file is [loaded](InodeTable::take_out).
-//!   So nobody replays the log of a file whose pages may become free.
-//! - **N3** No foreign code runs between [`InodeTable::begin`] and [`Loading::finish`], and the loading
-//!   thread takes no directory's mutex. So the wait of N2 ends.
-//! - **N4** A file's count of names is at least the number of its names. The count is raised only
+//! - **F-N2** A number is made *loading* only under the mutex of a directory that names it. The
+//!   thread that takes the last name away then waits until the file is
+//!   [loaded](InodeTable::take_out). So nobody replays the log of a file whose pages may become
+//!   free.
+//! - **F-N3** No foreign code runs between [`InodeTable::begin`] and [`Loading::finish`], and the
+//!   loading thread takes no directory's mutex. So the wait of F-N2 ends.
+//! - **F-N4** A file's count of names is at least the number of its names. The count is raised only
 //!   under the mutex of a directory that names the file, so never from zero, except for a new file.
 //!   The thread that lowers it to zero frees the file.
-//! - **N5** The size that is kept of an absent file is that of what its log yields. It is recorded
-//!   under the mutex, before any thread may load the file again.
+//! - **F-N5** The size that is kept of an absent file is that of what its log yields. It is
+//!   recorded under the mutex, before any thread may load the file again.
 //!
 //! # Orderings
 //!
-//! | letter | where | pairs with | carries |
-//! |---|---|---|---|
-//! | H | `take_link`, Release | J | the name is gone, durably; the file is loading or loaded |
-//! | J | `take_link`, Acquire | H | |
+//! | letter | where | pairs with | carries | model |
+//! |---|---|---|---|---|
+//! | H | `take_link`, Release | J | the name is gone; loading has begun | (`open-remove`) |
+//! | J | `take_link`, Acquire | H | | (`open-remove`) |
+//!
+//! The model runs both, but none can see that they are needed: see the comment in `take_link`.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -59,7 +62,7 @@ pub(crate) struct InodeTable<L> {
     state: Mutex<State<L>>,
     /// Notified when a file has been loaded, or could not be.
     loaded: Condvar,
-    /// How many names each inode has, by its number (N4).
+    /// How many names each inode has, by its number (F-N4).
     links: Box<[AtomicU32]>,
     /// The number of files beyond which those that are not open are evicted.
     bound: usize,
@@ -135,7 +138,7 @@ impl<L> InodeTable<L> {
     }
 
     /// Begins to load the file unless it is in memory. The caller holds the mutex of a directory
-    /// that names it (N2).
+    /// that names it (F-N2).
     pub(crate) fn begin(&self, number: u32) -> Presence<'_, L> {
         let mut state = self.state.lock();
         match state.files.get_mut(&number) {
@@ -182,14 +185,14 @@ impl<L> InodeTable<L> {
     }
 
     /// Counts one more name. The caller holds the mutex of a directory that names the file, or the
-    /// file is new (N4).
+    /// file is new (F-N4).
     pub(crate) fn add_link(&self, number: u32) {
         // Relaxed: the mutex keeps the count above zero.
         self.links[number as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts one name less. Returns whether it was the last. If so, the caller frees the file
-    /// (N4).
+    /// (F-N4).
     #[must_use = "nobody else frees the file"]
     pub(crate) fn take_link(&self, number: u32) -> bool {
         // Release [H→J]: that this name is gone, durably, and that the file is loading or loaded.
@@ -226,7 +229,7 @@ impl<L> InodeTable<L> {
     }
 
     /// Takes a file whose last name is gone out of the table. Waits while another thread loads it
-    /// (N2). Returns `None` if it was not in memory.
+    /// (F-N2). Returns `None` if it was not in memory.
     pub(crate) fn take_out(&self, number: u32) -> Option<Arc<Inode<L>>> {
         let mut state = self.state.lock();
         while let Some(Slot::Loading) = state.files.get(&number) {
@@ -247,7 +250,7 @@ impl<L> InodeTable<L> {
         }
     }
 
-    /// Records the size of a file that is absent (N5).
+    /// Records the size of a file that is absent (F-N5).
     pub(crate) fn keep(&self, number: u32, size: u64) {
         self.state.lock().sizes[number as usize] = size;
     }
@@ -281,7 +284,7 @@ impl<L> State<L> {
             };
             let is_wanted = core::mem::take(was_used);
             let size = match Arc::get_mut(inode) {
-                // A poisoned log must stay, because the file may disagree with it (L5).
+                // A poisoned log must stay, because the file may disagree with it (F-L5).
                 Some(inode) if !is_wanted && !inode.log.is_poisoned() => Some(inode.size()),
                 Some(_) => None,
                 None => injected_bug!(
@@ -316,7 +319,7 @@ impl<L> Loading<'_, L> {
     pub(crate) fn finish(self, inode: Arc<Inode<L>>) {
         let evicted = self.inodes.insert(self.number, inode);
         core::mem::forget(self);
-        // The file is loaded, so foreign code may run (N3).
+        // The file is loaded, so foreign code may run (F-N3).
         drop(evicted);
     }
 }

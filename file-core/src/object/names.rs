@@ -10,13 +10,17 @@
 //! - An entry is plain data. To change it, the thread that holds the directory's mutex replaces it.
 //!   The name is absent for a moment then, so a lookup that finds nothing has to be repeated under
 //!   the mutex: see [`Directory::look`](crate::object::directory::Directory::look).
-//! - The checkers do not see the skip list's atomics. A counter of changes shows them what a lookup
-//!   depends on. An entry needs no other ordering: it holds a number, and the table that leads from
-//!   the number to a directory or a file has a mutex of its own.
+//! - An entry needs no ordering but the skip list's: it holds a number, and the table that leads
+//!   from the number to a directory or a file has a mutex of its own.
+//!
+//! # Under a checker
+//! The checkers do not see the skip list's atomics. So under a checker, and only there, a counter
+//! of changes shows them what a lookup depends on.
 
 use crossbeam_skiplist::SkipMap;
 use crossbeam_skiplist::map::Entry as MapEntry;
 use spanlock_sync::atomic::{AtomicU64, Ordering};
+use spanlock_sync::hint;
 
 use crate::log::live::{EmitGroup, IsOld, Live, LiveGroup};
 use crate::log::record::{add_bytes, put_add};
@@ -27,9 +31,9 @@ use crate::medium::layout::InodeId;
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) id: InodeId,
-    /// The position of the name's group; see D2 of `directory.rs`.
+    /// The position of the name's group; see F-D2 of `directory.rs`.
     pub(crate) place: SlotAddress,
-    /// See D1 of `directory.rs`.
+    /// See F-D1 of `directory.rs`.
     pub(crate) is_doubtful: bool,
 }
 
@@ -47,44 +51,50 @@ impl Entry {
 /// mutex.
 pub(crate) struct Names {
     map: SkipMap<Box<str>, Entry>,
-    /// How often the map has changed; see the module's documentation.
-    changes: AtomicU64,
+    /// Counts the changes of the map under a checker; empty as shipped.
+    changes: [AtomicU64; hint::scaled(0, 1) as usize],
 }
 
 impl Names {
     pub(crate) fn new() -> Self {
         Names {
             map: SkipMap::new(),
-            changes: AtomicU64::new(0),
+            changes: core::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
 
     /// Returns what a name stands for. May miss a name that another thread is changing.
     pub(crate) fn get(&self, name: &str) -> Option<Entry> {
-        // Relaxed: only the checkers need it, and they see every operation in one order.
-        self.changes.load(Ordering::Relaxed);
+        for changes in &self.changes {
+            // Relaxed: the checkers see every operation in one order.
+            changes.load(Ordering::Relaxed);
+        }
         self.map.get(name).map(|it| *it.value())
     }
 
+    fn count_change(&self) {
+        for changes in &self.changes {
+            // Relaxed: as in `get`. The skip list publishes the change.
+            changes.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn set(&self, name: &str, entry: Entry) {
-        // Relaxed: as in `get`. The skip list publishes the change.
-        self.changes.fetch_add(1, Ordering::Relaxed);
+        self.count_change();
         self.map.insert(name.into(), entry);
     }
 
     /// Adds a name unless it is present. Returns whether it was added. No other thread has the
     /// names.
     pub(crate) fn add(&self, name: Box<str>, entry: Entry) -> bool {
-        // Relaxed: as in `get`.
-        self.changes.fetch_add(1, Ordering::Relaxed);
+        self.count_change();
         // One search; a lookup and an insertion would take two. No two groups have the same place,
         // so if the places are equal, this entry was added.
         self.map.get_or_insert(name, entry).value().place == entry.place
     }
 
     pub(crate) fn remove(&self, name: &str) -> Option<Entry> {
-        // Relaxed: as in `get`. The skip list publishes the change.
-        self.changes.fetch_add(1, Ordering::Relaxed);
+        self.count_change();
         self.map.remove(name).map(|it| *it.value())
     }
 
@@ -151,7 +161,7 @@ impl Live for Names {
     }
 
     fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, SlotAddress)]) -> Vec<u32> {
-        // D2: the groups are those that `each` has emitted. They are listed before the first one
+        // F-D2: the groups are those that `each` has emitted. They are listed before the first one
         // changes, because a changed entry is another one in the map.
         let old: Vec<_> = self.old(is_old).collect();
         let moved = old.iter().zip(groups).map(|(it, &(_, place))| {

@@ -111,7 +111,7 @@ impl<P: Pmem> Recovery<'_, P> {
                 Fix::Inode(inode) => (self.geometry.inode_at(inode.id.number), inode.encode()),
                 _ => continue,
             };
-            // SAFETY: M8.
+            // SAFETY: F-M8.
             let written = unsafe { pmem.write(at, &line) };
             stored = stored.and(pmem.flush(written));
         }
@@ -231,7 +231,7 @@ impl<P: Pmem> Recovery<'_, P> {
 
         let mut stored = Flushed::nothing();
         if let Some((_, page, image)) = &copy {
-            // SAFETY: M8, and no log and no file has the page.
+            // SAFETY: F-M8, and no log and no file has the page.
             stored = stored.and(unsafe { pmem.write_streaming(page_at(*page), &image[..]) });
         }
         // Backwards: each page has a pointer to the one that was stored before it.
@@ -239,7 +239,7 @@ impl<P: Pmem> Recovery<'_, P> {
         for (id, image) in log.pages.iter_mut().rev() {
             id.put_tail(image, next.map_or(0, |next| seal(id.seed(), next)));
             next = Some(id.page);
-            // SAFETY: M8, and no log and no file has the page.
+            // SAFETY: F-M8, and no log and no file has the page.
             stored = stored.and(unsafe { pmem.write_streaming(page_at(id.page), &image[..]) });
         }
         let at = self.geometry.inode_at(id.inode);
@@ -260,7 +260,7 @@ impl<P: Pmem> Recovery<'_, P> {
             return Ok(None);
         };
         let mut image = Box::new([0; PAGE]);
-        // SAFETY: M8.
+        // SAFETY: F-M8.
         unsafe { self.reader.pmem.read(page_at(page), &mut image[..]) };
         let tail = &mut image[(scan.size % PAGE_BYTES) as usize..];
         if tail.iter().all(|byte| *byte == 0) {

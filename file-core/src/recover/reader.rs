@@ -45,7 +45,7 @@ pub(crate) struct LogReader<'a, P> {
     pub(super) journaled: Vec<Word>,
     /// From how many pages on a log is decoded on the threads of rayon's current pool. Unlimited
     /// while the volume is in use: a thread that waits for the pool runs other tasks of it, which
-    /// are foreign code (N3 of `inodes.rs`).
+    /// are foreign code (F-N3 of `inode_table.rs`).
     pub(super) long_from: usize,
 }
 
@@ -187,8 +187,8 @@ impl<'a, P: Pmem> LogReader<'a, P> {
     /// Reads bytes of a log page or an inode, from a word on, as if the change in the journal were
     /// complete.
     pub(super) fn load(&self, at: u64, into: &mut [u8]) {
-        // SAFETY: M8. Or the log belongs to a file that no other thread uses, so nobody stores to
-        // its pages or its inode (M4, M5, M6).
+        // SAFETY: F-M8. Or the log belongs to a file that no other thread uses, so nobody stores to
+        // its pages or its inode (F-M4, F-M5, F-M6).
         unsafe { self.pmem.read(at, into) };
         let bytes = at..at + into.len() as u64;
         for word in self.journaled.iter().filter(|it| bytes.contains(&it.at)) {

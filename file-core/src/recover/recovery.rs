@@ -9,7 +9,7 @@
 //! 2. For each live file, walk its chain and replay its committed groups, on all threads of rayon's
 //!    pool. Long logs come last, one at a time; all threads decode their pages, see `replay.rs`.
 //!    The volume keeps only the file's size: its index and log enter memory when the file is
-//!    opened, see `inodes.rs`.
+//!    opened, see `inode_table.rs`.
 //! 3. Let every log and every file *claim* its pages. Unclaimed pages are free. So a file that was
 //!    removed while it was open needs no further care.
 //! 4. Once all of this has succeeded, erase the marks that interrupted renames have left. If a
@@ -29,8 +29,8 @@
 //!
 //! # Damage
 //! A volume that is opened read-only, checked or repaired is recovered although it is damaged: see
-//! `recover/survey.rs`. The methods here then *note* all damage and go on. A damaged group is
-//! skipped, and a chain ends before a damaged page. `recover/mend.rs` repairs what was noted.
+//! `survey.rs`. The methods here then *note* all damage and go on. A damaged group is
+//! skipped, and a chain ends before a damaged page. `mend.rs` repairs what was noted.
 //!
 //! # Cost
 //! Time: every log is read once (in a survey, the logs of files twice), and each
@@ -344,11 +344,11 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         let pmem = self.reader.pmem;
         let mut erased = Flushed::nothing();
         for place in &live.superseded {
-            // M8. The mark of the rename is durable: it was read from the medium.
+            // F-M8. The mark of the rename is durable: it was read from the medium.
             let written = pmem.publish(place.at(), 0, Durable::at_rest());
             erased = erased.and(pmem.flush(written));
         }
-        // M7: what was replaced is free now.
+        // F-M7: what was replaced is free now.
         pmem.fence(erased);
     }
 

@@ -143,7 +143,7 @@ impl<P: Pmem> Recovery<'_, P> {
         let (claims, pmem, damages) = (&self.claims, self.reader.pmem, &mut self.damages);
         let mut content = [0; PAGE];
         let mut is_intact = |mapping: &Mapping| {
-            // SAFETY: M8.
+            // SAFETY: F-M8.
             unsafe { pmem.read(page_at(mapping.page), &mut content) };
             crc32c::crc32c(&content) == mapping.checksum
         };
@@ -217,7 +217,7 @@ impl<P: Pmem> Recovery<'_, P> {
             }
             let at = self.geometry.inode_at(number);
             let mut line = [0; INODE_USED_BYTES];
-            // SAFETY: M8.
+            // SAFETY: F-M8.
             unsafe { self.reader.pmem.read(at, &mut line) };
             let what = match RawInode::decode(&line, number).map(|it| it.id.kind) {
                 Some(Kind::File) => "a file that no name refers to",

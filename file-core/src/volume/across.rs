@@ -67,7 +67,7 @@ impl<P: Pmem, L> Shared<P, L> {
             }
         }
         self.tree.check_outside(from, moved, to)?;
-        // T3: this thread holds the tree's mutex, so no other one locks several directories.
+        // F-T3: this thread holds the tree's mutex, so no other one locks several directories.
         let child_state = child
             .as_ref()
             .map(|it| it.lock().ok_or_else(|| to.not_found()));
@@ -213,7 +213,7 @@ impl<P: Pmem, L> Shared<P, L> {
     /// [`Error::Corrupt`] if the journal was damaged after it was opened. The change is then on the
     /// medium as a whole or not at all, and memory still has the old names. So an error must have
     /// the consequences of a panic: the caller returns with its guards and reservations, which
-    /// poison their logs, and leaves the tree interrupted (T7).
+    /// poison their logs, and leaves the tree interrupted (F-T7).
     fn commit_journaled(
         &self,
         journal: Journal<'_, P>,
@@ -242,7 +242,7 @@ impl<P: Pmem, L> Shared<P, L> {
 
 impl Tree {
     /// Checks that what `at` names may get the name `new`: a directory cannot be moved into itself,
-    /// or below itself. The caller holds the tree's mutex (T6).
+    /// or below itself. The caller holds the tree's mutex (F-T6).
     fn check_outside(&self, at: &NameAt<'_>, entry: Entry, new: &NameAt<'_>) -> Result<(), Error> {
         let is_unchecked = injected_bug!(
             "moved-into-itself",

@@ -102,7 +102,7 @@ impl<P: Pmem, L> Shared<P, L> {
     }
 
     /// Opens a file, and reads its log if it is not in memory. `lock` makes its range lock: foreign
-    /// code, which must not run under the directory's mutex (N3).
+    /// code, which must not run under the directory's mutex (F-N3).
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::Poisoned`], [`Error::Corrupt`], and
@@ -158,7 +158,7 @@ impl<P: Pmem, L> Shared<P, L> {
             killed_by = "file-core-links/link-remove"
         );
         let early = if finds_early { Some(at.look()?) } else { None };
-        // T3: two directories.
+        // F-T3: two directories.
         let _tree = other.map(|_| self.tree.lock()).transpose()?;
         // Both at once: between the look at the old name and the new name, neither changes.
         let (mut state, mut other_state) = lock_both(&at.directory, other, gone(at, new))?;
@@ -167,7 +167,7 @@ impl<P: Pmem, L> Shared<P, L> {
         if new.directory.names.get(new.name).is_some() {
             return Err(new.exists());
         }
-        // N4: before there is the name.
+        // F-N4: before there is the name.
         self.inodes.add_link(id.number);
         let state = other_state.as_mut().unwrap_or(&mut state);
         let linked = (new.directory).link(state, &self.medium, new.name, id);
@@ -211,7 +211,7 @@ impl<P: Pmem, L> Shared<P, L> {
     pub(crate) fn remove_directory(&self, at: &NameAt<'_>) -> Result<(), Error> {
         self.check_writable()?;
         let _tree = self.tree.lock()?;
-        // T2: the entry stays.
+        // F-T2: the entry stays.
         let entry = (at.directory.look(at.name)).ok_or_else(|| at.not_found())?;
         at.expect(entry.id.kind, Kind::Directory)?;
         let child = self.child_of(at, entry)?;
@@ -234,7 +234,7 @@ impl<P: Pmem, L> Shared<P, L> {
         if let Some(child) = self.tree.get(entry.id) {
             return Ok(child);
         }
-        // The thread that creates it holds this mutex (T4).
+        // The thread that creates it holds this mutex (F-T4).
         drop(at.lock()?);
         self.tree.get(entry.id).ok_or_else(|| at.not_found())
     }
@@ -245,8 +245,8 @@ impl<P: Pmem, L> Shared<P, L> {
         state.mark_removed();
         self.tree.forget(number);
         let was_last = self.inodes.take_link(number);
-        debug_assert!(was_last, "T1: a directory has one name");
-        // T5, M7.
+        debug_assert!(was_last, "F-T1: a directory has one name");
+        // F-T5, F-M7.
         for page in child.log.take_pages() {
             space.release_log_page(page);
         }

@@ -94,7 +94,7 @@ pub(crate) fn write<P: Pmem>(pmem: &P, geometry: &Geometry) {
     let (mut at, mut table) = (table_at, Flushed::nothing());
     while at < table_end {
         let n = (table_end - at).min(ZEROES.len() as u64) as usize;
-        // SAFETY: M8, and the bytes are fenced before the root's inode is stored.
+        // SAFETY: F-M8, and the bytes are fenced before the root's inode is stored.
         table = table.and(unsafe { pmem.write_streaming(at, &ZEROES[..n]) });
         at += n as u64;
     }
@@ -119,7 +119,7 @@ pub(crate) fn write<P: Pmem>(pmem: &P, geometry: &Geometry) {
 /// Stores bytes, and starts to write them back.
 #[track_caller]
 fn store<P: Pmem>(pmem: &P, at: u64, bytes: &[u8]) -> Flushed {
-    // SAFETY: M8.
+    // SAFETY: F-M8.
     let written = unsafe { pmem.write(at, bytes) };
     pmem.flush(written)
 }
@@ -195,7 +195,8 @@ pub(crate) fn grow<P: Pmem>(pmem: &P, geometry: Geometry) -> Geometry {
     let larger = Geometry { pages, ..geometry };
     let replica = store(pmem, larger.replica_at(), &larger.encode());
     pmem.fence(replica);
-    // M7: the fence after the first superblock orders it before any new use of the old second one.
+    // F-M7: the fence after the first superblock orders it before any new use of the old second
+    // one.
     let primary = store(pmem, 0, &larger.encode());
     pmem.fence(primary);
     larger
@@ -210,7 +211,7 @@ fn other_version(found: u32) -> Error {
 
 fn superblock_at<P: Pmem>(pmem: &P, at: u64) -> Superblock {
     let mut bytes = [0; SUPER_BYTES];
-    // SAFETY: M8.
+    // SAFETY: F-M8.
     unsafe { pmem.read(at, &mut bytes) };
     Geometry::decode(&bytes)
 }

@@ -136,8 +136,9 @@ impl OpenOptions {
     /// opening a directory whose inode is unreadable. If a directory's log is damaged, listings
     /// contain the names that are readable, and looking up any other name returns
     /// [`Error::Corrupt`](crate::Error::Corrupt), because the damage may have taken it. A word that
-    /// a repair only sets to zero ([`Repair::ClearWord`](crate::medium::reports::Repair::ClearWord)) has none
-    /// of these effects. All logs are read on the calling thread.
+    /// a repair only sets to zero
+    /// ([`Repair::ClearWord`](crate::medium::reports::Repair::ClearWord)) has none of these
+    /// effects. All logs are read on the calling thread.
     pub fn read_only(mut self, on: bool) -> Self {
         self.read_only = on;
         self

@@ -115,7 +115,7 @@ impl<P: Pmem, L> Shared<P, L> {
                 return Ok(directory);
             }
             self.check_openable(entry.id)?;
-            // Another thread creates or removes it, and holds this mutex (T4).
+            // Another thread creates or removes it, and holds this mutex (F-T4).
             drop(at.lock()?);
         }
     }

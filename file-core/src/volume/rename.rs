@@ -27,7 +27,7 @@ impl<P: Pmem, L> Shared<P, L> {
             let kind = from.look()?.id.kind;
             let tree = (kind == Kind::Directory).then(|| self.tree.lock());
             let tree = tree.transpose()?;
-            // A directory can replace a directory only. T2: the entry stays, if there is one.
+            // A directory can replace a directory only. F-T2: the entry stays, if there is one.
             let replaced = tree.as_ref().and_then(|_| to.directory.look(to.name));
             let child = match replaced {
                 Some(entry) if entry.id.kind == Kind::Directory => Some(self.child_of(to, entry)?),

@@ -1,4 +1,5 @@
-//! The tree of directories, and walks along its paths. `tree/changes.rs` changes it.
+//! The tree of directories, and walks along its paths. `changes.rs`, `rename.rs` and `across.rs`
+//! change it.
 //!
 //! # Properties
 //! - Every directory is an inode with a log of its own; the root is inode 0. All directories are in
@@ -16,20 +17,20 @@
 //!   directory is moved meanwhile.
 //!
 //! # Invariants
-//! - **T1** The directories form a tree: each but the root has one name. So a directory is reached
-//!   by one path, and recovery meets each once.
-//! - **T2** The name of a directory is removed, replaced or renamed only under the tree's mutex.
-//! - **T3** Mutexes are taken in this order: the tree's, then those of directories, then those of
+//! - **F-T1** The directories form a tree: each but the root has one name. So a directory is
+//!   reached by one path, and recovery meets each once.
+//! - **F-T2** The name of a directory is removed, replaced or renamed only under the tree's mutex.
+//! - **F-T3** Mutexes are taken in this order: the tree's, then those of directories, then those of
 //!   logs, files and tables. A thread takes those of several directories only while it holds the
 //!   tree's, so no two threads wait for each other's.
-//! - **T4** A directory is in the table as long as it has a name. It enters and leaves the table
+//! - **F-T4** A directory is in the table as long as it has a name. It enters and leaves the table
 //!   under the mutex of the directory that names it.
-//! - **T5** A directory that was removed is empty and stays empty: a thread that locks it learns
+//! - **F-T5** A directory that was removed is empty and stays empty: a thread that locks it learns
 //!   that it was removed. So its log is not used any more, and its pages are free.
-//! - **T6** A directory gets another parent only under the tree's mutex. A new one enters the
-//!   table, with its parent, before a walk enters it (T4). So while a thread holds the tree's
+//! - **F-T6** A directory gets another parent only under the tree's mutex. A new one enters the
+//!   table, with its parent, before a walk enters it (F-T4). So while a thread holds the tree's
 //!   mutex, it can tell whether one directory that was not removed is below another.
-//! - **T7** If a panic of the region or an error of the journal interrupts a change that goes
+//! - **F-T7** If a panic of the region or an error of the journal interrupts a change that goes
 //!   through the journal, the journal may keep its record, which names pages of the directories'
 //!   logs. Those logs are poisoned, so they keep their pages. From then on, the state under the
 //!   tree's mutex says that a change was interrupted: no directory is removed or moved until the
@@ -47,21 +48,21 @@ use crate::object::names::Entry;
 /// The directories of a volume.
 pub(crate) struct Tree {
     pub(crate) root: Arc<Directory>,
-    /// All directories but the root (T4).
+    /// All directories but the root (F-T4).
     directories: Mutex<HashMap<u32, Child>>,
-    /// See T2 and T7.
+    /// See F-T2 and F-T7.
     mutex: Mutex<InterruptedChange>,
 }
 
 /// A directory, and the number of the one that names it.
 struct Child {
     directory: Arc<Directory>,
-    /// See T6.
+    /// See F-T6.
     parent: u32,
 }
 
 /// The number of a directory of which a thread has begun, but not finished, a change that goes
-/// through the journal (T7).
+/// through the journal (F-T7).
 type InterruptedChange = Option<u32>;
 
 impl Tree {
@@ -93,7 +94,7 @@ impl Tree {
     /// Takes the tree's mutex.
     ///
     /// # Errors
-    /// [`Error::Poisoned`], as T7 says.
+    /// [`Error::Poisoned`], as F-T7 says.
     pub(super) fn lock(&self) -> Result<MutexGuard<'_, InterruptedChange>, Error> {
         let guard = self.mutex.lock();
         match *guard {
@@ -130,7 +131,7 @@ impl Tree {
     }
 
     /// Records which directory names `id` from now on, if `id` is a directory. The caller holds the
-    /// tree's mutex (T6).
+    /// tree's mutex (F-T6).
     pub(super) fn set_parent(&self, id: InodeId, parent: u32) {
         if id.kind == Kind::Directory
             && let Some(child) = self.directories.lock().get_mut(&id.number)
@@ -140,7 +141,7 @@ impl Tree {
     }
 
     /// Returns whether directory `number` is directory `above`, or lies in it at any depth. The
-    /// caller holds the tree's mutex (T6).
+    /// caller holds the tree's mutex (F-T6).
     pub(super) fn is_at_or_below(&self, mut number: u32, above: u32) -> bool {
         let directories = self.directories.lock();
         while number != above {

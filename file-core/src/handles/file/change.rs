@@ -169,7 +169,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
                 Err(error) => error,
             }
         };
-        // M2: nothing has been stored to these pages.
+        // F-M2: nothing has been stored to these pages.
         extents.iter().for_each(|extent| alloc.release(extent));
         Err(error)
     }

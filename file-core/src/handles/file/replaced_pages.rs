@@ -78,7 +78,7 @@ impl ReplacedPages {
 
 fn release<P>(run: Option<Extent>, medium: &Medium<P>) {
     if let Some(run) = run {
-        // M7: the mark of the change that replaced these pages is durable.
+        // F-M7: the mark of the change that replaced these pages is durable.
         medium.space.alloc.release(run);
     }
 }

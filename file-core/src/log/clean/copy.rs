@@ -50,7 +50,7 @@ impl Count {
         slots.div_ceil(u64::from(PAGE_SLOTS)) <= space.alloc.free_pages().0
     }
 
-    /// Returns the most pages that the log may have before it is cleaned thoroughly.
+    /// Returns the most pages that the log may have before a compaction.
     pub(super) fn bound(&self, space: &Space) -> u64 {
         bound(space, self.slots).max(self.looked_at / LIVE_PER_PAGE)
     }
@@ -247,7 +247,7 @@ impl PrivatePages {
 
     /// Makes the pages free again.
     pub(super) fn give_back<P: Pmem>(self, medium: &Medium<P>) {
-        // M2: no store to the pages may persist once another operation has them.
+        // F-M2: no store to the pages may persist once another operation has them.
         medium.pmem.fence(self.stored);
         for PrivatePage { page, .. } in self.pages {
             medium.space.log_pages.forget(page);

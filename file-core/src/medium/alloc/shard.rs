@@ -1,16 +1,16 @@
-//! A shard: the free extents of one stripe, with its spare. [`super`] has the design.
+//! A shard: the free extents of one stripe, with its spare. `alloc.rs` has the design.
 //!
 //! # Orderings
 //!
-//! | letter | where | pairs with | carries |
-//! |---|---|---|---|
-//! | P | [`Spare::put`], [`Spare::replace`]: Release | Q | the end of the pages' earlier use |
-//! | Q | [`Spare::take`], [`Spare::replace`]: Acquire | P | |
+//! | letter | where | pairs with | carries | model |
+//! |---|---|---|---|---|
+//! | P | [`Spare::put`], [`Spare::replace`]: Release | Q | the earlier use's end | (`free-pages`) |
+//! | Q | [`Spare::take`], [`Spare::replace`]: Acquire | P | | (`free-pages`) |
 //!
 //! Everything else is protected by the shard's mutex.
 //!
-//! No model can see that P and Q are needed: the simulated region orders all accesses to its bytes.
-//! They rest on the table's argument alone.
+//! The model runs P and Q, but none can see that they are needed: the simulated region orders all
+//! accesses to its bytes. They rest on the table's argument alone.
 
 use core::mem::take;
 use std::collections::BTreeMap;

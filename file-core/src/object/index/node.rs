@@ -55,7 +55,7 @@ impl Value {
         // Acquire [M←L]: the state of the page that a cleaning has stored here.
         // equivalent(Relaxed): see `relocate`.
         let old_log_page = self.log_page.swap(log_page, Ordering::Acquire);
-        // Relaxed: X3, only this thread stores the word meanwhile.
+        // Relaxed: F-X3, only this thread stores the word meanwhile.
         let old = self.word.load(Ordering::Relaxed);
         // Release [N→O]: the new log page.
         // equivalent(Relaxed): a walk could pair the new word with the old log page, but only on a
@@ -66,7 +66,7 @@ impl Value {
 
     /// Makes the page a hole, and returns the previous mapping with its log page.
     pub(super) fn take(&self) -> Option<(Mapping, u32)> {
-        // Relaxed: X3, only this thread stores the word meanwhile.
+        // Relaxed: F-X3, only this thread stores the word meanwhile.
         let mapping = Mapping::from_word(self.word.load(Ordering::Relaxed))?;
         // Relaxed: a walker that sees a hole looks no further.
         self.word.store(0, Ordering::Relaxed);

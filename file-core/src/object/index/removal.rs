@@ -47,7 +47,7 @@ impl Removal<'_> {
         if child.is_null() {
             return;
         }
-        // SAFETY: X1: the caller of `Index::remove` holds some of the span.
+        // SAFETY: F-X1: the caller of `Index::remove` holds some of the span.
         self.clear(unsafe { &*child }, span.start);
         if span.start < self.first || span.end > self.end {
             return;
@@ -58,7 +58,7 @@ impl Removal<'_> {
             killed_by = "file-core-index/hole-check"
         );
         if frees_early {
-            // SAFETY: none, because X4 does not hold yet. Only a checker runs this: it keeps the
+            // SAFETY: none, because F-X4 does not hold yet. Only a checker runs this: it keeps the
             // memory, and reports its use.
             unsafe { self.epochs.pin().defer_free(child) };
         }
@@ -71,7 +71,7 @@ impl Removal<'_> {
         // Each node has a pin of its own. So in a large removal, epochs advance and nodes are freed
         // meanwhile, a few at a time.
         let guard = self.epochs.pin();
-        // SAFETY: the node came from `Box::into_raw`. X4: it is unlinked, so a thread that is
+        // SAFETY: the node came from `Box::into_raw`. F-X4: it is unlinked, so a thread that is
         // pinned later cannot find it, and no other thread holds a page of its span. This thread,
         // which has just unlinked it, is the only one to free it.
         unsafe { guard.defer_free(child) };

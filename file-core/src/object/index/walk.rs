@@ -10,7 +10,7 @@ impl Index {
     /// Calls `each` for every mapped page, in file order. No other thread has the index.
     pub(crate) fn for_each_mut(&mut self, each: &mut dyn FnMut(u32, Mapping)) {
         let root = Root(self.root.value()).node();
-        // SAFETY: X4: the root is null or linked.
+        // SAFETY: F-X4: the root is null or linked.
         if let Some(root) = unsafe { root.as_mut() } {
             walk_mut(root, 0, each);
         }
@@ -32,7 +32,7 @@ impl Index {
         let _pinned = is_pinned.then(|| self.epochs.pin());
         let root = self.root();
         if !root.0.is_null() {
-            // SAFETY: X1: pinned until the end of the function.
+            // SAFETY: F-X1: pinned until the end of the function.
             walk(unsafe { &*root.node() }, 0, each);
         }
     }
@@ -61,7 +61,7 @@ fn walk(node: &Node, base: u32, each: &mut dyn FnMut(u32, Mapping, u32)) {
                 let child = child.load(Ordering::Acquire);
                 if !child.is_null() {
                     let base = base + ((i as u32) << (node.level * BITS));
-                    // SAFETY: X1: the caller is pinned.
+                    // SAFETY: F-X1: the caller is pinned.
                     walk(unsafe { &*child }, base, each);
                 }
             }
@@ -81,7 +81,7 @@ fn walk_mut(node: &mut Node, base: u32, each: &mut dyn FnMut(u32, Mapping)) {
         }
         Body::Inner(inner) => {
             for (i, child) in (0..).zip(&mut inner.0) {
-                // SAFETY: X4: the child is null or linked. It has only one parent, and the caller
+                // SAFETY: F-X4: the child is null or linked. It has only one parent, and the caller
                 // has the only reference to that.
                 if let Some(child) = unsafe { child.value().as_mut() } {
                     walk_mut(child, base + (i << (node.level * BITS)), each);
