@@ -9,10 +9,10 @@
 //! | `dir.rs` | [`Dir`](crate::Dir): operations on the names of one directory |
 //! | `file.rs` | [`File`](crate::File): opening and reading |
 //! | `file/change.rs` | the steps that every change of a file takes |
-//! | `file/pages.rs`, `file/replaced_pages.rs` | the pages that a change adds, and those it replaces |
+//! | `file/pages.rs`, `file/replaced_pages.rs` | the pages that a change adds and replaces |
 //! | `file/write.rs`, `file/holes.rs` | writes and appends; truncations, holes and times |
 //! | `file/cursor.rs` | a position in a file, for `std::io` |
-//! | `clean_on_request.rs`, `check.rs` | cleaning logs and checking data while the volume is in use |
+//! | `clean_on_request.rs`, `check.rs` | cleaning and checking a volume in use |
 
 pub(crate) mod check;
 pub(crate) mod clean_on_request;
