@@ -105,6 +105,16 @@ fn tables_are_judged() -> Result<(), Failed> {
         no_step.contains(".ci/full has no step `no such step`"),
         "{no_step}"
     );
+    let all = "A=1 a b --c 1 -d\trun\tA=2 a --first b --c 2 -d --e\n";
+    assert_eq!(problems(all, &["A=1 a b --c 1 -d"]), "");
+    for part in ["a --c 1 -d", "a b -d", "b a --c 1 -d"] {
+        let table = format!("a b --c 1 -d\trun\t{part}\n");
+        let other = problems(&table, &["a b --c 1 -d"]);
+        assert!(
+            other.contains(":1: this does not run `a b --c 1 -d`"),
+            "{part}: {other}"
+        );
+    }
     for wrong in ["a\trun\n", "a\tsometimes\tb\n", "a\tnot\t\n"] {
         assert!(Table::parse(wrong).is_err(), "{wrong}");
     }
