@@ -9,6 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::args::{Size, names, seconds, selected, size, threads};
 use crate::contention::args::ContentionArgs;
 use crate::failures::args::{Child, FailuresArgs};
+use crate::figures::args::FiguresArgs;
 use crate::file_core::args::FileCoreArgs;
 use crate::journal::args::JournalArgs;
 use crate::recovery::args::RecoveryArgs;
@@ -99,6 +100,10 @@ pub enum Command {
     /// Measures the recovery of a volume with many files: files per second with each number of
     /// threads, and the most heap that it takes
     Recovery(RecoveryArgs),
+    /// Rewrites the figures in documents from the result files in docs/figures, which the other
+    /// commands write with --json
+    #[command(after_help = FiguresArgs::lists())]
+    Figures(FiguresArgs),
     /// The child processes that `failures` starts.
     #[command(hide = true, subcommand)]
     FailuresChild(Child),
@@ -218,7 +223,10 @@ pub(crate) fn micro_locks() -> Vec<(&'static str, &'static str)> {
 }
 
 /// Returns the folder of this project.
-fn project() -> Result<PathBuf> {
+///
+/// # Errors
+/// It no longer exists.
+pub fn project() -> Result<PathBuf> {
     let benches = Path::new(env!("CARGO_MANIFEST_DIR"));
     match benches.parent() {
         Some(project) if project.join("Cargo.toml").is_file() => Ok(project.to_owned()),

@@ -28,6 +28,8 @@ use plan::FailurePlan;
 use rows::Row;
 use trial::{Conditions, TrialOutcome, trial};
 
+use crate::temporary::Choice;
+
 /// The trials to run.
 pub struct Trials {
     /// The contestants, in table order.
@@ -49,16 +51,35 @@ pub struct Trials {
 pub fn run(task: &Trials, bar: &ProgressBar) -> Result<Vec<Row>> {
     let mut plans = Vec::new();
     for contestant in &task.contestants {
+        has_room(contestant, 1)?;
         plans.push(plans_of(contestant, task)?);
     }
     bar.set_length(plans.iter().map(Vec::len).sum::<usize>() as u64);
     let mut rows = Vec::new();
     for (contestant, plans) in task.contestants.iter().zip(plans) {
+        has_room(contestant, task.jobs.min(plans.len()))?;
         bar.set_message(contestant.name);
         let outcomes = all(contestant, &plans, task, bar)?;
         rows.push(Row::new(contestant, plans.into_iter().zip(outcomes)));
     }
     Ok(rows)
+}
+
+/// Checks that this many trials at a time have enough room for their files. Without it, the errors
+/// of a full folder would count as failures of the contestant.
+fn has_room(contestant: &FailureContestant, jobs: usize) -> Result<()> {
+    let place = trial::place();
+    let needed = jobs as u64 * contestant.room();
+    // The first trial reports a folder that does not exist.
+    let room = place.room().unwrap_or(u64::MAX);
+    ensure!(
+        room >= needed,
+        "the folder {} is full: it has {room} free bytes, and {} needs {needed} in {jobs} runs at a time; free some space there, {}, or use fewer --jobs",
+        place.path().display(),
+        contestant.name,
+        Choice::Tmpdir.advice()
+    );
+    Ok(())
 }
 
 /// Returns the plans for a contestant. Their number is known after a run without a failure.

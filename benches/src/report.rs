@@ -14,7 +14,7 @@ mod text;
 
 pub use html::page;
 pub use machine::Machine;
-pub use outputs::Outputs;
+pub use outputs::{Commit, FORMAT, Origin, Outputs, command};
 pub(crate) use text::thread_count;
 pub use text::{losses, table, targets};
 

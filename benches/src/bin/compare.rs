@@ -6,15 +6,17 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use spanlock_benches::cli::{Args, Command};
+use spanlock_benches::cli::{self, Args, Command};
 use spanlock_benches::contention::args::ContentionArgs;
 use spanlock_benches::failures::args::FailuresArgs;
+use spanlock_benches::figures::args::FiguresArgs;
 use spanlock_benches::file_core::args::FileCoreArgs;
 use spanlock_benches::journal::args::JournalArgs;
 use spanlock_benches::recovery::args::RecoveryArgs;
 use spanlock_benches::recovery::heap::CountedHeap;
+use spanlock_benches::report::command;
 use spanlock_benches::{
-    compare, contention, failures, file_core, journal, micro, recovery, report,
+    compare, contention, failures, figures, file_core, journal, micro, recovery, report, temporary,
 };
 
 /// Counts only in a child of `recovery`.
@@ -35,8 +37,10 @@ fn run(args: &Args) -> Result<()> {
     match &args.command {
         Some(Command::FailuresChild(child)) => return child.run(),
         Some(Command::RecoveryChild(child)) => return child.run(),
+        Some(Command::Figures(args)) => return run_figures(args),
         _ => {}
     }
+    temporary::remove_on_signals()?;
     let bar = ProgressBar::new(0).with_style(
         ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}, {eta} left")
             .expect("the template is a valid constant"),
@@ -54,7 +58,8 @@ fn run(args: &Args) -> Result<()> {
         Some(Command::FileCore(args)) => run_file_core(args, &bar, &terminal)?,
         Some(Command::Recovery(args)) => run_recovery(args, &bar, &terminal)?,
         Some(Command::Failures(args)) => return run_failures(args, &bar, terminal),
-        Some(Command::FailuresChild(_) | Command::RecoveryChild(_)) | None => {
+        Some(Command::FailuresChild(_) | Command::RecoveryChild(_) | Command::Figures(_))
+        | None => {
             let json = args.json.as_deref();
             let outputs = report::Outputs::check(&args.report, json, args.volume.as_deref())?;
             if args.micro {
@@ -83,6 +88,7 @@ fn run_files(
         terminal.say(imported);
     }
     terminal.say(&outcome.others.to_string());
+    outputs.medium(&outcome.volume);
     let page = report::page(&outcome, &command())?;
     terminal.say(&outputs.write(&outcome.rows, &page)?);
     Ok(())
@@ -116,6 +122,7 @@ fn run_journal(args: &JournalArgs, bar: &ProgressBar, terminal: &Terminal) -> Re
     bar.finish_and_clear();
     terminal.say(&report::journal::told(&outcome));
     terminal.say(&outcome.others.to_string());
+    outcome.devices.iter().for_each(|it| outputs.medium(it));
     let page = report::journal::page(&outcome, &command())?;
     terminal.say(&outputs.write(&outcome.rows, &page)?);
     Ok(())
@@ -141,6 +148,7 @@ fn run_file_core(args: &FileCoreArgs, bar: &ProgressBar, terminal: &Terminal) ->
     bar.finish_and_clear();
     terminal.say(&report::file_core::told(&outcome));
     terminal.say(&outcome.others.to_string());
+    outputs.medium(&outcome.volume);
     let page = report::file_core::page(&outcome, &command())?;
     terminal.say(&outputs.write(&outcome.rows, &page)?);
     Ok(())
@@ -154,6 +162,7 @@ fn run_recovery(args: &RecoveryArgs, bar: &ProgressBar, terminal: &Terminal) -> 
     bar.finish_and_clear();
     terminal.say(&report::recovery::told(&outcome));
     terminal.say(&outcome.others.to_string());
+    outputs.medium(&outcome.volume);
     let page = report::recovery::page(&outcome, &command())?;
     terminal.say(&outputs.write(&outcome.rows, &page)?);
     Ok(())
@@ -175,12 +184,26 @@ fn run_failures(args: &FailuresArgs, bar: &ProgressBar, terminal: Terminal) -> R
     Ok(())
 }
 
-/// Returns the command line. Paths need not be UTF-8, because they are only displayed.
-fn command() -> String {
-    let arguments = std::env::args_os().skip(1);
-    let words = ["cargo".to_owned(), "compare".to_owned()].into_iter();
-    let words = words.chain(arguments.map(|it| it.to_string_lossy().into_owned()));
-    words.collect::<Vec<_>>().join(" ")
+/// Rewrites the figures of this project's documents.
+fn run_figures(args: &FiguresArgs) -> Result<()> {
+    let terminal = Terminal::default();
+    let project = cli::project()?;
+    let dir = project.join(&args.dir);
+    if let Some(names) = &args.measure {
+        ensure!(
+            !cfg!(debug_assertions),
+            "this build is not optimized, so its figures are meaningless: use `cargo compare figures --measure`"
+        );
+        let program = std::env::current_exe().context("finding this program")?;
+        let chosen = figures::measure::chosen(names);
+        figures::measure::measure(&program, &chosen, &dir, |line| terminal.say(line))?;
+    }
+    let summary = figures::run(&project, &dir, args.check)?;
+    terminal.say(&format!(
+        "documents: {}, blocks: {}, rewritten: {}",
+        summary.documents, summary.blocks, summary.rewritten
+    ));
+    terminal.end()
 }
 
 /// Standard output. If it is closed, for example by `head`, the run continues and writes its files.

@@ -136,10 +136,7 @@ pub fn run(plan: &Plan, bar: &ProgressBar, tell: impl Fn(&str)) -> Result<Outcom
             bar.inc(plan.steps_on(name));
             continue;
         }
-        for workload in [COMMIT, BLOCKS] {
-            grid(plan, workload, &device, bar, &mut rows)?;
-        }
-        patterns(plan, &device, bar, &mut rows)?;
+        device.advise(workloads(plan, &device, bar, &mut rows))?;
     }
     let targets = targets::targets(&rows, &plan.devices);
     for row in &mut rows {
@@ -153,6 +150,13 @@ pub fn run(plan: &Plan, bar: &ProgressBar, tell: impl Fn(&str)) -> Result<Outcom
         devices,
         others: watch.others(),
     })
+}
+
+fn workloads(plan: &Plan, device: &Device, bar: &ProgressBar, rows: &mut Vec<Row>) -> Result<()> {
+    for workload in [COMMIT, BLOCKS] {
+        grid(plan, workload, device, bar, rows)?;
+    }
+    patterns(plan, device, bar, rows)
 }
 
 /// Measures a closed loop under every number of threads, and every think time or number of blocks.
@@ -172,7 +176,7 @@ fn grid(
     let threads = plan.threads.iter().copied().max().unwrap_or(1);
     let mut made = Vec::new();
     for contestant in contestants {
-        let one = contestant.make(device, threads);
+        let one = contestant.make(device, workload, threads);
         made.push((contestant, one.with_context(|| contestant.name)?));
     }
     for &threads in &plan.threads {
@@ -240,7 +244,7 @@ fn patterns(plan: &Plan, device: &Device, bar: &ProgressBar, rows: &mut Vec<Row>
         return Ok(());
     };
     bar.set_message(format!("{}: creating files", device.name));
-    let data = thesis::data(device, clients)?;
+    let data = thesis::Data::make(device, clients)?;
     let servers = plan
         .journals(device.name)
         .map(|it| Servers::make(it, device, &data, clients))

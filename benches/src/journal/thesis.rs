@@ -25,6 +25,7 @@ use std::time::Duration;
 use anyhow::Result;
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::jbd2::{Journal, Stats};
+use tempfile::TempDir;
 
 use super::contestants::{Contestant, count};
 use super::devices::Device;
@@ -98,20 +99,32 @@ struct Server {
     journal: Journal,
     data: Arc<Metered>,
     meter: Arc<Meter>,
+    _folder: TempDir,
 }
 
-/// Creates the servers' data files, which the contestants share.
-///
-/// # Errors
-/// The files cannot be created.
-pub(super) fn data(device: &Device, clients: usize) -> Result<Vec<Arc<Metered>>> {
-    let folder = device.folder("data")?;
-    let file = |server: usize| {
-        let path = folder.join(server.to_string());
-        let len = clients as u64 * REGION;
-        Ok(Arc::new(device.direct_file(&path, len, &device.meter())?))
-    };
-    (0..SERVERS).map(file).collect()
+/// The servers' data files, which the contestants share.
+pub(super) struct Data {
+    files: Vec<Arc<Metered>>,
+    _folder: TempDir,
+}
+
+impl Data {
+    /// Creates the files.
+    ///
+    /// # Errors
+    /// The files cannot be created.
+    pub(super) fn make(device: &Device, clients: usize) -> Result<Self> {
+        let folder = device.folder("thesis-data")?;
+        let file = |server: usize| {
+            let path = folder.path().join(server.to_string());
+            let len = clients as u64 * REGION;
+            Ok(Arc::new(device.direct_file(&path, len, &device.meter())?))
+        };
+        Ok(Data {
+            files: (0..SERVERS).map(file).collect::<Result<_>>()?,
+            _folder: folder,
+        })
+    }
 }
 
 impl Servers {
@@ -122,23 +135,29 @@ impl Servers {
     pub(super) fn make(
         contestant: &'static Contestant,
         device: &Device,
-        data: &[Arc<Metered>],
+        data: &Data,
         clients: usize,
     ) -> Result<Self> {
         // Group descriptors, bitmaps, inodes.
         let blocks = 1 + clients + clients.div_ceil(16);
         let server = |(number, data): (usize, &Arc<Metered>)| {
-            let folder = device.folder(&format!("{}-server-{number}", contestant.name))?;
+            let folder = device.folder(&format!("thesis-{}-{number}", contestant.name))?;
             let meter = device.meter();
             Ok(Server {
-                journal: contestant.journal(device, &folder, &meter, blocks as u64)?,
+                journal: contestant.journal(device, folder.path(), &meter, blocks as u64)?,
                 data: data.clone(),
                 meter,
+                _folder: folder,
             })
         };
         Ok(Servers {
             contestant,
-            servers: data.iter().enumerate().map(server).collect::<Result<_>>()?,
+            servers: data
+                .files
+                .iter()
+                .enumerate()
+                .map(server)
+                .collect::<Result<_>>()?,
             clients,
             written: (0..clients).map(|_| AtomicU64::new(0)).collect(),
         })
