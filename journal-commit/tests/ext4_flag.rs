@@ -2,6 +2,8 @@
 //! journal inside the file system is opened until after it is closed, `e2fsck -p` and the running
 //! kernel keep every acknowledged change. Both replay a journal only if the flag is set.
 
+#![cfg(feature = "jbd2")]
+
 mod ext4;
 
 use std::sync::Arc;
