@@ -31,7 +31,7 @@ struct Temporary(PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // Whoever drops it reports an error of its own.
+        // Report the error that caused the drop, even if the removal fails too.
         let _ = std::fs::remove_file(&self.0);
     }
 }
