@@ -11,8 +11,8 @@
 //!
 //! Each operation therefore enters a list before it begins, and leaves the list when it has ended.
 //! If it failed, its failure is recorded in the same step. After its flush, a thread waits for all
-//! operations that have begun by then ([`settle`](Operations::settle)). It acknowledges only if none of
-//! them has failed.
+//! operations that have begun by then ([`settle`](Operations::settle)). It acknowledges only if
+//! none of them has failed.
 //!
 //! # State
 //!
