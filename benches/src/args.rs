@@ -1,5 +1,8 @@
 //! Arguments that several commands share, and their parsers.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use crate::measure;
@@ -11,6 +14,18 @@ pub struct Size {
     pub bytes: u64,
     /// The size as typed by the user, for error messages.
     pub typed: String,
+}
+
+/// The files for the result of a run.
+#[derive(Args, Clone, Debug)]
+pub struct OutputArgs {
+    /// Also write the rows to this file, as JSON, with all columns and targets
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Write the report to this file, as one self-contained HTML page
+    #[arg(long, default_value = "report.html", value_name = "FILE")]
+    pub report: PathBuf,
 }
 
 /// Returns the largest thread count that is accepted. More threads would only wait for each other.
