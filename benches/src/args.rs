@@ -16,6 +16,16 @@ pub struct Size {
     pub typed: String,
 }
 
+/// The end of every help text: what affects a run besides its arguments, and how it ends.
+pub(crate) const ENVIRONMENT: &str = "\
+Environment:
+  COLUMNS: the width of the output [default: that of the terminal, or 100 in a file or a pipe]
+  NO_COLOR: no colours in messages about wrong arguments
+  TMPDIR: the folder for temporary files [default: /tmp]
+
+Exit status: 0, or 1 after an error, or 2 for wrong arguments. A reader that closes the output \
+early, such as `head`, changes neither the status nor the files.";
+
 /// The files for the result of a run.
 #[derive(Args, Clone, Debug)]
 pub struct OutputArgs {

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::args::{OutputArgs, Size, names, seconds, selected, size, threads};
+use crate::args::{ENVIRONMENT, OutputArgs, Size, names, seconds, selected, size, threads};
 use crate::compare::Plan;
 use crate::contention::args::ContentionArgs;
 use crate::failures::args::{Child, FailuresArgs};
@@ -25,6 +25,7 @@ use crate::{locks, measure, workloads};
     bin_name = "cargo compare",
     version,
     max_term_width = 100,
+    after_help = ENVIRONMENT,
     args_conflicts_with_subcommands = true
 )]
 pub struct Args {
@@ -84,9 +85,11 @@ pub enum Command {
     /// Makes every write and every flush of a run fail once, in our journals and in those of other
     /// projects. Eight threads append numbered records; after a simulated power cut, every
     /// acknowledged record must be found. Exits with an error if one of our journals is not clean
+    #[command(after_help = ENVIRONMENT)]
     Failures(FailuresArgs),
     /// Compares the locks under contention, without files: throughput, waits, and processor time,
     /// for critical sections of different lengths, overlaps, shares of reads, and threads
+    #[command(after_help = ENVIRONMENT)]
     Contention(ContentionArgs),
     /// Compares the file core's overwrites with the bare copy, flushes and fences of the same
     /// bytes, and two threads with one, under each lock. Also measures appends, truncations,
@@ -96,6 +99,7 @@ pub enum Command {
     FileCore(FileCoreArgs),
     /// Measures the recovery of a volume with many files: files per second with each number of
     /// threads, and the most heap that it takes
+    #[command(after_help = ENVIRONMENT)]
     Recovery(RecoveryArgs),
     /// The child processes that `failures` starts.
     #[command(hide = true, subcommand)]

@@ -383,7 +383,11 @@ fn a_thread_that_cannot_be_started_is_an_error() {
 #[test]
 fn the_help_describes_the_comparison() {
     let scene = Scene::new(0);
-    let told = |args: &[&str]| String::from_utf8(scene.compare(args).stdout).unwrap();
+    // Lines are broken between words.
+    let told = |args: &[&str]| {
+        let told = String::from_utf8(scene.compare(args).stdout).unwrap();
+        told.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
     assert!(told(&["--help"]).contains("durable commits"));
     let told = told(&["journal", "--help"]);
     for wanted in [

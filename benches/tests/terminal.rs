@@ -158,6 +158,28 @@ fn there_are_no_colours_if_they_are_not_wanted() {
     }
 }
 
+#[test]
+fn every_help_names_the_files_and_the_environment() {
+    let scene = Scene::new(0);
+    let commands = ["contention", "journal", "file-core", "recovery", "failures"];
+    let all = commands.map(|it| vec![it, "--help"]);
+    for args in all.into_iter().chain([vec!["--help"]]) {
+        let output = command(&scene, &args).env("COLUMNS", "60").output();
+        let told = String::from_utf8(output.unwrap().stdout).unwrap();
+        assert!(told.lines().all(|it| it.chars().count() <= 60), "{told}");
+        for wanted in [
+            "--json",
+            "--report",
+            "COLUMNS",
+            "NO_COLOR",
+            "TMPDIR",
+            "Exit status",
+        ] {
+            assert!(told.contains(wanted), "{args:?}: no {wanted:?} in {told}");
+        }
+    }
+}
+
 /// Runs a command whose reader leaves after `bytes` bytes, and returns its result.
 fn with_reader_that_leaves(scene: &Scene, args: &[&str], bytes: usize) -> Output {
     let mut command = command(scene, args);

@@ -8,7 +8,7 @@ use spanlock_range_lock::RwCounter;
 
 use super::Plan;
 use super::operations::operations;
-use crate::args::{OutputArgs, names, seconds, selected, threads};
+use crate::args::{ENVIRONMENT, OutputArgs, names, seconds, selected, threads};
 use crate::locks;
 
 /// The locks that are measured by default: ours, and the usual whole-file locks.
@@ -63,7 +63,7 @@ impl FileCoreArgs {
                 .map(|(name, about)| format!("\n  {name}: {about}"));
             format!("{title}:{}", lines.collect::<String>())
         };
-        lists.map(list).join("\n\n")
+        format!("{}\n\n{ENVIRONMENT}", lists.map(list).join("\n\n"))
     }
 
     /// Returns the plan, with defaults filled in.

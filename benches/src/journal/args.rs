@@ -9,7 +9,7 @@ use super::contestants::{self, CONTESTANTS};
 use super::devices::DEVICES;
 use super::rows::{BLOCKS, COMMIT};
 use super::thesis::{FIO, IOR};
-use crate::args::{OutputArgs, names, seconds, selected, threads};
+use crate::args::{ENVIRONMENT, OutputArgs, names, seconds, selected, threads};
 
 /// All workloads, each with a description.
 pub const WORKLOADS: [(&str, &str); 4] = [
@@ -85,7 +85,7 @@ impl JournalArgs {
                 .map(|(name, about)| format!("\n  {name}: {about}"));
             format!("{title}:{}", lines.collect::<String>())
         };
-        lists.map(list).join("\n\n")
+        format!("{}\n\n{ENVIRONMENT}", lists.map(list).join("\n\n"))
     }
 
     /// Returns which arguments contradict each other, and how to fix that.
