@@ -10,6 +10,7 @@ use crate::args::{ENVIRONMENT, OutputArgs, Size, names, seconds, selected, size,
 use crate::compare::Plan;
 use crate::contention::args::ContentionArgs;
 use crate::failures::args::{Child, FailuresArgs};
+use crate::figures::args::FiguresArgs;
 use crate::file_core::args::FileCoreArgs;
 use crate::journal::args::JournalArgs;
 use crate::micro::{self, cases};
@@ -101,6 +102,10 @@ pub enum Command {
     /// threads, and the most heap that it takes
     #[command(after_help = ENVIRONMENT)]
     Recovery(RecoveryArgs),
+    /// Rewrites the figures in documents from the result files in docs/figures, which the other
+    /// commands write with --json
+    #[command(after_help = FiguresArgs::lists())]
+    Figures(FiguresArgs),
     /// The child processes that `failures` starts.
     #[command(hide = true, subcommand)]
     FailuresChild(Child),
@@ -193,7 +198,10 @@ impl Args {
 }
 
 /// Returns the folder of this project.
-fn project() -> Result<PathBuf> {
+///
+/// # Errors
+/// It no longer exists.
+pub fn project() -> Result<PathBuf> {
     let benches = Path::new(env!("CARGO_MANIFEST_DIR"));
     match benches.parent() {
         Some(project) if project.join("Cargo.toml").is_file() => Ok(project.to_owned()),

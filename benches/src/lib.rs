@@ -5,6 +5,7 @@ pub mod cli;
 pub mod compare;
 pub mod contention;
 pub mod failures;
+pub mod figures;
 pub mod file_core;
 pub mod import;
 pub mod journal;

@@ -72,6 +72,16 @@ impl LoadWatch {
 pub struct Others(Option<f64>);
 
 impl Others {
+    /// Creates the load from a share that [`share`](Self::share) returned.
+    pub fn of_share(share: Option<f64>) -> Self {
+        Others(share)
+    }
+
+    /// Returns the share.
+    pub fn share(self) -> Option<f64> {
+        self.0
+    }
+
     /// Returns whether the load is high enough to distort the figures.
     pub fn too_much(self) -> bool {
         self.0.is_some_and(|share| share > TOO_MUCH)

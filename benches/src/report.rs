@@ -19,5 +19,5 @@ mod text;
 
 pub use findings::Findings;
 pub use machine::Machine;
-pub use outputs::Outputs;
+pub use outputs::{Commit, FORMAT, Origin, Outputs, command};
 pub use text::LOSS_MARK;

@@ -46,8 +46,7 @@ fn a_run_writes_table_rows_and_report() {
         assert!(told.contains(wanted), "no {wanted:?} in: {told}");
     }
 
-    let rows = fs::read_to_string(scene.path("rows.json")).unwrap();
-    let rows: Vec<Value> = serde_json::from_str(&rows).unwrap();
+    let rows = scene.rows("compare");
     let workloads = ["dwom", "drbm", "mix-3-1", "mix-1-3", "import"];
     let cells = workloads
         .iter()

@@ -18,8 +18,7 @@ fn measured(scene: &Scene, args: &[&str]) -> (String, Vec<Value>) {
     let told = String::from_utf8(output.stdout).unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}{said}");
-    let rows = fs::read_to_string(scene.path("rows.json")).unwrap();
-    (told, serde_json::from_str(&rows).unwrap())
+    (told, scene.rows("contention"))
 }
 
 fn number(row: &Value, figure: &str) -> f64 {

@@ -1,6 +1,8 @@
 //! `compare failures` as a command: our contestants are clean, those that are wrong on purpose are
 //! caught, and bad arguments are reported.
 
+mod common;
+
 use std::fs;
 use std::process::{Command, Output};
 
@@ -20,11 +22,8 @@ fn rows(args: &[&str]) -> (Vec<Value>, bool) {
     let output = failures(&folder, &args);
     println!("{}", String::from_utf8_lossy(&output.stdout));
     println!("{}", String::from_utf8_lossy(&output.stderr));
-    let rows = fs::read(folder.path().join("rows.json")).unwrap();
-    (
-        serde_json::from_slice(&rows).unwrap(),
-        output.status.success(),
-    )
+    let rows = common::scene::rows(&folder.path().join("rows.json"), "failures");
+    (rows, output.status.success())
 }
 
 fn number(row: &Value, column: &str) -> u64 {

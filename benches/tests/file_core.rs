@@ -34,8 +34,7 @@ fn measured(scene: &Scene, args: &[&str]) -> (String, Vec<Value>) {
     let told = String::from_utf8(output.stdout).unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}{said}");
-    let rows = fs::read_to_string(scene.path("rows.json")).unwrap();
-    (told, serde_json::from_str(&rows).unwrap())
+    (told, scene.rows("file-core"))
 }
 
 fn number(row: &Value, figure: &str) -> f64 {
@@ -145,8 +144,7 @@ fn cleaning_happens_and_is_counted() {
     let args = [&QUICK[..1], &QUICK[3..], &args].concat();
     let output = scene.compare(&args);
     assert!(output.status.success(), "{output:?}");
-    let rows = fs::read_to_string(scene.path("rows.json")).unwrap();
-    let rows: Vec<Value> = serde_json::from_str(&rows).unwrap();
+    let rows = scene.rows("file-core");
     for lock in ["srl-tree", "parking_lot"] {
         let row = find(&rows, "cleaning", lock, 1);
         assert!(number(row, "cleanings") > 0.0, "{row}");

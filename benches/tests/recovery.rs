@@ -21,8 +21,7 @@ fn every_number_of_threads_has_a_row() {
     let told = String::from_utf8(output.stdout).unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}{said}");
-    let rows = fs::read_to_string(scene.path("rows.json")).unwrap();
-    let rows: Vec<Value> = serde_json::from_str(&rows).unwrap();
+    let rows = scene.rows("recovery");
     assert_eq!(rows.len(), 2);
     for (row, threads) in rows.iter().zip([1.0, 2.0]) {
         assert_eq!(

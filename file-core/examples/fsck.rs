@@ -33,7 +33,7 @@ const FAILED: u8 = 8;
     override_usage = "fsck [--repair] [--json] [--verbose] VOLUME\n       fsck --demonstrate",
     after_long_help = "\
 Damage:
-  - a damaged superblock, journal or checkpoint
+  - a damaged superblock or journal
   - an inode that cannot be read
   - a damaged pointer, page or entry of a log
   - a page that is in use twice
@@ -52,6 +52,7 @@ Repair:
   Back up the volume before you repair it.
 
 Exit status:
+  (It tells of the volume, even if the output cannot be written.)
   0  the volume is sound
   1  the volume was damaged, and --repair has repaired all damage
   4  the volume is damaged; with --repair: some damage is left, for example for lack of space
@@ -99,10 +100,13 @@ pub(crate) fn command(
             return if is_wrong { FAILED } else { 0 };
         }
     };
+    let mut text = Vec::new();
     let done = match &arguments.volume {
-        Some(path) => run(path, &arguments, out),
-        None => demonstrate(out).map(|()| 0),
+        Some(path) => run(path, &arguments, &mut text),
+        None => demonstrate(&mut text).map(|()| 0),
     };
+    // The status tells of the volume, even if nobody reads the output: `fsck VOLUME | true`.
+    let _ = out.write_all(&text);
     done.unwrap_or_else(|error| {
         // As above.
         let _ = writeln!(err, "fsck: {}", with_sources(&*error));

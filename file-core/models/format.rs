@@ -10,7 +10,8 @@ use spanlock_verify::{Mode, Suite};
 use crate::store::{Content, FILE, PAGE, Volume, content, lock, open};
 
 pub(crate) fn suite() -> Suite {
-    let claim = "until the format is complete, the region has its old volume or none";
+    let claim = "until the format is complete, the region has its old volume, or none and can be \
+                 formatted again";
     let old = || {
         let volume = format(&Simulated::new(&[0; 16 * PAGE as usize]));
         volume.create(FILE).expect("there is room");
@@ -77,7 +78,13 @@ impl Subject for Formats {
 
     fn go_on(&self, found: &Found) -> Result<(), String> {
         let Some(volume) = &found.volume else {
-            return Ok(());
+            let again = Simulated::new(&found.region.bytes());
+            drop(format(&again));
+            let formatted = open(again).map_err(|why| why.to_string())?;
+            return match content(&formatted)?.is_empty() {
+                true => Ok(()),
+                false => Err("a region that was formatted again is not empty".to_owned()),
+            };
         };
         let file = volume.create("new").map_err(|why| why.to_string())?;
         let appended = file.append(b"text").map_err(|why| why.to_string())?;

@@ -23,7 +23,7 @@ const AFTER: [u8; 8] = *b"written.";
 
 pub(crate) fn suite() -> Suite {
     let claim = "a file that one thread changes and another evicts and opens has the change";
-    let why = "the append, and the walk of an eviction over the index, take many steps";
+    let why = "the append takes many steps";
     let evicting = "a file that was changed and evicted has the change and its size";
     let evicting = Program::new("append-evict", evicting).injection(Injection::Few);
     let evicting = evicting.bounded_in(Mode::RmwLoad, 2, why);

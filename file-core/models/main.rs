@@ -4,10 +4,7 @@
 
 mod beside;
 mod cleaning;
-mod close;
 mod format;
-mod grouped;
-mod grouped_names;
 mod histories;
 mod index;
 mod inodes;
@@ -67,7 +64,6 @@ fn main() -> ExitCode {
         cleaned.pairs().programs(cleaned.sequences(2)),
         holes([&roomy, &at_page_end], &full),
         format::suite(),
-        close::suite(),
         memory::suite(),
         index::suite(),
         inodes::suite(),
@@ -77,11 +73,10 @@ fn main() -> ExitCode {
         mixed::suite(),
         mixed::file_page_end(),
         mixed::directory_page_end(),
-        grouped_names::suite(),
         beside::suite(),
     ]
     .into_iter();
-    spanlock_verify::main(suites.chain(grouped::suites()).chain(cleaning::suites()))
+    spanlock_verify::main(suites.chain(cleaning::suites()))
 }
 
 /// `cut` finds all images with the fewest executions. `global` must find the same, but its searches

@@ -3,12 +3,10 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use spanlock_file_core::{CleanerOptions, Durability, Error, File, FileCore, FormatOptions};
+use spanlock_file_core::{Error, File, FileCore, FormatOptions};
 use spanlock_pmem::simulated::Simulated;
 use spanlock_srl::SrlArray;
-use spanlock_verify::{
-    self as verify, Fault, FaultKind, Injection, Mode, Program, Scene, Suite, note,
-};
+use spanlock_verify::{self as verify, Injection, Mode, Program, Scene, Suite, note};
 
 use crate::store::{self, FILE, PAGE, Volume, content, full_but_for};
 
@@ -44,17 +42,7 @@ pub(crate) fn suite() -> Suite {
         .program(reader("read-child", &[0, 240], [128, 144]))
         .program(check("check-root", &[16], 64))
         .program(check("check-child", &[0, 240], 144))
-        .program(compaction(
-            "compaction",
-            "a compaction keeps what operations have changed that ended before it",
-            Durability::AtReturn,
-        ))
-        .program(compaction(
-            "compaction-grouped",
-            "a compaction does not wait for changes that wait for a sync",
-            Durability::AtSync,
-        ))
-        .program(pending_in_two_pages())
+        .program(compaction())
         .no_pair(
             "clean",
             "clean",
@@ -64,7 +52,6 @@ pub(crate) fn suite() -> Suite {
         .program(last_free_pages())
         .program(cleaner_and_reader())
         .program(cleaner_and_writer())
-        .program(background())
 }
 
 const UNCHANGED: &str = "neither changes anything";
@@ -146,7 +133,6 @@ impl Open {
 
     /// Asserts that recovery would find what memory has.
     fn assert_sound(&self) {
-        self.volume.sync().expect("no operation has panicked");
         let region = Simulated::new(&self.volume.pmem().bytes());
         let (again, _) = FileCore::open(region, wide).expect("the volume is sound");
         let [now, again] = [&self.volume, &again].map(|it| content(it).expect("it is sound"));
@@ -220,77 +206,24 @@ fn check(name: &str, before: &'static [u64], written: u64) -> Scene<Open> {
 }
 
 /// Two threads write to a file whose log has room for one of them: the other compacts it.
-fn compaction(name: &str, claim: &str, durability: Durability) -> Scene<Open> {
+fn compaction() -> Scene<Open> {
     static MEDIUM: OnceLock<Vec<u8>> = OnceLock::new();
     let write = |open: &Open, page: u64| match open.file.write_at(&bytes(page), page * PAGE) {
         Ok(()) => note("written"),
         Err(Error::NoSpace { .. }) => note("no space"),
         Err(error) => panic!("{error}"),
     };
-    let punch = |open: &Open| match open.file.punch_hole(0..PAGE) {
-        Ok(()) => note("punched"),
-        Err(Error::NoSpace { .. }) => note("no space"),
-        Err(error) => panic!("{error}"),
-    };
-    let program = Program::new(name, claim).injection(FAULTS);
-    // Every write fills the part of this small volume that may wait for a sync. A hole does not.
-    let (other, program) = match durability {
-        Durability::AtReturn => ("write", program),
-        Durability::AtSync => {
-            // Single faults alone would take longer than ten minutes. So only the program with a
-            // write, above, meets faults.
-            let program = program.injection(Injection::None);
-            let why = "a whole search takes longer than ten minutes";
-            ("punch", program.bounded(2, why))
-        }
-    };
-    program
+    let claim = "a compaction keeps what operations have changed that ended before it";
+    Program::new("compaction", claim)
+        .injection(FAULTS)
         .scene(move || {
             let region = Simulated::new(MEDIUM.get_or_init(|| apart(|| full_but_for(1))));
-            let volume = store::open_grouping(region, PAGE, durability);
-            let volume = volume.expect("the medium is sound");
+            let volume = store::open(region).expect("the medium is sound");
             let file = volume.open_file(FILE).expect("it is there");
             Open { volume, file }
         })
         .thread(["write"], move |open| write(open, 1))
-        .thread([other], move |open| match durability {
-            Durability::AtReturn => write(open, 0),
-            Durability::AtSync => punch(open),
-        })
-        .at_end(|open| open.assert_sound())
-}
-
-/// A thread cleans the log of an empty file, while another makes two changes that wait for a sync:
-/// the first takes the last slot of the log's page, and the second adds a page.
-fn pending_in_two_pages() -> Scene<Open> {
-    static MEDIUM: OnceLock<Vec<u8>> = OnceLock::new();
-    let fill = || {
-        let open = Open::emptied();
-        (0..60).for_each(|_| open.punch(0..1));
-        open.volume.pmem().bytes()
-    };
-    let claim = "a cleaning that waits for changes in several pages misses none of them";
-    let why = "a whole search takes longer than ten minutes";
-    Program::new("two-pages", claim)
-        .bounded_in(Mode::Dfs, 3, why)
-        .injection(Injection::None)
-        .scene(move || {
-            let region = Simulated::new(MEDIUM.get_or_init(|| apart(fill)));
-            let volume = store::open_grouping(region, 16 * PAGE, Durability::AtSync);
-            let volume = volume.expect("the medium is sound");
-            let file = volume.open_file(FILE).expect("it is there");
-            assert_eq!(
-                volume.stats().log_pages,
-                2,
-                "of the directory and of the file"
-            );
-            Open { volume, file }
-        })
-        .thread(["clean"], |open| open.clean())
-        .thread(["punch"], |open| {
-            open.punch(0..1);
-            open.punch(0..1);
-        })
+        .thread(["write"], move |open| write(open, 0))
         .at_end(|open| open.assert_sound())
 }
 
@@ -346,28 +279,6 @@ fn cleaner_and_reader() -> Scene<Open> {
         .thread(["clean"], |open| open.clean())
         .thread(["read"], |open| assert_eq!(open.read(0), bytes(0)))
         .at_end(|open| open.assert_wrote(&[0, 1]))
-}
-
-/// A thread that was started for that cleans the log of an empty file, while another one writes to
-/// the file. No clock runs under a checker, so a fault ends the first sleep of the thread.
-fn background() -> Program {
-    let claim = "a thread that cleans in the background loses nothing that others write, and stops";
-    let why =
-        "the write takes many steps that the cleaning also takes, in the allocator and the log";
-    Program::new("background", claim)
-        .fault(Fault::new(FaultKind::TimeOut, 1, 0))
-        .injection(Injection::None)
-        .bounded(2, why)
-        .threads(2)
-        .operations(2)
-        .run(|| {
-            let open = Open::emptied();
-            let always = CleanerOptions::new().free_below(u64::MAX);
-            let cleaner = open.volume.start_cleaner(&always);
-            open.write(1);
-            cleaner.stop();
-            open.assert_wrote(&[1]);
-        })
 }
 
 /// A thread cleans the log of an empty file, while another writes to the file.

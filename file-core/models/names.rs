@@ -16,7 +16,7 @@ const CLAIM: &str = "after a crash, every change of a name that returned is ther
 
 /// The operations. "a", "b" and "d/f" are files, "d" and "e" directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Op {
+enum Op {
     /// Renames "a" to a new name of more than one slot.
     Rename,
     /// Renames "a" to "b".
@@ -45,7 +45,7 @@ pub(crate) enum Op {
     Clean,
 }
 
-pub(crate) const OPS: [(Op, &str); 13] = [
+const OPS: [(Op, &str); 13] = [
     (Op::Rename, "rename"),
     (Op::Replace, "replace"),
     (Op::ReplaceDir, "replace-dir"),
@@ -74,7 +74,7 @@ const PAGES: u64 = 24;
 pub(crate) const NEW: &str = "c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-c-";
 
 pub(crate) fn suite() -> Suite {
-    let medium: MakeMedium = Arc::new(|| medium(PAGES));
+    let medium: MakeMedium = Arc::new(medium);
     let subject = Arc::new(Names);
     let mut suite = Suite::new("file-core-names").step_bound(2_000);
     for (at, (_, one)) in OPS.iter().enumerate() {
@@ -147,7 +147,7 @@ pub(crate) fn links() -> Suite {
 
 /// A volume on which a crash has kept the marks that "replace" was about to erase.
 fn interrupted() -> Vec<u8> {
-    let before = medium(PAGES);
+    let before = medium();
     let region = Simulated::new(&before);
     let (volume, _) = FileCore::open(region, lock).expect("it is sound");
     volume.rename("a", "b").expect("there is room");
@@ -159,8 +159,8 @@ fn interrupted() -> Vec<u8> {
     bytes
 }
 
-pub(crate) fn medium(pages: u64) -> Vec<u8> {
-    let region = Simulated::new(&vec![0; (pages * PAGE) as usize]);
+fn medium() -> Vec<u8> {
+    let region = Simulated::new(&vec![0; (PAGES * PAGE) as usize]);
     let options = FormatOptions::new().clock(|| 0);
     let options = options.inodes(32).max_file_size(16 * PAGE);
     let volume: Volume = FileCore::format(region, &options, lock).expect("there is room");
@@ -182,12 +182,12 @@ pub(crate) fn medium(pages: u64) -> Vec<u8> {
 }
 
 /// A volume, as a store of names.
-pub(crate) struct Names;
+struct Names;
 
 /// What each path stands for: a directory, or a file by what it contains.
-pub(crate) type State = BTreeMap<String, Option<String>>;
+type State = BTreeMap<String, Option<String>>;
 
-pub(crate) fn state(volume: &Volume) -> Result<State, Error> {
+fn state(volume: &Volume) -> Result<State, Error> {
     let mut state = State::new();
     let mut left = vec![String::new()];
     while let Some(path) = left.pop() {
@@ -246,7 +246,7 @@ fn rename(state: &mut State, from: &str, to: &str) -> &'static str {
 }
 
 /// Performs an operation on the model. Returns its result.
-pub(crate) fn effect(state: &mut State, op: Op) -> &'static str {
+fn effect(state: &mut State, op: Op) -> &'static str {
     let has = |state: &State, path: &str| state.contains_key(path);
     match op {
         Op::Rename => rename(state, "a", NEW),
@@ -287,7 +287,7 @@ pub(crate) fn effect(state: &mut State, op: Op) -> &'static str {
     }
 }
 
-pub(crate) fn told(why: Error) -> String {
+fn told(why: Error) -> String {
     why.to_string()
 }
 
@@ -343,7 +343,7 @@ impl Subject for Names {
 }
 
 /// Performs an operation on a volume. Returns its result.
-pub(crate) fn perform(volume: &Volume, op: Op) -> String {
+fn perform(volume: &Volume, op: Op) -> String {
     let done = match op {
         Op::Rename => volume.rename("a", NEW),
         Op::Replace => volume.rename("a", "b"),

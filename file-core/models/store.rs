@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
 
-use spanlock_file_core::{Durability, Error, File, FileCore, FormatOptions, OpenOptions};
+use spanlock_file_core::{Error, File, FileCore, FormatOptions, OpenOptions};
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_srl::SrlArray;
 use spanlock_testkit::crashes::Crashable;
@@ -48,13 +48,10 @@ pub(crate) enum Kind {
     Rename,
     /// Renames the file into the directory [`DIRECTORY`].
     Across,
-    /// Overwrites the file's first page, and 8 bytes of its second page. An append then writes to
-    /// the same page.
-    Wide,
 }
 
 /// The kinds in the order of their numbers.
-const ALL: [Kind; 15] = [
+const ALL: [Kind; 14] = [
     Kind::Patch,
     Kind::Second,
     Kind::Extend,
@@ -69,7 +66,6 @@ const ALL: [Kind; 15] = [
     Kind::Clean,
     Kind::Rename,
     Kind::Across,
-    Kind::Wide,
 ];
 
 /// The kinds of which each pair is searched: those up to `Remove`.
@@ -92,7 +88,6 @@ impl Kind {
             Kind::Clean => "clean",
             Kind::Rename => "rename",
             Kind::Across => "rename-across",
-            Kind::Wide => "wide",
         }
     }
 }
@@ -133,16 +128,6 @@ fn bytes(operation: u32) -> [u8; 8] {
     [b'A' + operation as u8; 8]
 }
 
-/// Returns the bytes that [`Kind::Wide`] writes: few that are not zero, because a crash image may
-/// have any of those.
-fn wide() -> Vec<u8> {
-    let mut bytes = vec![0; PAGE as usize + 8];
-    for page in bytes.chunks_mut(PAGE as usize) {
-        page[..8].fill(b'w');
-    }
-    bytes
-}
-
 pub(crate) type Volume = FileCore<Arc<Simulated>, SrlArray>;
 
 pub(crate) type Handle = File<Arc<Simulated>, SrlArray>;
@@ -174,7 +159,7 @@ const RENAMED: &str = "c";
 const MOVED: &str = "d/c";
 
 /// The result of an operation that has changed nothing.
-pub(crate) const NO_SPACE: &str = "no space";
+const NO_SPACE: &str = "no space";
 
 /// The names of the files, and what they contain.
 pub(crate) type Content = BTreeMap<String, Vec<u8>>;
@@ -207,16 +192,7 @@ pub(crate) fn open(region: Arc<Simulated>) -> Result<Volume, Error> {
 
 /// Opens a volume as [`open`] does, whose locks have segments of this size.
 fn open_with(region: Arc<Simulated>, segment: u64) -> Result<Volume, Error> {
-    open_grouping(region, segment, Durability::AtReturn)
-}
-
-/// Opens a volume as [`open_with`] does.
-pub(crate) fn open_grouping(
-    region: Arc<Simulated>,
-    segment: u64,
-    durability: Durability,
-) -> Result<Volume, Error> {
-    let options = OpenOptions::new().clock(|| 0).durability(durability);
+    let options = OpenOptions::new().clock(|| 0);
     let locks = move |capacity| Ok::<_, Infallible>(lock_of(capacity, segment));
     FileCore::open_with(region, &options, locks).map(|(volume, _)| volume)
 }
@@ -276,7 +252,6 @@ impl Subject for Files {
         for _ in 0..3 {
             file.append(&[7; 5000]).map_err(told)?;
         }
-        volume.sync().map_err(told)?;
         let region = Simulated::new(&volume.pmem().bytes());
         let again = self.recover(&region)?;
         let (memory, medium) = (content(volume)?, content(&again.volume)?);
@@ -304,7 +279,7 @@ impl Subject for Files {
             _ => "done".to_owned(),
         };
         let is_expected = result.is_none_or(|it| it == expected);
-        is_expected.then(|| self.effect(state, operation, end))
+        is_expected.then(|| self.effect(state, operation))
     }
 
     fn name(&self, operation: u32) -> String {
@@ -313,9 +288,9 @@ impl Subject for Files {
 }
 
 impl Files {
-    /// Returns what becomes of `state` by an operation that succeeds. An append begins at `end`.
-    pub(crate) fn effect(&self, state: &Content, operation: u32, end: u64) -> Content {
-        let mut state = state.clone();
+    /// Returns what becomes of `state` by an operation that succeeds.
+    fn effect(&self, state: &Content, operation: u32) -> Content {
+        let (end, mut state) = (end(state), state.clone());
         match kind(operation) {
             Kind::Create => {
                 let empty = || shortened(Vec::new());
@@ -343,7 +318,6 @@ impl Files {
             Kind::Second => write(file, PAGE, &bytes),
             Kind::Extend => write(file, 3 * PAGE, &bytes),
             Kind::Append => write(file, end, &bytes),
-            Kind::Wide => write(file, 0, &wide()),
             Kind::Truncate => change(file, |whole| whole.resize(CUT as usize, 0)),
             Kind::Punch | Kind::First | Kind::Other => change(file, |whole| {
                 let Range { start, end } = hole(kind(operation));
@@ -360,7 +334,7 @@ impl Files {
 }
 
 /// Returns the size of the file; 0 if there is none.
-pub(crate) fn end(state: &Content) -> u64 {
+fn end(state: &Content) -> u64 {
     state.get(FILE).map_or(0, |file| size_of(file))
 }
 
@@ -398,7 +372,6 @@ impl Crashable for Files {
             Kind::Patch => file().write_at(&data, 0),
             Kind::Second => file().write_at(&data, PAGE),
             Kind::Extend => file().write_at(&data, 3 * PAGE),
-            Kind::Wide => file().write_at(&wide(), 0),
             Kind::Append => match file().append(&data) {
                 Ok(at) => return format!("at {at}"),
                 Err(error) => Err(error),
@@ -436,15 +409,6 @@ pub(crate) fn format(pages: u64) -> Volume {
 /// A volume with much free space, whose file has a log of one page.
 pub(crate) fn roomy() -> Vec<u8> {
     format(32).pmem().bytes()
-}
-
-/// The pages of a volume that groups changes: a change does not sync by itself until three others
-/// wait for a sync.
-pub(crate) const GROUPING: u64 = 72;
-
-/// A volume as [`roomy`], for changes that are grouped.
-pub(crate) fn roomy_grouping() -> Vec<u8> {
-    format(GROUPING).pmem().bytes()
 }
 
 /// A volume with free space, in which the next group of the file's log and of the directory's log
@@ -497,35 +461,6 @@ pub(crate) fn cleaned() -> Vec<u8> {
     }
     assert_eq!(volume.stats().unlinked_pages, 0);
     fill_up(&volume);
-    volume.pmem().bytes()
-}
-
-/// A volume whose file has a log of six pages, in each of which one group is needed. The last has
-/// room for so many groups; the next one cleans the log thoroughly.
-pub(crate) fn thorough(groups: u32) -> Vec<u8> {
-    let volume = format(48);
-    let file = volume.open_file(FILE).expect("it is there");
-    let write = |file: &Handle, page| {
-        file.write_at(b"content.", page * PAGE)
-            .expect("there is room");
-    };
-    // Whether the log is cleaned when it gets so many groups and another one.
-    let is_due = |groups: u32| {
-        let again = open(Simulated::new(&volume.pmem().bytes())).expect("it is sound");
-        let file = again.open_file(FILE).expect("it is there");
-        (0..=groups).for_each(|_| write(&file, 15));
-        again.stats().compactions > 0
-    };
-    for page in 2..8 {
-        write(&file, page);
-        let pages = volume.stats().log_pages;
-        while volume.stats().log_pages == pages && !is_due(groups) {
-            write(&file, 15);
-        }
-    }
-    let stats = volume.stats();
-    assert_eq!((stats.compactions, stats.unlinked_pages), (0, 0));
-    assert!(is_due(groups), "no cleaning is due");
     volume.pmem().bytes()
 }
 

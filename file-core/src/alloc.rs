@@ -321,15 +321,6 @@ impl Allocator {
         (all, all.saturating_sub(growth))
     }
 
-    /// Calls `each` with all free pages.
-    pub(crate) fn each_free(&self, each: &mut dyn FnMut(Extent)) {
-        self.shards.iter().for_each(|it| it.each_free(each));
-        let pools = self.reserve.pools.lock();
-        for &start in pools.iter().flatten() {
-            each(Extent { start, len: 1 });
-        }
-    }
-
     #[cold]
     fn no_space(&self, needed: u32, class: Class) -> Error {
         Error::NoSpace {
@@ -449,9 +440,6 @@ mod tests {
         assert_eq!(take(1), [last]);
         // `two` is the spare now, and `last` and `one` are taken.
         assert_eq!(alloc.free_pages().0, 1000 - 2);
-        let mut free = 0;
-        alloc.each_free(&mut |extent| free += extent.len);
-        assert_eq!(free, 1000 - 2);
         // A request that needs all pages finds the spare too.
         assert!(alloc.take(0, 998 - 14, Class::Growth).is_ok());
     }

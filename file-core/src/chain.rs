@@ -66,7 +66,7 @@ impl LogState {
 }
 
 /// Slots that belong to a reservation, or to no operation yet.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Slots {
     pub(crate) page: u32,
     /// The first slot in the page.

@@ -25,8 +25,7 @@
 //!   operations in flight, and new ones wait for the cleaning.
 //! - **On demand** ([`on_demand`]), a log gets as few pages as its live groups need, and none if
 //!   there are none. The last pages are replaced as on a full volume, but only if the file or
-//!   directory is small: other threads wait for a walk over at most 4,096 pages or names, and, with
-//!   group durability, for a sync.
+//!   directory is small: other threads wait for a walk over at most 4,096 pages or names.
 //! - **Space**: while live groups are copied, they exist twice. A cleaning may use the whole
 //!   reserve and frees more than it takes.
 //!
@@ -111,10 +110,6 @@ pub(crate) trait Live {
     /// Returns the log pages from which the caller must take references away: old pages, and new
     /// ones whose groups writers have replaced meanwhile.
     fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) -> Vec<u32>;
-
-    /// Makes every change durable that [`each`](Self::each) could see (Y3 of [`crate::pending`]).
-    /// The caller does not hold the log's mutex.
-    fn settle(&self) {}
 }
 
 /// Returns the most pages that a log with `live_slots` live slots may have.
@@ -180,9 +175,9 @@ pub(crate) fn if_due<'l, P: Pmem>(
     state
 }
 
-/// Gives the log as few pages as its live groups need, and none if there are none. Copies groups
-/// only if that frees at least one of `share` pages. Others may append meanwhile, unless only few
-/// pages of the file or names are live. Lack of pages for the copies is no error.
+/// Gives the log as few pages as its live groups need, and none if there are none. Others may
+/// append meanwhile, unless only few pages of the file or names are live. Lack of pages for the
+/// copies is no error.
 ///
 /// # Errors
 /// [`Error::Poisoned`].
@@ -190,15 +185,12 @@ pub(crate) fn on_demand<P: Pmem>(
     log: &Log,
     medium: &Medium<P>,
     live: &dyn Live,
-    share: u64,
 ) -> Result<CleanReport, Error> {
     let mut report = CleanReport::default();
-    // Pages that pending changes use stay as they are.
-    live.settle();
     let mut state = log.wait_for_turn(log.lock());
     log.check_poison(&state)?;
     if state.pages.len() > 1 {
-        state = beside(log, state, medium, live, share, &mut report);
+        state = beside(log, state, medium, live, &mut report);
     }
     let len = state.pages.len();
     let may_pay = is_short(&state.pages, &medium.space);
@@ -208,7 +200,7 @@ pub(crate) fn on_demand<P: Pmem>(
         return Ok(report);
     }
     let count = Count::of(live, &is_any);
-    if count.pays(len, share) && Count::fits(count.slots, &medium.space) {
+    if count.pays(len) && Count::fits(count.slots, &medium.space) {
         let state = log.wait_for_turn(log.lock());
         log.check_poison(&state)?;
         // The log may have grown meanwhile.
@@ -237,7 +229,6 @@ fn beside<'l, P: Pmem>(
     state: MutexGuard<'l, LogState>,
     medium: &Medium<P>,
     live: &dyn Live,
-    share: u64,
     report: &mut CleanReport,
 ) -> MutexGuard<'l, LogState> {
     let (id, pages) = (state.id, state.pages.clone());
@@ -246,7 +237,7 @@ fn beside<'l, P: Pmem>(
     report.count_unlinked(pages.len() - kept.len());
     let old = oldest_settled(&kept, medium);
     if !old.is_empty()
-        && Count::of(live, &|page| old.contains(&page)).pays(old.len(), share)
+        && Count::of(live, &|page| old.contains(&page)).pays(old.len())
         && let Ok(fresh) = copy_live(log, id, &kept, old.len(), medium, live)
     {
         report.count_copied(old.len(), fresh);
@@ -345,7 +336,6 @@ fn copy_live<P: Pmem>(
     let mut copy = Copy::new(medium, id, births, old.len());
     live.each(&is_old, &mut |group| copy.group(&group));
     let fresh = copy.end(Some(stay[0]), 0)?;
-    settle(live);
     // An operation in one of the old pages may have panicked (L5).
     if log.is_poisoned() {
         fresh.give_back(medium);
@@ -356,8 +346,6 @@ fn copy_live<P: Pmem>(
     let added = fresh.pages.len();
     log.lock().pages.splice(..count, fresh.pages);
     let gone = live.moved(&is_old, &fresh.groups);
-    // The writers that have replaced copied groups may be pending (Y3).
-    live.settle();
     let are_kept = injected_bug!(
         "copied-references-kept",
         "a cleaning keeps the references to pages whose groups it has copied",
@@ -423,7 +411,7 @@ fn replace_all<'l, P: Pmem>(
         "the last page of a log becomes free while operations may still have slots there",
         killed_by = "file-core-memory/replace-write"
     ) {
-        state = wait_for_operations(log, state, space, live);
+        state = wait_for_operations(log, state, space);
     }
     let (id, old) = (state.id, state.pages.clone());
     let births = state.take_births(old.len() as u64);
@@ -443,7 +431,6 @@ fn replace_all<'l, P: Pmem>(
     if let Ok(fresh) = copy.end(None, PAGE_SLOTS - used) {
         let first = fresh.pages.first().map(|it| it.page);
         let fresh = fresh.publish(medium, id, first);
-        // No operation has slots in the log, so none is pending.
         space.take_each(live.moved(&is_old, &fresh.groups));
         match fresh.pages.len() {
             0 => {
@@ -468,46 +455,10 @@ fn wait_for_operations<'l>(
     log: &'l Log,
     mut state: MutexGuard<'l, LogState>,
     space: &Space,
-    live: &dyn Live,
 ) -> MutexGuard<'l, LogState> {
-    let tells_one = injected_bug!(
-        "waits-for-one-page",
-        "a cleaning tells only the operations of the first open page that it waits",
-        killed_by = "file-core-memory/two-pages"
-    );
     log.close(space);
-    let are_settled = |pages: &[u32]| {
-        let mut each = pages.iter().map(|page| space.log_pages.wait_for(*page));
-        match tells_one {
-            true => each.all(|is_settled| is_settled),
-            // Flags all pages before the pending changes are settled (Y4).
-            false => each.fold(true, |all, is_settled| all & is_settled),
-        }
-    };
-    let mut has_settled = false;
-    while !are_settled(&state.pages) {
-        if has_settled {
-            state = log.wait(state);
-        } else {
-            // Pending changes do not end by themselves. One that is pending later sees that this
-            // thread waits (Y4).
-            drop(state);
-            live.settle();
-            state = log.lock();
-        }
-        has_settled = !has_settled;
+    while !(state.pages.iter()).all(|page| space.log_pages.wait_for(*page)) {
+        state = log.wait(state);
     }
     state
-}
-
-/// Makes the changes durable that have replaced what a cleaning does not copy.
-fn settle(live: &dyn Live) {
-    let is_left_out = injected_bug!(
-        "cleaning-unsettled",
-        "a cleaning drops what changes have replaced that are not durable",
-        killed_by = "file-core-grouped-cleaning/sequences-of-2"
-    );
-    if !is_left_out {
-        live.settle();
-    }
 }

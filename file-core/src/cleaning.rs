@@ -14,9 +14,6 @@ use crate::file_core::FileCore;
 use crate::options::CleanReport;
 use crate::volume::Volume;
 
-/// A cleaning that was asked for copies groups if that frees a single page.
-pub(crate) const ANY: u64 = u64::MAX;
-
 impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// Cleans the logs of all directories and files, so that each takes as few pages as possible.
     /// An empty directory, and a file that was never changed, need none. So if everything in a
@@ -32,24 +29,19 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// [`File::clean`]. A file may be left out if another thread meanwhile renames it, or a
     /// directory on its path.
     ///
-    /// Reads the logs of files that are not in memory, as [`open_file`](Self::open_file) does. If
-    /// the volume [groups](crate::Durability::AtSync) changes, the cleaning first makes all changes
-    /// that have returned durable.
+    /// Reads the logs of files that are not in memory, as [`open_file`](Self::open_file) does.
     ///
     /// # Errors
     /// [`Error::ReadOnly`], and [`Error::NoLock`] and [`Error::Corrupt`] as for
     /// [`open_file`](Self::open_file). The logs of all other files have been cleaned nevertheless.
-    /// [`Error::Poisoned`] as for [`sync`](Self::sync).
     pub fn clean(&self) -> Result<CleanReport, Error> {
         self.volume().check_writable()?;
-        // Pending changes keep pages that they have replaced.
-        self.volume().sync()?;
         let mut report = self.volume().clean_directories();
         let mut cleaned = BTreeSet::new();
         let mut first = None;
         for (path, _) in self.volume().files() {
             let opened = Volume::open_listed(self.volume(), &path, &mut cleaned);
-            match opened.and_then(|file| file.map(|it| it.clean_for(ANY)).transpose()) {
+            match opened.and_then(|file| file.map(|it| it.clean()).transpose()) {
                 Ok(cleaned) => report.add(cleaned.unwrap_or_default()),
                 // The file's own operations report this error.
                 Err(Error::Poisoned { .. }) => {}
@@ -65,20 +57,12 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// and its time of last change is that of its creation.
     ///
     /// Blocks readers and writers only where [`FileCore::clean`] does. Locks no range of the file.
-    /// If the volume [groups](crate::Durability::AtSync) changes, makes all changes that have
-    /// returned durable, including those of other files.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], and [`Error::Poisoned`] also as for [`sync`](Self::sync).
+    /// [`Error::ReadOnly`], [`Error::Poisoned`].
     pub fn clean(&self) -> Result<CleanReport, Error> {
         self.volume().check_writable()?;
-        self.volume().sync()?;
-        self.clean_for(ANY)
-    }
-
-    /// See [`clean::on_demand`].
-    pub(crate) fn clean_for(&self, share: u64) -> Result<CleanReport, Error> {
-        clean::on_demand(&self.inode().log, &self.volume().medium, self, share)
+        clean::on_demand(&self.inode().log, &self.volume().medium, self)
     }
 }
 
@@ -87,19 +71,17 @@ impl<P: Pmem, L> Volume<P, L> {
     fn clean_directories(&self) -> CleanReport {
         let mut report = CleanReport::default();
         for directory in self.tree.all() {
-            if let Some(Ok(cleaned)) = self.clean_directory(&directory, ANY) {
+            if let Some(Ok(cleaned)) = self.clean_directory(&directory) {
                 report.add(cleaned);
             }
         }
         report
     }
 
-    /// Cleans the log of a directory. Returns `None` if it was removed. For `share`, see
-    /// [`clean::on_demand`].
+    /// Cleans the log of a directory. Returns `None` if it was removed.
     pub(crate) fn clean_directory(
         &self,
         directory: &Directory,
-        share: u64,
     ) -> Option<Result<CleanReport, Error>> {
         let state = directory.lock()?;
         let is_unlocked = injected_bug!(
@@ -109,6 +91,6 @@ impl<P: Pmem, L> Volume<P, L> {
         );
         let _state = (!is_unlocked).then_some(state);
         let names = &directory.names;
-        Some(clean::on_demand(&directory.log, &self.medium, names, share))
+        Some(clean::on_demand(&directory.log, &self.medium, names))
     }
 }

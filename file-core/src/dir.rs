@@ -6,7 +6,6 @@ use spanlock_pmem::Pmem;
 use spanlock_range_lock::RawRangeLock;
 use spanlock_sync::Arc;
 
-use crate::cleaning::ANY;
 use crate::directory::{Directory, check_name};
 use crate::error::Error;
 use crate::file::File;
@@ -70,7 +69,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// Same as there.
     pub fn create(&self, name: &str) -> Result<File<P, L>, Error> {
         let at = self.at(name)?;
-        (self.volume).with_space(|| Volume::create_at(&self.volume, &at))
+        Volume::create_at(&self.volume, &at)
     }
 
     /// Creates a directory, as [`FileCore::create_dir`](crate::FileCore::create_dir) does, and
@@ -80,7 +79,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// Same as there.
     pub fn create_dir(&self, name: &str) -> Result<Self, Error> {
         let at = self.at(name)?;
-        let created = (self.volume).with_space(|| self.volume.create_directory(&at))?;
+        let created = self.volume.create_directory(&at)?;
         Ok(Dir::new(Arc::clone(&self.volume), created))
     }
 
@@ -124,7 +123,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     /// Same as there.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
         let (from, to) = (self.at(from)?, self.at(to)?);
-        (self.volume).with_space(|| self.volume.rename(&from, &to))
+        self.volume.rename(&from, &to)
     }
 
     /// Renames into another directory of the same volume, as
@@ -135,7 +134,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     pub fn rename_into(&self, from: &str, into: &Self, to: &str) -> Result<(), Error> {
         self.expect_same_volume(into)?;
         let (from, to) = (self.at(from)?, into.at(to)?);
-        (self.volume).with_space(|| self.volume.rename(&from, &to))
+        self.volume.rename(&from, &to)
     }
 
     /// Exchanges what a name of this directory and one of `other` stand for, as
@@ -146,7 +145,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     pub fn exchange(&self, name: &str, other: &Self, other_name: &str) -> Result<(), Error> {
         self.expect_same_volume(other)?;
         let (one, other) = (self.at(name)?, other.at(other_name)?);
-        (self.volume).with_space(|| self.volume.exchange(&one, &other))
+        self.volume.exchange(&one, &other)
     }
 
     /// Gives a file of this directory another name in `into`, as
@@ -158,7 +157,7 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     pub fn link(&self, name: &str, into: &Self, new: &str) -> Result<(), Error> {
         self.expect_same_volume(into)?;
         let (at, new) = (self.at(name)?, into.at(new)?);
-        (self.volume).with_space(|| self.volume.link(&at, &new))
+        self.volume.link(&at, &new)
     }
 
     fn expect_same_volume(&self, other: &Self) -> Result<(), Error> {
@@ -174,17 +173,14 @@ impl<P: Pmem, L: RawRangeLock> Dir<P, L> {
     }
 
     /// Cleans the directory's log. If it has at most about 4,096 names, it then takes as few pages
-    /// as possible, and none if the directory is empty. Blocks changes of the directory. If the
-    /// volume [groups](crate::Durability::AtSync) changes, makes all changes durable that have
-    /// returned.
+    /// as possible, and none if the directory is empty. Blocks changes of the directory.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], [`Error::Poisoned`], also as for [`sync`](crate::FileCore::sync), and
-    /// [`Error::NotFound`] with an empty name if the directory was removed.
+    /// [`Error::ReadOnly`], [`Error::Poisoned`], and [`Error::NotFound`] with an empty name if the
+    /// directory was removed.
     pub fn clean(&self) -> Result<CleanReport, Error> {
         self.volume.check_writable()?;
-        self.volume.sync()?;
-        let cleaned = self.volume.clean_directory(&self.directory, ANY);
+        let cleaned = self.volume.clean_directory(&self.directory);
         cleaned.unwrap_or_else(|| {
             let name = String::new();
             Err(Error::NotFound { name })

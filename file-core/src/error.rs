@@ -53,8 +53,7 @@ impl fmt::Display for Place {
 /// The reason an operation failed.
 ///
 /// A failed operation leaves the volume unchanged, with these exceptions:
-/// - [`Poisoned`](Error::Poisoned) means that an *earlier* operation failed midway. If a sync
-///   returns it, changes were lost.
+/// - [`Poisoned`](Error::Poisoned) means that an *earlier* operation failed midway.
 /// - [`FileCore::rename`](crate::FileCore::rename) and
 ///   [`FileCore::exchange`](crate::FileCore::exchange) say what holds after
 ///   [`Corrupt`](Error::Corrupt).
@@ -235,8 +234,7 @@ pub enum Error {
     },
     /// An earlier operation on the same log, or the removal of this file, failed midway: the region
     /// panicked, or the journal was damaged. The effect of that operation may or may not be on the
-    /// medium. Open files can still be read. Renames, exchanges and links also return this if a
-    /// sync has lost changes: see [`FileCore::sync`](crate::FileCore::sync).
+    /// medium. Open files can still be read.
     #[error("an earlier operation on inode {inode} failed midway: reopen the volume to recover it")]
     Poisoned {
         /// The inode of the log; 0 is the root directory's.

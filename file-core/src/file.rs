@@ -17,9 +17,6 @@
 //! Truncations, holes and allocations take the same steps. Each is a [`Change`](change::Change),
 //! whose parts are new pages, holes, or pages that the file keeps.
 //!
-//! If the volume groups changes, a sync performs the fences and stores the mark: see
-//! [`pending`](crate::pending). Readers then see a change before it is durable.
-//!
 //! # Reads
 //! A read locks its bytes shared, reads the size, and then looks up each page without taking
 //! another lock. Pages that the file does not have read as zeros. If the volume has data checksums,
@@ -35,8 +32,8 @@
 //! Overwriting one page streams that page and writes one log slot, and takes two fences. It takes a
 //! page and frees one, each by one atomic exchange if the allocator has a [spare](crate::alloc), or
 //! else in a short critical section. It allocates no heap memory, unless the allocator's map of
-//! free extents needs a node, the log needs a page, or the volume groups changes. A write to a part
-//! of a page also copies the page, and allocates memory for the copy.
+//! free extents needs a node, or the log needs a page. A write to a part of a page also copies the
+//! page, and allocates memory for the copy.
 
 mod change;
 mod cursor;
@@ -66,10 +63,8 @@ use crate::volume::Volume;
 /// An open file. Clones are handles to the same file and may be used by any number of threads.
 ///
 /// Every change is atomic and durable. A change that has returned survives a crash. A change that a
-/// crash interrupts is present afterwards as a whole or not at all. If the volume
-/// [groups](crate::Durability::AtSync) changes, a crash may lose any change until a
-/// [sync](Self::sync) that began after it has returned. The file's range lock serializes
-/// conflicting accesses to overlapping ranges.
+/// crash interrupts is present afterwards as a whole or not at all. The file's range lock
+/// serializes conflicting accesses to overlapping ranges.
 pub struct File<P: Pmem, L: RawRangeLock> {
     volume: Arc<Volume<P, L>>,
     inode: Arc<Inode<L>>,
@@ -82,15 +77,6 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
 
     pub(crate) fn inode(&self) -> &Inode<L> {
         &self.inode
-    }
-
-    /// Makes all changes that have returned durable, of this file and of all others. Same as
-    /// [`FileCore::sync`](crate::FileCore::sync).
-    ///
-    /// # Errors
-    /// Same as [`FileCore::sync`](crate::FileCore::sync).
-    pub fn sync(&self) -> Result<(), Error> {
-        self.volume.sync()
     }
 
     pub(crate) fn volume(&self) -> &Volume<P, L> {
@@ -325,7 +311,6 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             Class::Growth
         };
         let change = Change {
-            file_pages: write.file_pages(),
             first: write.first as u32,
             parts: &[Part::New(write.pages())],
             end: write.end,
@@ -370,10 +355,6 @@ impl<P: Pmem, L: RawRangeLock> Live for File<P, L> {
 
     fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, Place)]) -> Vec<u32> {
         self.inode.move_to(is_old, groups)
-    }
-
-    fn settle(&self) {
-        self.volume.settle();
     }
 }
 

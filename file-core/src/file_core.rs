@@ -1,7 +1,6 @@
 //! The public handle to a volume: formatting, opening, names, and statistics.
 
 mod check;
-mod closing;
 
 use core::convert::Infallible;
 use core::fmt;
@@ -13,7 +12,6 @@ use spanlock_range_lock::RawRangeLock;
 use spanlock_sync::Arc;
 
 use crate::alloc::Extent;
-use crate::close;
 use crate::dir::{Dir, DirEntry};
 use crate::directory::{Directory, check_name};
 use crate::error::Error;
@@ -25,8 +23,7 @@ use crate::layout::{Geometry, InodeId, Kind, ROOT};
 use crate::log::Log;
 use crate::medium::{Medium, Space};
 use crate::names::Names;
-use crate::options::{CACHED_FILES, Durability, FormatOptions, OpenOptions, RecoveryReport, Stats};
-use crate::pending::Pending;
+use crate::options::{CACHED_FILES, FormatOptions, OpenOptions, RecoveryReport, Stats};
 use crate::recover::{Damages, Recovery};
 use crate::tree::Tree;
 use crate::volume::{Volume, boxed};
@@ -34,9 +31,8 @@ use crate::volume::{Volume, boxed};
 /// A volume: a tree of directories and files in a region of persistent memory.
 ///
 /// Clones are handles to the same volume and may be used by any number of threads. A volume needs
-/// no shutdown. By default, every operation is durable when it returns, and dropping the last
-/// handle writes nothing. If the volume [groups](Durability::AtSync) changes, dropping the last
-/// handle syncs. [`close`](Self::close) makes the next opening faster.
+/// no shutdown: every operation is durable when it returns, and dropping the last handle writes
+/// nothing.
 ///
 /// `P` is the region and `L` is the type of each file's range lock. To choose the lock at run time,
 /// use `Box<dyn RawRangeLock>`. At most one volume may be open on a region at a time; the region's
@@ -115,7 +111,6 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         let mut links = vec![0; geometry.inodes as usize];
         links[ROOT as usize] = 1;
         let names = Names::new();
-        let pending = pending(options.durability, &geometry);
         let root = Directory::new(InodeId::ROOT, Log::empty(InodeId::ROOT.log()), names);
         let medium = Medium {
             pmem,
@@ -129,25 +124,22 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
                 tree: Tree::new(core::iter::once(root)),
                 inodes: Inodes::new(&links, CACHED_FILES),
                 locks: boxed(locks),
-                pending,
                 is_read_only: false,
                 unopenable: BTreeMap::new(),
             }),
         })
     }
 
-    /// Opens a formatted volume. Every operation that had returned is present, unless it still
-    /// waited for a [sync](Durability::AtSync). Every other operation is present as a whole or not
-    /// at all.
+    /// Opens a formatted volume. Every operation that had returned is present. Every other
+    /// operation is present as a whole or not at all.
     ///
     /// `locks` is the same as in [`format`](Self::format); for locks whose creation can fail, use
     /// [`try_open`](Self::try_open). Opening reads all logs, so it takes time proportional to their
-    /// size. After a [`close`](Self::close), it reads only the logs of directories.
+    /// size.
     ///
-    /// Opening erases the record that `close` has stored, and completes a change that a crash has
-    /// interrupted: a rename, an exchange, or the replacement of logs by a repair. It repairs a
-    /// damaged superblock from the other one, and rewrites the journal's superblocks if they
-    /// differ. It writes nothing else.
+    /// Opening completes a rename or an exchange that a crash has interrupted. It repairs a damaged
+    /// superblock from the other one, and rewrites the journal's superblocks if they differ. It
+    /// writes nothing else.
     ///
     /// # Errors
     /// [`Error::NotAVolume`] if neither superblock has the magic number, [`Error::Version`],
@@ -188,11 +180,9 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             format::check_writable(&pmem)?;
         }
         let found = format::find(&pmem)?;
-        let (geometry, mut checkpoint, damages) = if is_read_only {
-            (found.geometry, None, Damages::Noted(Vec::new()))
-        } else {
-            let (geometry, checkpoint) = prepare(&pmem, &found, options.grow);
-            (geometry, checkpoint, Damages::Refused)
+        let (geometry, damages) = match is_read_only {
+            true => (found.geometry, Damages::Noted(Vec::new())),
+            false => (prepare(&pmem, &found, options.grow), Damages::Refused),
         };
         if !is_read_only {
             Journal::open(&pmem, &geometry)?.redo(&geometry)?;
@@ -202,19 +192,15 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         if is_read_only {
             recovery.note_superblock(&found)?;
             recovery.note_journal()?;
-            checkpoint = recovery.checkpoint()?;
         }
         let live = recovery.tree()?;
         let inodes = Inodes::new(&live.links, options.cached_files);
-        let keep = |number, summary| inodes.keep(number, summary);
-        let checkpoint = checkpoint.as_ref();
+        let keep = |number, size| inodes.keep(number, size);
         if is_read_only {
-            recovery.survey(&live, &keep, checkpoint, false)?;
+            recovery.survey(&live, &keep, false)?;
             recovery.report.findings = recovery.findings(&live);
         } else {
-            if !checkpoint.is_some_and(|it| recovery.adopt(it, &live.files, &keep)) {
-                recovery.files(&live.files, &keep)?;
-            }
+            recovery.files(&live.files, &keep)?;
             recovery.finish_renames(&live);
             recovery.report.superblock_repaired = found.damaged_at.is_some();
             recovery.report.pages_grown = u64::from(geometry.pages - found.geometry.pages);
@@ -238,10 +224,6 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             tree: Tree::new(live.directories.into_iter()),
             inodes,
             locks: boxed(locks),
-            pending: match is_read_only {
-                true => None,
-                false => pending(options.durability, &geometry),
-            },
             is_read_only,
             unopenable,
         };
@@ -306,9 +288,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`], [`Error::NoLock`], [`Error::Poisoned`] if
     /// removing or replacing the name has failed midway, [`Error::Corrupt`] if the file's log is
-    /// damaged, and the path errors. Usually, a volume with a damaged log does not open. There are
-    /// three exceptions: the volume was opened read-only, it was opened with a checkpoint, or the
-    /// damage is newer.
+    /// damaged, and the path errors. A volume with a damaged log opens only read-only, so otherwise
+    /// the damage is newer than the opening.
     pub fn open_file(&self, path: &str) -> Result<File<P, L>, Error> {
         (self.volume).with(path, |at| Volume::open_at(&self.volume, at))
     }
@@ -474,30 +455,6 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         self.open_dir(path)?.read()
     }
 
-    /// Makes all changes that have returned durable. Does nothing if each change is durable on
-    /// return ([`Durability::AtReturn`]).
-    ///
-    /// Costs one flush of each line that these changes have written, one more for the mark of each
-    /// change, and two fences, or more if some of the changes [overlap](Durability::AtSync). Blocks
-    /// while another thread syncs. Readers and writers are not blocked.
-    ///
-    /// # Errors
-    /// [`Error::Poisoned`] if the region has panicked during a sync. Changes were lost then, so
-    /// every sync fails until the volume is reopened, and so does every rename, exchange and link.
-    /// The error names one of the files that have lost changes.
-    pub fn sync(&self) -> Result<(), Error> {
-        self.volume.sync()
-    }
-
-    /// Returns when changes of files become durable. For a read-only volume, in which no change
-    /// ever waits for a sync, this is [`Durability::AtReturn`].
-    pub fn durability(&self) -> Durability {
-        match self.volume.pending {
-            Some(_) => Durability::AtSync,
-            None => Durability::AtReturn,
-        }
-    }
-
     /// Returns the volume's counters.
     pub fn stats(&self) -> Stats {
         let Medium {
@@ -533,28 +490,13 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     }
 }
 
-/// Prepares a region for changes: reads and erases its checkpoint, if there is one, repairs a
-/// damaged superblock, and lets the volume grow if asked to.
-fn prepare<P: Pmem>(
-    pmem: &P,
-    found: &format::Found,
-    grows: bool,
-) -> (Geometry, Option<close::Checkpoint>) {
-    let checkpoint = close::read(pmem, &found.geometry).ok().flatten();
-    // F-O1: before anything else is stored.
-    close::erase(pmem);
+/// Prepares a region for changes: repairs a damaged superblock, and lets the volume grow if asked
+/// to.
+fn prepare<P: Pmem>(pmem: &P, found: &format::Found, grows: bool) -> Geometry {
     format::repair(pmem, found);
-    let geometry = match grows {
+    match grows {
         true => format::grow(pmem, found.geometry),
         false => found.geometry,
-    };
-    (geometry, checkpoint)
-}
-
-fn pending<L>(durability: Durability, geometry: &Geometry) -> Option<Pending<L>> {
-    match durability {
-        Durability::AtReturn => None,
-        Durability::AtSync => Some(Pending::new(geometry.data_pages())),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use spanlock_pmem::{Flushed, Pmem};
 
-use crate::close::RECORD_BYTES;
 use crate::error::Error;
 use crate::layout::{
     Geometry, INODES_PER_PAGE, InodeId, JOURNAL_PAGES, MAX_FILE_BYTES, MIN_DATA_PAGES, MIN_PAGES,
@@ -11,7 +10,7 @@ use crate::layout::{
 use crate::options::FormatOptions;
 
 const BOTH_UNREADABLE: &str = "both superblocks are unreadable (if the region was enlarged, only the \
-    first may be: truncate the region to its old size)";
+    first may be: truncate the region to its old size; if formatting it was cut off, format it again)";
 const BYTES_PER_INODE: u64 = 16 << 10;
 const LEAST_INODES: u64 = 64;
 /// Zeroes for clearing the inode table and the journal, this many bytes at a time.
@@ -84,9 +83,8 @@ pub(crate) fn plan(len: u64, options: &FormatOptions) -> Result<Geometry, Error>
 /// volume.
 pub(crate) fn write<P: Pmem>(pmem: &P, geometry: &Geometry) {
     let replica_at = geometry.replica_at();
-    // First invalidate the previous volume: erase both superblocks before anything they describe,
-    // and the record of a checkpoint, which would be taken for one of the new volume.
-    let primary = store(pmem, 0, &[0; SUPER_BYTES + RECORD_BYTES]);
+    // First invalidate the previous volume: erase both superblocks before anything they describe.
+    let primary = store(pmem, 0, &[0; SUPER_BYTES]);
     let replica = store(pmem, replica_at, &[0; SUPER_BYTES]);
     pmem.fence(primary.and(replica));
 

@@ -3,12 +3,6 @@
 //! [`check`] lists all damage of a volume, and writes nothing. [`repair`] repairs it. Both read all
 //! logs on the calling thread, and, in a volume with data checksums, all data.
 //!
-//! If the volume was [closed](crate::FileCore::close), both compare each file with the digest that
-//! `close` has stored. So they also find logs that have lost words, which look intact otherwise. A
-//! damaged checkpoint is itself a finding, and no file is compared with it.
-//! The digests serve until the volume is opened for writing or repaired. An opening for writing
-//! erases them even if it fails, so check a closed volume before it is opened, not afterwards.
-//!
 //! # What a repair keeps
 //! A repair keeps everything that is readable and that a name leads to, except pages that another
 //! file also claims. In particular:
@@ -33,11 +27,16 @@
 //! A file or directory that has lost its name is gone: nothing on the medium distinguishes it from
 //! a removed one. [`check`] lists inodes without names, but they are not damage.
 //!
-//! If a crash interrupts a repair, the repair can be repeated. Until then, a file whose damage only
-//! its digest had shown may be reported with a damaged pointer instead. (If more than 508 damaged
-//! files have lost pages, a crash at the wrong moment can give one of them a page of another file's
-//! old log. The format's documentation has the details.) A repair writes nothing to a volume
+//! If a crash interrupts a repair, the repair can be repeated. A repair writes nothing to a volume
 //! without damage.
+//!
+//! # What a repair does not handle
+//! - If there is no room for the new logs of all damaged files, these files remain damaged.
+//! - If a crash interrupts the repair of several damaged files, one of them can get a page that
+//!   another one had.
+//! - A word that damage has turned into zero goes unnoticed, unless a page is then in use twice.
+//!   Without data checksums, the page then stays with the file whose inode has the lower number.
+//! - With neither superblock readable, nothing is checked or repaired.
 //!
 //! ```
 //! use spanlock_file_core::{FileCore, FormatOptions, fsck};
@@ -71,11 +70,7 @@ pub enum Repair {
     None,
     /// The superblock is rewritten from the other one.
     RewriteSuperblock,
-    /// The checkpoint of [`close`](crate::FileCore::close) is erased. Nothing is lost. But files
-    /// could not be compared with its digests: a log that has lost words may look intact.
-    EraseCheckpoint,
-    /// The journal is emptied. A rename, an exchange or a repair that was in it may be done in
-    /// part.
+    /// The journal is emptied. A rename or an exchange that was in it may be done in part.
     EmptyJournal,
     /// The inode is restored from its name.
     RewriteInode,
@@ -103,14 +98,9 @@ impl fmt::Display for Repair {
         f.write_str(match self {
             Repair::None => "needs no repair",
             Repair::RewriteSuperblock => "a repair rewrites it from the other superblock",
-            Repair::EraseCheckpoint => {
-                "a repair erases it; files could not be compared with its digests, so a log that \
-                 has lost words may look intact"
-            }
             Repair::EmptyJournal => {
                 "a repair empties the journal; if a crash has interrupted a rename between \
-                 directories or an exchange, its names may be lost; if it has interrupted a repair, \
-                 some files may have their old logs"
+                 directories or an exchange, its names may be lost"
             }
             Repair::RewriteInode => {
                 "a repair restores the inode from its name; its creation time is lost"
@@ -203,14 +193,6 @@ impl Report {
     pub fn is_repaired(&self) -> bool {
         self.damage().all(|it| it.is_repaired)
     }
-
-    /// Adds the damage of a later report at other places. Compares the places, not the kinds of
-    /// damage: without the checkpoint, a changed log is reported as damage of another kind.
-    fn add_new(&mut self, later: &Report) {
-        let known: HashSet<_> = self.damage().map(|it| it.place).collect();
-        let new = later.damage().filter(|it| !known.contains(&it.place));
-        self.findings.extend(new.cloned());
-    }
 }
 
 /// Lists all damage of the volume, and writes nothing. A damaged copy of the journal's superblock
@@ -229,12 +211,9 @@ pub fn check<P: Pmem>(pmem: &P) -> Result<Report, Error> {
 /// Repairs the damage of the volume, durably, and lists it. No volume may be open on the region. If
 /// [`Report::is_repaired`] returns `true`, the volume opens afterwards.
 ///
-/// If there is no room for a file's new log, not even after the logs of other files have been
-/// replaced, that file remains damaged. If the file has also lost a page, because the page is in
-/// use twice or does not match its checksum, all other damaged files remain damaged, too. The
-/// volume then does not open for writing. That is so even if it opened before the repair with the
-/// checkpoint of [`close`](crate::FileCore::close), because the repair erases the checkpoint. But
-/// it can still grow ([`OpenOptions::grow`](crate::OpenOptions::grow)).
+/// Other damage is repaired even if there is no room for the new logs of damaged files. The volume
+/// then does not open for writing, but it can still grow
+/// ([`OpenOptions::grow`](crate::OpenOptions::grow)) and be repaired again.
 ///
 /// # Errors
 /// Same as [`check`], and [`Error::ReadOnlyRegion`].
@@ -244,22 +223,14 @@ pub fn repair<P: Pmem>(pmem: &P) -> Result<Report, Error> {
     if report.is_sound() {
         return Ok(report);
     }
-    let mut left = check(pmem)?;
-    report.add_new(&left);
-    // A repair frees the old logs of the files that have new ones. So others may have room now.
-    while !left.is_sound() {
-        let before = left.damage().count();
-        survey(pmem, true)?;
-        left = check(pmem)?;
-        report.add_new(&left);
-        if left.damage().count() >= before {
-            break;
-        }
-    }
-    let remaining: HashSet<_> = left.damage().map(|it| it.place).collect();
+    let left = check(pmem)?;
+    let places = |report: &Report| -> HashSet<_> { report.damage().map(|it| it.place).collect() };
+    let (known, remaining) = (places(&report), places(&left));
     for finding in report.findings.iter_mut().filter(|it| it.is_damage()) {
         finding.is_repaired = !remaining.contains(&finding.place);
     }
+    let uncovered = left.damage().filter(|it| !known.contains(&it.place));
+    report.findings.extend(uncovered.cloned());
     Ok(report)
 }
 
@@ -270,9 +241,8 @@ fn survey<P: Pmem>(pmem: &P, mends: bool) -> Result<Report, Error> {
     let mut recovery = Recovery::new(pmem, &geometry, &space, Damages::Noted(Vec::new()));
     recovery.note_superblock(&found)?;
     recovery.note_journal()?;
-    let checkpoint = recovery.checkpoint()?;
     let live = recovery.tree()?;
-    recovery.survey(&live, &|_, _| (), checkpoint.as_ref(), true)?;
+    recovery.survey(&live, &|_, _| (), true)?;
     recovery.note_unnamed(&live)?;
     if mends && !recovery.is_sound() {
         recovery.mend(&live)?;

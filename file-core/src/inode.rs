@@ -2,12 +2,11 @@
 
 use core::mem::replace;
 
-use spanlock_sync::atomic::{AtomicBool, AtomicU64, Exclusive, Ordering};
+use spanlock_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use spanlock_sync::{Arc, Mutex, injected_bug};
 
 use crate::alloc::Extent;
 use crate::clean::{EmitGroup, IsOld, LiveGroup};
-use crate::digest::{Digest, Summary};
 use crate::index::{Index, Mapping};
 use crate::layout::{EXTENT_BYTES, PAGE_BYTES, PAGE_SLOTS, PAYLOAD_BYTES, WRITE_HEADER_BYTES};
 use crate::log::{Log, Place};
@@ -39,7 +38,7 @@ const MOST_BYTES: usize = PAGE_SLOTS as usize * PAYLOAD_BYTES;
 ///
 /// The time of the last change is Relaxed. It says nothing about other memory.
 ///
-/// `removed` is Relaxed. It is set by a thread that has a reference, and read only by `free`, after
+/// `removed` is Relaxed. It is set by a thread that has a reference, and read only by `drop`, after
 /// every other reference has been released.
 pub(crate) struct Inode<L> {
     pub(crate) number: u32,
@@ -158,19 +157,6 @@ impl<L> Inode<L> {
         // Relaxed: see the type's documentation.
         self.modified.store(time, Ordering::Relaxed);
         self.refer(&mut sources.time, log_page)
-    }
-
-    /// Returns what the volume keeps of the file while it is not in memory.
-    pub(crate) fn summary(&mut self) -> Summary {
-        let mut digest = Digest::of_log(self.log.state_mut().pages.iter().copied());
-        self.index.for_each_mut(&mut |file_page, mapping| {
-            let page = Extent {
-                start: mapping.page,
-                len: 1,
-            };
-            digest.add(file_page, page);
-        });
-        digest.summary(self.size.value())
     }
 
     /// Marks the file as removed, once its removal is durable. Its pages and its number become free
@@ -401,18 +387,12 @@ impl<L> Inode<L> {
     }
 }
 
-impl<L> Inode<L> {
-    /// Frees the pages and the number of a file that was removed, to which no other reference
-    /// exists. The lock and the index stay.
-    pub(crate) fn free(&mut self) {
-        // Relaxed, both: see the type's documentation.
+impl<L> Drop for Inode<L> {
+    /// Frees the pages and the number of a file that was removed.
+    fn drop(&mut self) {
+        // Relaxed: see the type's documentation.
         if !self.removed.load(Ordering::Relaxed) {
             return;
-        }
-        self.removed.store(false, Ordering::Relaxed);
-        if self.log.is_poisoned() {
-            // The operation that has panicked had taken pages.
-            self.space.lose_pages();
         }
         // M7: the removal is durable.
         let mut run = Extent { start: 0, len: 0 };
@@ -436,11 +416,5 @@ impl<L> Inode<L> {
             self.space.release_log_page(page);
         }
         self.space.release_inode(self.number);
-    }
-}
-
-impl<L> Drop for Inode<L> {
-    fn drop(&mut self) {
-        self.free();
     }
 }

@@ -6,8 +6,7 @@
 //! opened, and may leave memory once it is not open any more.
 //!
 //! # Properties
-//! - A file that is not in memory costs 16 bytes here: its size, its [digest](crate::digest), and
-//!   the number of its names.
+//! - A file that is not in memory costs 12 bytes here: its size, and the number of its names.
 //! - Opening a file that is not in memory replays its log. Meanwhile, other files can be opened. A
 //!   thread that opens the same file waits.
 //! - Up to a bound, files that are not open stay in memory. Beyond the bound, each opening evicts
@@ -38,9 +37,8 @@
 //! - **N4** A file's count of names is at least the number of its names. The count is raised only
 //!   under the mutex of a directory that names the file, so never from zero, except for a new file.
 //!   The thread that lowers it to zero frees the file.
-//! - **N5** The [`Summary`] of an absent file is that of what its log yields. It is computed under
-//!   the mutex, before any thread may load the file again. Meanwhile, other openings wait: for a
-//!   walk over the pages of the file.
+//! - **N5** The size that is kept of an absent file is that of what its log yields. It is recorded
+//!   under the mutex, before any thread may load the file again.
 //!
 //! # Orderings
 //!
@@ -54,7 +52,6 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use spanlock_sync::atomic::{AtomicU32, Ordering};
 use spanlock_sync::{Arc, Condvar, Mutex, injected_bug};
 
-use crate::digest::Summary;
 use crate::inode::Inode;
 
 /// The files in memory.
@@ -74,8 +71,6 @@ struct State<L> {
     hand: VecDeque<u32>,
     /// The size in bytes of each file that is absent, by its number.
     sizes: Box<[u64]>,
-    /// The digest of each file that is absent, by its number.
-    digests: Box<[u32]>,
 }
 
 enum Slot<L> {
@@ -114,7 +109,6 @@ impl<L> Inodes<L> {
             files: HashMap::new(),
             hand: VecDeque::new(),
             sizes: vec![0; links.len()].into(),
-            digests: vec![0; links.len()].into(),
         };
         Inodes {
             state: Mutex::new(state),
@@ -138,18 +132,6 @@ impl<L> Inodes<L> {
             _ => None,
         };
         (found, state.evict(self.bound))
-    }
-
-    /// Returns the numbers and generations of the files in memory, sorted.
-    pub(crate) fn here(&self) -> Vec<(u32, u64)> {
-        let state = self.state.lock();
-        let id = |(number, slot): (&u32, &Slot<L>)| match slot {
-            Slot::Here { inode, .. } => Some((*number, inode.generation)),
-            Slot::Loading => None,
-        };
-        let mut here: Vec<_> = state.files.iter().filter_map(id).collect();
-        here.sort_unstable();
-        here
     }
 
     /// Begins to load the file unless it is in memory. The caller holds the mutex of a directory
@@ -265,50 +247,13 @@ impl<L> Inodes<L> {
         }
     }
 
-    /// Returns whether an operation on a file in memory panicked midway. A poisoned file stays in
-    /// memory.
-    pub(crate) fn are_poisoned(&self) -> bool {
-        let state = self.state.lock();
-        let is_poisoned = |slot: &Slot<L>| match slot {
-            Slot::Here { inode, .. } => inode.log.is_poisoned(),
-            Slot::Loading => false,
-        };
-        state.files.values().any(is_poisoned)
-    }
-
-    /// Returns the summary of a file, or `None` if the file is open.
-    pub(crate) fn summary(&mut self, number: u32) -> Option<Summary> {
-        let state = self.state.get_mut();
-        match state.files.get_mut(&number) {
-            Some(Slot::Here { inode, .. }) => Arc::get_mut(inode).map(Inode::summary),
-            _ => Some(state.kept(number)),
-        }
-    }
-
-    /// Returns the summary that was kept of a file that is absent, or is being loaded (N5).
-    pub(crate) fn kept(&self, number: u32) -> Summary {
-        self.state.lock().kept(number)
-    }
-
-    /// Records the summary of a file that is absent (N5).
-    pub(crate) fn keep(&self, number: u32, summary: Summary) {
-        self.state.lock().keep(number, summary);
+    /// Records the size of a file that is absent (N5).
+    pub(crate) fn keep(&self, number: u32, size: u64) {
+        self.state.lock().sizes[number as usize] = size;
     }
 }
 
 impl<L> State<L> {
-    fn kept(&self, number: u32) -> Summary {
-        Summary {
-            size: self.sizes[number as usize],
-            digest: self.digests[number as usize],
-        }
-    }
-
-    fn keep(&mut self, number: u32, summary: Summary) {
-        self.sizes[number as usize] = summary.size;
-        self.digests[number as usize] = summary.digest;
-    }
-
     /// Removes from the hand's order the files that are not in memory, and duplicates.
     fn forget_removed(&mut self) {
         let (files, mut seen) = (&self.files, HashSet::new());
@@ -335,28 +280,28 @@ impl<L> State<L> {
                 continue;
             };
             let is_wanted = core::mem::take(was_used);
-            let summary = match Arc::get_mut(inode) {
+            let size = match Arc::get_mut(inode) {
                 // A poisoned log must stay, because the file may disagree with it (L5).
-                Some(inode) if !is_wanted && !inode.log.is_poisoned() => Some(inode.summary()),
+                Some(inode) if !is_wanted && !inode.log.is_poisoned() => Some(inode.size()),
                 Some(_) => None,
                 None => injected_bug!(
                     "evicts-open",
                     "an opening evicts a file that is open",
                     killed_by = "file-core-inodes/write-evict"
                 )
-                .then(Summary::default),
+                .then_some(0),
             };
-            let Some(summary) = summary else {
+            let Some(size) = size else {
                 self.hand.push_back(number);
                 continue;
             };
             let is_lost = injected_bug!(
                 "evicted-size",
-                "an evicted file has the size and digest that it had when it was loaded",
+                "an evicted file has the size that it had when it was loaded",
                 killed_by = "file-core-inodes/append-evict"
             );
             if !is_lost {
-                self.keep(number, summary);
+                self.sizes[number as usize] = size;
             }
             if let Some(Slot::Here { inode, .. }) = self.files.remove(&number) {
                 evicted.push(inode);

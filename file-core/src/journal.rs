@@ -4,8 +4,7 @@
 //! Within one log, a single mark commits a change. A rename from one directory to another changes
 //! two logs, and one word cannot commit both. An exchange needs two groups, even in one log. NOVA
 //! journals such changes, and so does this crate. Its journal is a compact log of
-//! `spanlock-journal-commit`, between the inode table and the data area. A repair that gives
-//! several files new logs changes one head pointer for each, and journals these.
+//! `spanlock-journal-commit`, between the inode table and the data area.
 //!
 //! ```text
 //!   slots of the new groups ── fence ── record ── fence ── marks and erasures ── fence ── truncate
@@ -15,8 +14,8 @@
 //! ```
 //!
 //! # Properties
-//! - A **record** lists words: the marks of new groups, and zero for each mark that is erased; or
-//!   the head pointers of new logs. Each is a position in the region and a value, both of 8 bytes.
+//! - A **record** lists words: the marks of new groups, and zero for each mark that is erased. Each
+//!   is a position in the region and a value, both of 8 bytes.
 //! - **Cost**: seven fences. One makes the groups durable, one the record, one the words. Opening
 //!   the journal and truncating it take two each, for its two superblocks. Each transaction opens
 //!   the journal, so a volume without a transaction in progress keeps nothing of it in memory.
@@ -24,15 +23,14 @@
 //!   record, but reads the logs as if they were stored.
 //!
 //! # Invariants
-//! - **F-J1** The journal has a record only in three cases: a thread holds the tree's mutex and
-//!   those of the directories whose logs the record names; that thread has panicked; or a repair
-//!   has the region for itself. So until the record is truncated, durably, a log page that it names
-//!   stays in the same log, and an inode that it names stays that of the same file. A crash can
+//! - **F-J1** The journal has a record only while a thread holds the tree's mutex and those of the
+//!   directories whose logs the record names, or after that thread has panicked. So until the
+//!   record is truncated, durably, a log page that it names stays in the same log. A crash can
 //!   leave the record in the older of the journal's two superblocks. Recovery then rewrites both,
 //!   so that damage to the newer one never brings the record back.
 //! - **F-J2** A word of a record is the only store to its position until the record is truncated: a
-//!   new group's mark belongs to its reservation, an old group's to the directory (M4), and a head
-//!   to the repair. So storing the words again, any number of times, leaves the same bytes.
+//!   new group's mark belongs to its reservation, and an old group's to the directory (M4). So
+//!   storing the words again, any number of times, leaves the same bytes.
 
 use spanlock_journal_commit::compact::{self, GroupCommit, Log, Options};
 use spanlock_journal_commit::storage::PmemStorage;
@@ -40,7 +38,7 @@ use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::injected_bug;
 
 use crate::error::Error;
-use crate::layout::{Geometry, INODE_BYTES, PAGE, ROOT, SLOT_BYTES, get_u64, page_at};
+use crate::layout::{Geometry, PAGE, SLOT_BYTES, get_u64, page_at};
 
 const WHAT: &str = "a damaged journal";
 /// Bytes of a word in a record: its position and its value.
@@ -51,9 +49,9 @@ const ID: u64 = 1;
 /// A word of a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Word {
-    /// The byte offset of a slot, or of an inode.
+    /// The byte offset of a slot.
     pub(crate) at: u64,
-    /// A mark, or zero to erase one; or a head pointer.
+    /// A mark, or zero to erase one.
     pub(crate) value: u64,
 }
 
@@ -81,11 +79,6 @@ impl<'m, P: Pmem> Journal<'m, P> {
         // Truncates nothing, but refuses forged numbers, with which no record could be written.
         journal.truncate(journal.log.first())?;
         Ok(journal)
-    }
-
-    /// Returns how many words a change can have.
-    pub(crate) fn most_words(&self) -> usize {
-        self.log.max_record() as usize / ENTRY_BYTES
     }
 
     /// Stores words in one or several logs, as one change. `_groups` proves that the groups that
@@ -155,11 +148,7 @@ impl<'m, P: Pmem> Journal<'m, P> {
         }
         let data = page_at(geometry.data_start())..page_at(geometry.data_end());
         let is_slot = |at| data.contains(&at) && at.is_multiple_of(SLOT_BYTES as u64);
-        // No repair rewrites the root's log.
-        let inodes = geometry.inode_at(ROOT + 1)..geometry.inode_at(geometry.inodes);
-        let is_head =
-            |at| inodes.contains(&at) && (at - inodes.start).is_multiple_of(INODE_BYTES as u64);
-        if !words.iter().all(|it| is_slot(it.at) || is_head(it.at)) {
+        if !words.iter().all(|it| is_slot(it.at)) {
             let what = "a journal record with a position outside the logs";
             return Err(Error::corrupt_at(what, self.start));
         }
@@ -202,8 +191,7 @@ impl<'m, P: Pmem> Journal<'m, P> {
     fn store(&self, words: &[Word]) {
         let mut stored = Flushed::nothing();
         for it in words {
-            // F-J2, M4. The record is durable, and so are the groups or the new logs, by the fence
-            // before it.
+            // F-J2, M4. The record is durable, and so are the groups, by the fence before it.
             let written = self.pmem.publish(it.at, it.value, Durable::at_rest());
             stored = stored.and(self.pmem.flush(written));
         }

@@ -3,10 +3,7 @@
 mod alloc;
 mod chain;
 mod clean;
-mod cleaner;
 mod cleaning;
-mod close;
-mod digest;
 mod dir;
 mod directory;
 mod error;
@@ -24,20 +21,18 @@ mod log_page;
 mod medium;
 mod names;
 mod options;
-mod pending;
 mod record;
 mod recover;
 mod time;
 mod tree;
 mod volume;
 
-pub use cleaner::Cleaner;
 pub use dir::{Dir, DirEntry};
 pub use error::{Error, Place};
 pub use file::{Cursor, File};
 pub use file_core::FileCore;
 pub use layout::{FORMAT_VERSION, Kind, MAX_NAME_BYTES, MAX_WRITE_BYTES};
 pub use options::{
-    CheckReport, CleanReport, CleanerOptions, DamagedPage, Durability, FormatOptions, Metadata,
-    OpenOptions, RecoveryReport, Stats,
+    CheckReport, CleanReport, DamagedPage, FormatOptions, Metadata, OpenOptions, RecoveryReport,
+    Stats,
 };

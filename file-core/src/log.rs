@@ -58,9 +58,8 @@
 //! Poison is a bit of the tail, so every addition that comes later in the tail's modification order
 //! sees it. An operation that poisons the log still holds its range or the directory's mutex, so
 //! every conflicting operation comes later. The other threads that poison a log need no such order:
-//! for a sync, see Y5 of [`crate::pending`]; what a cleaning was changing has the same content
-//! before and after; and a removal that has panicked is durable or not, whatever else happens to
-//! the file.
+//! what a cleaning was changing has the same content before and after; and a removal that has
+//! panicked is durable or not, whatever else happens to the file.
 //!
 //! # Not guaranteed
 //! A group without a mark is lost in a crash, even if all of its slots were written.
@@ -392,7 +391,7 @@ impl Log {
 
     /// Ends an operation that has these slots. `gained` says how the operation changes what
     /// its page is needed for.
-    pub(crate) fn end(&self, space: &Space, slots: &Slots, gained: Gained) {
+    fn end(&self, space: &Space, slots: &Slots, gained: Gained) {
         let pages = &space.log_pages;
         let first = slots.count.min(PAGE_SLOTS);
         let mut left = slots.count - first;
@@ -414,10 +413,6 @@ impl Log {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, LogState> {
         self.state.lock()
-    }
-
-    pub(crate) fn state_mut(&mut self) -> &mut LogState {
-        self.state.get_mut()
     }
 
     pub(crate) fn notify(&self) {
@@ -475,7 +470,7 @@ impl Log {
         if live_slots == 0 && pages > 1 {
             drop(state);
             // The only error is a panic of another thread, which its operations report.
-            let _ = clean::on_demand(self, medium, live, 1);
+            let _ = clean::on_demand(self, medium, live);
         } else if pages > clean::bound(&medium.space, live_slots) && live_slots < state.trim_below {
             let mut state = clean::if_due(self, state, medium, live);
             // The cleaning may have found too little to remove. Otherwise, each removal would look

@@ -42,7 +42,6 @@
 use spanlock_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use spanlock_sync::injected_bug;
 
-use crate::chain::Slots;
 use crate::layout::PAGE_SLOTS;
 
 const OPEN: u64 = 1;
@@ -174,9 +173,7 @@ impl LogPages {
     #[must_use = "the cleaning that waits must be woken"]
     pub(crate) fn end(&self, page: u32, slots: u32, gained: Gained) -> bool {
         debug_assert!(slots <= PAGE_SLOTS);
-        // References are the topmost field, so a negative number changes no other field. Their sum
-        // can be negative for a while, if a pending change ends before an earlier one that has
-        // added the references. But the page has open slots until both have ended.
+        // References are the topmost field, so a negative number changes no other field.
         let live = (gained.live as u64).wrapping_mul(LIVE);
         let tombs = u64::from(gained.tombs) * TOMB;
         let change = (live.wrapping_add(tombs)).wrapping_sub(u64::from(slots) * OPEN);
@@ -197,13 +194,6 @@ impl LogPages {
         State(before).is_settled()
     }
 
-    /// Returns whether a cleaning waits for these slots, or for others in the same pages.
-    pub(crate) fn is_waited_for(&self, slots: &Slots) -> bool {
-        let mut pages = core::iter::once(&slots.page).chain(&slots.further);
-        // Relaxed: the mutex of the pending changes orders this (Y4).
-        pages.any(|page| self.word(*page).load(Ordering::Relaxed) & WAITED_FOR != 0)
-    }
-
     /// Adds live references.
     pub(crate) fn add_live(&self, page: u32, count: u32) {
         // Relaxed: a page to which the caller has a reference does not become free.
@@ -219,11 +209,7 @@ impl LogPages {
         // equivalent(Relaxed): the simulated region orders all accesses to its bytes, so no model
         // sees a race between slots and the next use of their page.
         let before = self.word(page).fetch_sub(live, Ordering::Acquire);
-        // While slots are open, the number can be negative for a while: see `end`.
-        debug_assert!(
-            State(before).live() >= count || State(before).open() > 0,
-            "page {page}"
-        );
+        debug_assert!(State(before).live() >= count, "page {page}");
         State(before.wrapping_sub(live)).is_free()
     }
 

@@ -18,7 +18,6 @@
 //!   *data page* in one file's index.
 //! - **M2** Only the operation that took a private page accesses it. The operation fences all its
 //!   stores to the page before it makes the page reachable, or returns the page to the allocator.
-//!   A [pending](crate::pending) change leaves the fence and the mark to a sync.
 //!   Except in a cleaning and in a commit through the [`journal`](crate::journal), no step that can
 //!   fail comes between an operation's first store and its last fence.
 //! - **M3** A data page is never stored to. A thread reads it only while it holds, in the file's
@@ -41,7 +40,7 @@
 //! - **M8** Formatting and recovery have exclusive use of the region: no handle to the volume
 //!   exists yet.
 
-use spanlock_pmem::{Durable, Flushed, Pmem, Unflushed, Written};
+use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::atomic::{AtomicU64, Ordering};
 use spanlock_sync::{Arc, Mutex};
 
@@ -69,8 +68,6 @@ pub(crate) struct Space {
     log_page_count: AtomicU64,
     compactions: AtomicU64,
     unlinked: AtomicU64,
-    /// See [`lose_pages`](Space::lose_pages).
-    losses: AtomicU64,
 }
 
 impl Space {
@@ -86,28 +83,7 @@ impl Space {
             log_page_count: AtomicU64::new(0),
             compactions: AtomicU64::new(0),
             unlinked: AtomicU64::new(0),
-            losses: AtomicU64::new(0),
         }
-    }
-
-    /// Says that pages may be neither free nor in use, until
-    /// [`free_pages_again`](Self::free_pages_again) is called as often, or recovery reads all logs.
-    pub(crate) fn lose_pages(&self) {
-        // Relaxed, here and below: the thread that closes the volume has it alone.
-        self.losses.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Says that pages are free of which [`lose_pages`](Self::lose_pages) has said that they may be
-    /// lost.
-    pub(crate) fn free_pages_again(&self) {
-        // Relaxed: see `lose_pages`.
-        self.losses.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Returns whether pages may be neither free nor in use.
-    pub(crate) fn has_lost_pages(&self) -> bool {
-        // Relaxed: see `lose_pages`.
-        self.losses.load(Ordering::Relaxed) > 0
     }
 
     /// Frees inode numbers. They are taken from the last on.
@@ -232,15 +208,6 @@ impl<P: Pmem> Medium<P> {
         unsafe { self.pmem.write_streaming(page_at(page), images) }
     }
 
-    /// Writes whole private pages like [`store_pages`](Self::store_pages), but leaves it to a sync
-    /// to flush them. A thread that learns of the pages can read them at once: unlike streamed
-    /// bytes, these are in the cache.
-    #[track_caller]
-    pub(crate) fn write_pages(&self, page: u32, images: &[u8]) -> Unflushed {
-        // SAFETY: M2.
-        unsafe { self.pmem.write(page_at(page), images) }.detach()
-    }
-
     /// Reads from a data page, starting `within` bytes from its start. The caller holds the
     /// corresponding file page (M3).
     #[inline]
@@ -265,16 +232,9 @@ impl<P: Pmem> Medium<P> {
     #[inline]
     #[track_caller]
     pub(crate) fn store_slots(&self, page: u32, within: usize, slots: &[u8]) -> Flushed {
-        let written = self.write_slots(page, within, slots);
-        self.pmem.flush(written)
-    }
-
-    /// Writes slots like [`store_slots`](Self::store_slots), but does not flush them.
-    #[inline]
-    #[track_caller]
-    pub(crate) fn write_slots(&self, page: u32, within: usize, slots: &[u8]) -> Written {
         // SAFETY: M4.
-        unsafe { self.pmem.write(page_at(page) + within as u64, slots) }
+        let written = unsafe { self.pmem.write(page_at(page) + within as u64, slots) };
+        self.pmem.flush(written)
     }
 
     /// Stores the line of an inode whose number the caller has taken (M6).

@@ -92,11 +92,6 @@ impl Names {
         self.map.is_empty()
     }
 
-    /// Returns whether a name is doubtful.
-    pub(crate) fn are_doubtful(&self) -> bool {
-        self.map.iter().any(|it| it.value().is_doubtful)
-    }
-
     /// Calls `each` for every name, sorted by their bytes.
     pub(crate) fn for_each(&self, mut each: impl FnMut(&str, Entry)) {
         for it in self.map.iter() {

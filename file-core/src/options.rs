@@ -6,32 +6,6 @@ use std::time::SystemTime;
 use crate::fsck::Finding;
 use crate::time::{Clock, system_clock};
 
-/// When changes of files become durable. Changes of names (creating files and directories, linking,
-/// renaming, exchanging and removing) are always durable on return.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// Each change is durable when it returns. It usually takes two fences, and more if its log
-    /// needs a page or is cleaned.
-    #[default]
-    AtReturn,
-    /// Changes become durable together, at the next [`FileCore::sync`](crate::FileCore::sync),
-    /// which takes two fences for all of them. Changes *overlap* if they concern a common page of a
-    /// file. [`File::allocate`](crate::File::allocate) relies on the size, so it concerns all pages
-    /// from its range to the end of the file. If changes overlap, the sync makes them durable one
-    /// after the other: it takes one fence for the data, and one for each change of the longest
-    /// sequence in which each change overlaps the one before it. A crash before the sync returns
-    /// keeps some of the changes, each as a whole, and loses the others. If it keeps a change, it
-    /// keeps every earlier one that overlaps it.
-    ///
-    /// A volume also syncs by itself:
-    /// - when 1,024 changes, or a sixteenth of the volume's pages, wait for a sync,
-    /// - when it would otherwise be full,
-    /// - before it renames, exchanges or links names,
-    /// - when it copies live groups to clean a file's log, or cleans on demand, and
-    /// - when its last handle is dropped.
-    AtSync,
-}
-
 /// Options for formatting a volume.
 ///
 /// ```
@@ -44,7 +18,6 @@ pub enum Durability {
 #[must_use = "options do nothing until a volume is formatted with them"]
 pub struct FormatOptions {
     pub(crate) clock: Clock,
-    pub(crate) durability: Durability,
     pub(crate) inodes: Option<u32>,
     pub(crate) max_file_size: Option<u64>,
     pub(crate) data_checksums: bool,
@@ -52,12 +25,10 @@ pub struct FormatOptions {
 
 impl FormatOptions {
     /// Returns the defaults: one inode per 16 KiB of the region (at least 64), a largest file size
-    /// equal to the region's size, no data checksums, the system's clock, and changes that are
-    /// durable when they return.
+    /// equal to the region's size, no data checksums, and the system's clock.
     pub fn new() -> Self {
         FormatOptions {
             clock: system_clock,
-            durability: Durability::AtReturn,
             inodes: None,
             max_file_size: None,
             data_checksums: false,
@@ -70,13 +41,6 @@ impl FormatOptions {
     /// coarse one, whose readings are up to ten milliseconds old.
     pub fn clock(mut self, clock: fn() -> u64) -> Self {
         self.clock = clock;
-        self
-    }
-
-    /// Sets when changes of files become durable. The setting is not stored in the volume. By
-    /// default, each change is durable when it returns.
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
         self
     }
 
@@ -126,7 +90,6 @@ pub(crate) const CACHED_FILES: usize = 1024;
 #[must_use = "options do nothing until a volume is opened with them"]
 pub struct OpenOptions {
     pub(crate) clock: Clock,
-    pub(crate) durability: Durability,
     pub(crate) cached_files: usize,
     pub(crate) grow: bool,
     pub(crate) read_only: bool,
@@ -134,12 +97,10 @@ pub struct OpenOptions {
 
 impl OpenOptions {
     /// Returns the defaults: up to 1,024 files that are not open stay in memory; the volume does
-    /// not grow, and is not read-only; the clock is the system's; and changes are durable when they
-    /// return.
+    /// not grow, and is not read-only; and the clock is the system's.
     pub fn new() -> Self {
         OpenOptions {
             clock: system_clock,
-            durability: Durability::AtReturn,
             cached_files: CACHED_FILES,
             grow: false,
             read_only: false,
@@ -166,13 +127,6 @@ impl OpenOptions {
         self
     }
 
-    /// Sets when changes of files become durable, as [`FormatOptions::durability`] does. Has no
-    /// effect on a [read-only](Self::read_only) volume.
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
-        self
-    }
-
     /// Sets whether the volume is opened read-only. Nothing is then written to the region, not even
     /// to repair a superblock, and the volume does not [grow](Self::grow). Every operation that
     /// would change something returns [`Error::ReadOnly`](crate::Error::ReadOnly). So the region
@@ -180,8 +134,7 @@ impl OpenOptions {
     /// (`MappedFile::open_read_only`).
     ///
     /// A damaged volume opens read-only, as long as one superblock is readable.
-    /// [`RecoveryReport::findings`] lists the damage. If the volume was
-    /// [closed](crate::FileCore::close), this includes files that differ from their digests.
+    /// [`RecoveryReport::findings`] lists the damage.
     ///
     /// Opening a damaged file returns [`Error::Corrupt`](crate::Error::Corrupt), and so does
     /// opening a directory whose inode is unreadable. If a directory's log is damaged, listings
@@ -202,44 +155,6 @@ impl OpenOptions {
 }
 
 impl Default for OpenOptions {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// Options for a thread that [cleans logs](crate::FileCore::start_cleaner).
-#[derive(Clone, Debug)]
-#[must_use = "options do nothing until a cleaner is started with them"]
-pub struct CleanerOptions {
-    pub(crate) free_below: Option<u64>,
-    pub(crate) interval: Duration,
-}
-
-impl CleanerOptions {
-    /// Returns the defaults: logs are cleaned while less than an eighth of the volume's pages is
-    /// free, and the thread checks that ten times a second.
-    pub fn new() -> Self {
-        CleanerOptions {
-            free_below: None,
-            interval: Duration::from_millis(100),
-        }
-    }
-
-    /// Sets the number of free pages, including the reserve, below which logs are cleaned.
-    pub fn free_below(mut self, pages: u64) -> Self {
-        self.free_below = Some(pages);
-        self
-    }
-
-    /// Sets how long the thread sleeps before it looks at the number of free pages again. If the
-    /// interval is zero, the thread only yields its core.
-    pub fn interval(mut self, interval: Duration) -> Self {
-        self.interval = interval;
-        self
-    }
-}
-
-impl Default for CleanerOptions {
     fn default() -> Self {
         Self::new()
     }
@@ -277,9 +192,6 @@ pub struct RecoveryReport {
     pub log_pages: u64,
     /// Pages of 4 KiB used by logs and data.
     pub pages_used: u64,
-    /// Whether a checkpoint, from [closing](crate::FileCore::close) the volume, was used instead of
-    /// the files' logs. If so, the counts of groups and slots include only those of directories.
-    pub from_checkpoint: bool,
     /// Whether one of the two superblocks was damaged and has been rewritten from the other.
     pub superblock_repaired: bool,
     /// The damage, if the volume was opened [read-only](crate::OpenOptions::read_only). Does not

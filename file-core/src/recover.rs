@@ -1,21 +1,19 @@
 //! Recovery: rebuilds the volume's state in memory from the bytes of a region.
 //!
 //! # Method
-//! Before recovery, [`FileCore`](crate::FileCore) erases the record of a checkpoint, repairs a
-//! damaged superblock and redoes the journal.
+//! Before recovery, [`FileCore`](crate::FileCore) repairs a damaged superblock and redoes the
+//! journal.
 //! 1. Walk the chain of the root directory from inode 0 and replay its committed groups, then those
 //!    of the directories that it names, and so on, breadth-first. This yields the live files. No
 //!    directory may have two names, so each is reached once and none contains itself.
 //! 2. For each live file, walk its chain and replay its committed groups, on all threads of rayon's
 //!    pool. Long logs come last, one at a time; all threads decode their pages, see `replay.rs`.
-//!    The volume keeps only the file's size and [digest](crate::digest): a file's index and log
-//!    enter memory when the file is opened, see `inodes.rs`.
+//!    The volume keeps only the file's size: its index and log enter memory when the file is
+//!    opened, see `inodes.rs`.
 //! 3. Let every log and every file *claim* its pages. Unclaimed pages are free. So a file that was
 //!    removed while it was open needs no further care.
 //! 4. Once all of this has succeeded, erase the marks that interrupted renames have left. If a
 //!    crash interrupts this step, the next recovery erases the rest.
-//!
-//! If the volume was closed, its checkpoint replaces step 2 for all files: see `close.rs`.
 //!
 //! The volume stores no tail pointers, so recovery visits every slot of every page. A slot whose
 //! first word is zero is skipped. A slot with a mark is the lead of as many slots as the mark
@@ -32,16 +30,15 @@
 //! # Damage
 //! A volume that is opened read-only, checked or repaired is recovered although it is damaged: see
 //! `recover/survey.rs`. The methods here then *note* all damage and go on. A damaged group is
-//! skipped, and a chain ends before a damaged page. If the volume was closed, files are compared
-//! with the checkpoint. `recover/mend.rs` repairs what was noted.
+//! skipped, and a chain ends before a damaged page. `recover/mend.rs` repairs what was noted.
 //!
 //! # Cost
-//! Time: every log is read once (in a survey, the logs of files two or three times), and each
+//! Time: every log is read once (in a survey, the logs of files twice), and each
 //! extent in it takes a step in a tree of the file's extents. All threads take part, but the
 //! extents of one file are applied by one thread. Memory, besides the rebuilt state: two batches of
 //! a long log, or one page of a log for each thread; the list of pages of each long log; the
-//! extents of one file for each thread; and one bit per page. A checkpoint takes up to
-//! 28 bytes per inode, and two more bits per page. A repair lists the free pages, in 4 bytes each.
+//! extents of one file for each thread; and one bit per page. A repair lists the free pages, in
+//! 4 bytes each.
 //! Even forged counts in the volume do not change that: a replay keeps at most twice as many pages
 //! of a file as the volume has, and [`runs`] does not visit pages that a later group replaces.
 
@@ -69,10 +66,8 @@ pub(crate) use self::chain::LogReader;
 use self::claims::Claims;
 pub(crate) use self::damage::{Damages, Fix};
 use self::file::FileScan;
-use self::survey::DamagedFile;
+use self::survey::Surveyed;
 use crate::alloc::Extent;
-use crate::close::Checkpoint;
-use crate::digest::Summary;
 use crate::directory::{Directory, check_name};
 use crate::error::Error;
 use crate::fsck::Repair;
@@ -83,8 +78,8 @@ use crate::names::{Entry, Names};
 use crate::options::RecoveryReport;
 use crate::record::Record;
 
-/// Receives the number and the summary of each file.
-type Keep<'a> = dyn Fn(u32, Summary) + Sync + 'a;
+/// Receives the number of each file, and its size in bytes.
+type Keep<'a> = dyn Fn(u32, u64) + Sync + 'a;
 
 /// With fewer files or inodes than this, starting threads takes longer than it saves.
 const PARALLEL_FROM: usize = 64;
@@ -158,7 +153,7 @@ pub(crate) struct Recovery<'a, P> {
     /// The inodes that names stand for although they do not exist.
     missing: BTreeSet<InodeId>,
     /// The files whose logs must be rewritten.
-    damaged_files: Vec<DamagedFile>,
+    damaged_files: Vec<Surveyed>,
     pub(crate) report: RecoveryReport,
 }
 
@@ -361,7 +356,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
     }
 
     /// Replays the logs of all files, given in the order of their numbers. Claims their pages, and
-    /// calls `keep` with each file's number and summary. Uses the threads of rayon's current pool.
+    /// calls `keep` with each file's number and size. Uses the threads of rayon's current pool.
     ///
     /// # Errors
     /// [`Error::Corrupt`], for the damaged file with the lowest number. If two files claim one
@@ -420,27 +415,6 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         })
     }
 
-    /// Takes from a checkpoint what [`files`](Self::files) computes. Returns `false` if the
-    /// checkpoint contradicts the directories; then nothing has changed.
-    pub(crate) fn adopt(
-        &mut self,
-        checkpoint: &Checkpoint,
-        files: &[InodeId],
-        keep: &dyn Fn(u32, Summary),
-    ) -> bool {
-        if !self.claims.adopt(&checkpoint.used) {
-            return false;
-        }
-        for id in files {
-            keep(id.number, checkpoint.files[id.number as usize]);
-        }
-        let used = checkpoint.used.iter().map(|it| u64::from(it.count_ones()));
-        self.report.pages_used = used.sum();
-        self.report.log_pages = checkpoint.log_pages;
-        self.report.from_checkpoint = true;
-        true
-    }
-
     /// Walks the chain of a file, and claims its pages.
     fn walk(&self, id: InodeId) -> Result<Chain, Error> {
         let inode = self.reader.live_inode(id)?;
@@ -455,7 +429,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         let at = self.geometry.inode_at(number);
         scan.runs
             .each_extent(|_, extent| self.claims.claim(extent, number, at))?;
-        keep(number, scan.summary());
+        keep(number, scan.size);
         Ok(Counts::of(&scan))
     }
 

@@ -124,14 +124,6 @@ impl Tree {
         found.filter(|it| it.id == id).cloned()
     }
 
-    /// Returns whether an operation on a directory panicked midway.
-    pub(crate) fn is_poisoned(&self) -> bool {
-        let directories = self.directories.lock();
-        let others = directories.values().map(|it| &it.directory);
-        // A removal takes no slots, so it poisons no log: it leaves a doubtful name (D1).
-        (others.chain([&self.root])).any(|it| it.log.is_poisoned() || it.names.are_doubtful())
-    }
-
     fn add(&self, directory: Directory, parent: u32) -> Arc<Directory> {
         let directory = Arc::new(directory);
         let child = Child {
@@ -284,7 +276,7 @@ impl<P: Pmem, L> Volume<P, L> {
     ) -> Result<T, Error> {
         loop {
             let at = self.resolve(path)?;
-            match self.with_space(|| act(&at)) {
+            match act(&at) {
                 Err(Error::NotFound { .. }) if at.directory.is_removed() => {}
                 result => return result,
             }

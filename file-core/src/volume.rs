@@ -12,7 +12,6 @@ use crate::file::File;
 use crate::inodes::Inodes;
 use crate::layout::InodeId;
 use crate::medium::Medium;
-use crate::pending::Pending;
 use crate::tree::{At, Tree};
 
 /// Creates the range lock of a file, given its capacity in bytes, or returns the reason it cannot.
@@ -24,8 +23,6 @@ pub(crate) struct Volume<P: Pmem, L> {
     pub(crate) tree: Tree,
     pub(crate) inodes: Inodes<L>,
     pub(crate) locks: LockFactory<L>,
-    /// The changes that are not durable yet, if the volume groups changes.
-    pub(crate) pending: Option<Pending<L>>,
     pub(crate) is_read_only: bool,
     /// The inodes that cannot be opened, and why. Empty unless the volume is read-only.
     pub(crate) unopenable: BTreeMap<InodeId, Error>,

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use spanlock_file_core::{Durability, File, FileCore, FormatOptions};
+use spanlock_file_core::{File, FileCore, FormatOptions};
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::{RawRangeLock, RwCounter};
 use spanlock_srl::{SrlArray, SrlTree};
@@ -63,24 +63,22 @@ fn allocations(f: impl FnOnce()) -> u64 {
 
 /// Calls `test` with a file of [`PAGES`] pages, each written on its own.
 fn with_file<L: RawRangeLock + 'static>(
-    options: &FormatOptions,
     locks: fn(u64) -> L,
     test: impl FnOnce(&File<MappedFile, L>),
 ) {
     let folder = tempfile::tempdir().unwrap();
     let region = MappedFile::create(folder.path().join("v"), 16 << 20, Options::default()).unwrap();
-    let volume = FileCore::format(region, options, locks).unwrap();
+    let volume = FileCore::format(region, &FormatOptions::new(), locks).unwrap();
     let file = volume.create("a").unwrap();
     for page in 0..PAGES {
         file.write_at(&[1; PAGE], page * PAGE as u64).unwrap();
     }
-    volume.sync().unwrap();
     test(&file);
 }
 
 /// Overwrites whole pages. Only if the log needs a page, once in 63 overwrites, may one allocate.
 fn overwrite<L: RawRangeLock + 'static>(locks: fn(u64) -> L, page_of: fn(u64) -> u64) {
-    with_file(&FormatOptions::new(), locks, |file| {
+    with_file(locks, |file| {
         let mut for_log_pages = 0;
         for nth in PAGES..3 * PAGES {
             let at = page_of(nth) * PAGE as u64;
@@ -108,7 +106,6 @@ fn overwriting_a_whole_page_allocates_nothing() {
 #[test]
 fn overwriting_a_part_of_a_page_allocates_its_copy() {
     with_file(
-        &FormatOptions::new(),
         |_| RwCounter::new(),
         |file| {
             let writes = [
@@ -122,19 +119,6 @@ fn overwriting_a_part_of_a_page_allocates_its_copy() {
                 let found = allocations(|| file.write_at(&data, at as u64).unwrap());
                 assert_eq!(found, copies, "{len} bytes at {at}");
             }
-        },
-    );
-}
-
-/// A change that waits for a sync is kept in memory.
-#[test]
-fn overwriting_in_a_volume_that_groups_changes_allocates() {
-    let options = FormatOptions::new().durability(Durability::AtSync);
-    with_file(
-        &options,
-        |_| RwCounter::new(),
-        |file| {
-            assert!(allocations(|| file.write_at(&[3; PAGE], 0).unwrap()) > 0);
         },
     );
 }

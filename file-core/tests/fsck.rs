@@ -1,7 +1,9 @@
 //! The example `fsck` as a command: its exit statuses, and what it prints.
 
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -134,6 +136,42 @@ fn damage_exits_with_4_and_a_repair_of_all_with_1() {
     assert_eq!(status, 1);
     assert!(text.ends_with("1 damaged place, repaired\n"), "{text}");
     assert_eq!(scene.run(&["--repair"]).0, 0);
+}
+
+/// Output whose reader went away: `fsck V | true`.
+struct Closed;
+
+impl Write for Closed {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+#[test]
+fn the_status_tells_of_the_volume_even_if_nobody_reads_the_output() {
+    let scene = Scene::new();
+    let statuses = |expected: [u8; 4]| {
+        let found = [&[][..], &["--json"], &["--repair"], &["--repair"]].map(|options| {
+            let options = options.iter().map(OsString::from);
+            let arguments = [OsString::from("fsck")].into_iter().chain(options);
+            let arguments = arguments.chain([scene.path.clone().into()]);
+            fsck::command(arguments, &mut Closed, &mut Closed)
+        });
+        assert_eq!(found, expected);
+    };
+    statuses([0; 4]);
+    scene.damage(INODE + 20);
+    statuses([4, 4, 1, 0]);
+    scene.change(|bytes| bytes.clear());
+    statuses([8; 4]);
+    for (option, status) in [("--demonstrate", 0), ("--help", 0), ("--unknown", 8)] {
+        let found = fsck::command(["fsck", option], &mut Closed, &mut Closed);
+        assert_eq!(found, status, "{option}");
+    }
 }
 
 #[test]
@@ -330,8 +368,7 @@ fn assert_only_checked(volume: &Path, message: &str) {
     file.read_at(&mut page, PAGE as u64).unwrap();
     assert_eq!(page, [2; PAGE]);
     assert_eq!(file.write_at(b"x", 0), Err(Error::ReadOnly));
-    drop(file);
-    opened.close().unwrap();
+    drop((file, opened));
     assert!(fs::read(volume).unwrap() == before);
 }
 

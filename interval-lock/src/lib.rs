@@ -4,6 +4,8 @@
 extern crate alloc;
 
 mod capabilities;
+#[cfg(any(doc, doctest))]
+pub mod docs;
 mod lock;
 mod narrow;
 mod requests;

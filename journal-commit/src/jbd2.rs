@@ -10,6 +10,7 @@
 //! | `superblock.rs`, `blocks.rs`, `checksum.rs` | encoding and decoding of blocks |
 //! | `place.rs` | where the log's blocks lie in a storage |
 //! | `recover.rs` | the three passes of recovery |
+//! | `ext4.rs` | the flag of an ext4 file system that says that its journal is not empty |
 //! | `journal.rs`, `handle.rs` | the public API |
 //! | `inner.rs` | the state that the threads share, its invariants and lock order |
 //! | `transaction.rs`, `buffers.rs` | a transaction and the blocks it changes |
@@ -26,6 +27,7 @@ mod checksum;
 mod commit;
 mod committing;
 mod error;
+mod ext4;
 mod format;
 mod handle;
 mod inner;

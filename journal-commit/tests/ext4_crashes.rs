@@ -164,47 +164,11 @@ fn one_handle(journal: &Journal, mine: &[u64], byte: u8, random: &mut fastrand::
     Step { tid, changes }
 }
 
-/// The image after a recovery, or the error if it was refused.
-type Outcome = Result<Vec<u8>, String>;
-
 fn ours(image: &Image, crashed: &[u8]) -> (Vec<u8>, Recovery) {
     let device = Arc::new(Recorded::from_image(crashed.to_vec()));
     let (bytes, place) = (image.block_bytes, image.place());
     let done = recover(device.clone(), device.clone(), bytes, &place).unwrap();
     (device.visible(), done)
-}
-
-/// Mounts and unmounts the image, so that the kernel replays the journal.
-fn kernel(image: &Image, crashed: &[u8]) -> Outcome {
-    let (path, point) = (image.folder().join("mount"), image.folder().join("point"));
-    ext4::overwrite(&path, crashed);
-    std::fs::create_dir_all(&point).unwrap();
-    let mount = ext4::tool("mount")
-        .args(["-o", "loop"])
-        .arg(&path)
-        .arg(&point)
-        .output();
-    let mount = mount.map_err(|error| error.to_string())?;
-    if !mount.status.success() {
-        return Err(ext4::text(&mount));
-    }
-    ext4::run(ext4::tool("umount").arg(&point));
-    Ok(std::fs::read(&path).unwrap())
-}
-
-/// Returns whether the kernel can mount a sound image.
-fn kernel_mounts() -> bool {
-    let image = Image::new(1024, "metadata_csum,64bit", 8);
-    match kernel(&image, &image.bytes()) {
-        Ok(_) => true,
-        Err(error) => {
-            println!(
-                "SKIPPED the kernel, which mounts no image here: {}",
-                error.trim()
-            );
-            false
-        }
-    }
 }
 
 /// The minimum numbers of images, of images with torn writes, and of dropped transactions. They
@@ -248,7 +212,7 @@ impl Tally {
         if !mount {
             return;
         }
-        match kernel(&run.image, &crashed) {
+        match ext4::kernel(&run.image, &crashed) {
             Ok(mounted) if run.image.file_of(&mounted) == our_file => self.mounted += 1,
             // The commit block is torn and has a checksum of the third kind. Newer kernels accept
             // the transaction if the used part is sound, because its data had been flushed.
@@ -289,7 +253,7 @@ fn all_cuts(run: &Run, mount: bool, tally: &mut Tally) {
 
 fn crash_images_of(flushes: Flushes) -> Tally {
     let mut tally = Tally::default();
-    let mount = kernel_mounts();
+    let mount = ext4::kernel_mounts();
     // The scheduler decides how many handles share a commit, and thereby the number of images.
     for _ in 0..4 {
         for (way, block_bytes, rounds) in [

@@ -1,11 +1,14 @@
 //! Simulates a process that dies between two 8-byte stores to persistent memory, and opens its
-//! journal of blocks again.
+//! journal of blocks again, or creates its journal or log again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use spanlock_journal_commit::Storage;
-use spanlock_journal_commit::jbd2::{Extent, FormatOptions, Journal, Options, Place, format};
+use spanlock_journal_commit::compact::{self, Log};
+use spanlock_journal_commit::jbd2::{
+    Error, Extent, Flushes, FormatOptions, Journal, Options, Place, format,
+};
 use spanlock_journal_commit::storage::PmemStorage;
 use spanlock_pmem::{Durable, Flushed, Pmem, RegionId, Written};
 
@@ -187,4 +190,76 @@ fn a_sector_is_old_or_new() {
     old.words[384].store(5, Relaxed);
     assert!(PmemStorage::sectors(old).is_err());
     assert!(PmemStorage::sectors(Mortal::new(&[0; 64], i64::MAX)).is_err());
+}
+
+/// A process dies between two stores of `format`, in a new region and over an earlier journal. With
+/// the format with one flush, no checksum shows that a superblock is torn.
+#[test]
+fn a_kill_while_formatting_leaves_a_journal_or_none() {
+    let whole = |region: &Arc<Mortal>| Arc::new(PmemStorage::new(region.clone()));
+    let make = |region: &Arc<Mortal>, flushes| {
+        let new = FormatOptions::new(BLOCK as u32).place(place());
+        format(whole(region), &new.flushes(flushes)).unwrap();
+    };
+    let open = |region: &Arc<Mortal>| {
+        let options = Options::new(BLOCK as u32).place(place());
+        Journal::open(whole(region), whole(region), options)
+    };
+    let empty = vec![0; (BLOCKS + LOG_BLOCKS) as usize * BLOCK / 8];
+    for flushes in [Flushes::One, Flushes::Two] {
+        let earlier = Mortal::new(&empty, i64::MAX);
+        make(&earlier, flushes);
+        drop(open(&earlier).unwrap());
+        for base in [&empty, &earlier.image()] {
+            let region = Mortal::new(base, i64::MAX);
+            make(&region, flushes);
+            let all = i64::MAX - region.left.load(Relaxed);
+            // In between are the stores that clear the log.
+            let stores = (0..300).chain((300..all - 300).step_by(97));
+            let mut none = 0;
+            for stores in stores.chain(all - 300..=all) {
+                let region = Mortal::new(base, stores);
+                make(&region, flushes);
+                let region = Mortal::new(&region.image(), i64::MAX);
+                match open(&region) {
+                    Ok(_) => {}
+                    Err(Error::NotAJournal { .. }) => {
+                        none += 1;
+                        make(&region, flushes);
+                        drop(open(&region).unwrap());
+                    }
+                    Err(error) => panic!("{stores} of {all} stores: {error}"),
+                }
+            }
+            assert!(none > 500, "{none}");
+        }
+    }
+}
+
+/// The same for a compact log, over storages with and without atomic sectors.
+#[test]
+fn a_kill_while_a_log_is_created_leaves_a_log_or_none() {
+    let run = |make: fn(&Arc<Mortal>) -> PmemStorage<Arc<Mortal>>| {
+        let empty = vec![0; 16384 / 8];
+        let options = compact::Options::new();
+        let region = Mortal::new(&empty, i64::MAX);
+        drop(Log::create(make(&region), &options).unwrap());
+        let all = i64::MAX - region.left.load(Relaxed);
+        for stores in 0..=all {
+            let region = Mortal::new(&empty, stores);
+            drop(Log::create(make(&region), &options).unwrap());
+            let image = region.image();
+            let reopened = || make(&Mortal::new(&image, i64::MAX));
+            for log in [
+                Log::open(reopened(), &options).or_else(|_| Log::create(reopened(), &options)),
+                Log::create(reopened(), &options).or_else(|_| Log::open(reopened(), &options)),
+                Log::open_lazily(reopened(), &options),
+            ] {
+                let log = log.unwrap_or_else(|error| panic!("{stores} of {all}: {error}"));
+                log.append_durable(b"first").unwrap();
+            }
+        }
+    };
+    run(|region| PmemStorage::new(region.clone()));
+    run(|region| PmemStorage::sectors(region.clone()).unwrap());
 }

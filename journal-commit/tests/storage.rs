@@ -105,7 +105,27 @@ fn a_full_disk_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("huge");
     let error = FileStorage::create(&path, 1 << 60, FileMode::Buffered).unwrap_err();
-    assert!(!path.exists(), "{error}");
+    let left = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 0, "{error}");
+}
+
+/// A crash leaves nothing under the file's name, and a temporary file of any length.
+#[test]
+fn an_interrupted_creation_of_a_file_can_be_repeated() {
+    const LEN: u64 = 1 << 20;
+    for len in [0, 512, LEN - 4096, LEN, 2 * LEN] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        std::fs::write(path.with_extension("new"), vec![7; len as usize]).unwrap();
+        let none = FileStorage::open(&path, FileMode::Buffered).unwrap_err();
+        assert_eq!(none.kind(), ErrorKind::NotFound, "{none}");
+        drop(FileStorage::create(&path, LEN, FileMode::Buffered).unwrap());
+        let storage = FileStorage::open(&path, FileMode::Buffered).unwrap();
+        let mut content = vec![1; storage.len() as usize];
+        storage.read_at(&mut content, 0).unwrap();
+        assert_eq!(content, vec![0; LEN as usize]);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 }
 
 #[test]

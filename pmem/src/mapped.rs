@@ -52,6 +52,7 @@
 
 mod access;
 mod mapping;
+mod new_file;
 mod opening;
 mod options;
 mod space;
@@ -67,8 +68,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 
 use self::mapping::Mapping;
+#[doc(hidden)]
+pub use self::new_file::NewFile;
 use self::opening::{Access, LockedFile, io_failed};
 pub use self::options::{Durability, Options};
+#[doc(hidden)]
+pub use self::space::fill_holes;
 use crate::error::PmemError;
 use crate::flush::{self, FlushInstruction};
 use crate::region::Pmem;
@@ -83,8 +88,8 @@ pub const PAGE_BYTES: u64 = 4096;
 /// [`durability`](MappedFile::durability) says it for this file.
 ///
 /// # Space
-/// The whole file is allocated when it is created, opened or grown, so that a store never meets a
-/// full disk; a full disk is [`PmemError::NoSpace`]. Copy-on-write file systems (btrfs, or any file
+/// The whole file is allocated when it is created, opened to write, or grown, so that a store never
+/// meets a full disk; a full disk is [`PmemError::NoSpace`]. Copy-on-write file systems (btrfs, or any file
 /// that shares blocks with a clone or a snapshot) need new blocks even to overwrite. There a full
 /// disk can still raise SIGBUS. On btrfs, mark the folder `chattr +C`.
 ///
@@ -163,8 +168,8 @@ impl MappedFile {
     /// `len` must be a multiple of [`PAGE_BYTES`] above zero; it is not rounded. Returns once the
     /// file, its length and its name are written back.
     ///
-    /// Blocks on the disk. A process killed meanwhile can leave an empty, short or zero-filled
-    /// file.
+    /// Blocks on the disk. The file gets its name last. A crash meanwhile leaves either all of it,
+    /// or nothing at `path` and perhaps a file `path.new`, which the next creation takes over.
     ///
     /// # Errors
     /// After an error, nothing is left at `path` that was not there before.
@@ -176,19 +181,21 @@ impl MappedFile {
     /// - [`PermissionDenied`](PmemError::PermissionDenied).
     /// - [`NoSpace`](PmemError::NoSpace): of the disk, a quota, or the file system's limit on a
     ///   file.
-    /// - [`InUse`](PmemError::InUse): another opener took the new file before it was locked.
+    /// - [`InUse`](PmemError::InUse): another call is just creating this file.
     /// - [`Io`](PmemError::Io): any other error.
     pub fn create(path: impl AsRef<Path>, len: u64, options: Options) -> Result<Self, PmemError> {
         let path = path.as_ref();
         let mappable = opening::check_len(path, len)?;
         let write_back = WriteBack::choose(options)?;
-        let file = opening::create_new(path)?;
-        let mapped = fill(&file, path, len).and_then(|()| map(&file, path, mappable, write_back));
-        if mapped.is_err() {
-            // While the file is locked, so that no other opener takes it meanwhile.
-            opening::remove(path);
-        }
-        Ok(Self::new(mapped?, file, path, write_back))
+        let new = opening::create_new(path)?;
+        space::extend(new.file(), path, 0..len)?;
+        let mapped = map(new.file(), path, mappable, write_back)?;
+        let file = new.publish().map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => opening::open_failed(path, source),
+            _ => io_failed(path, "writing back", source),
+        })?;
+        let file = LockedFile::new(file, path, Access::Write)?;
+        Ok(Self::new(mapped, file, path, write_back))
     }
 
     /// Opens the file at `path` and maps all of it.
@@ -224,7 +231,8 @@ impl MappedFile {
     /// Opens the file at `path` and maps all of it, to be read only.
     ///
     /// The file needs no write permission and may be on a read-only file system. Its bytes and its
-    /// time of modification stay as they are, and its holes stay holes. A store to the region
+    /// time of modification stay as they are, and its holes stay holes, which read as zeros even if
+    /// the disk is full. A store to the region
     /// **panics** (see [`Pmem::is_read_only`]), and [`grow`](MappedFile::grow) returns an error.
     ///
     /// Any number of read-only openers share the file, in any process. Together they exclude
@@ -256,8 +264,11 @@ impl MappedFile {
         let path = path.as_ref();
         let (file, len) = opening::open_existing(path, Access::ReadOnly)?;
         let mappable = opening::check_len(path, len)?;
-        let mapping = Mapping::read_only(&file, mappable)
-            .map_err(|error| io_failed(path, "mapping", error.into()))?;
+        let mapping = space::is_in_memory(&file).and_then(|in_memory| match in_memory {
+            true => Mapping::read_only_without_holes(&file, mappable),
+            false => Mapping::read_only(&file, mappable),
+        });
+        let mapping = mapping.map_err(|error| io_failed(path, "mapping", error.into()))?;
         let mapped = (mapping, Durability::ProcessKill);
         Ok(Self::new(mapped, file, path, WriteBack::ReadOnly))
     }
@@ -448,14 +459,6 @@ impl WriteBack {
         let instruction = options.instruction.or_else(FlushInstruction::detect);
         Ok(instruction.map_or(Self::PageCache, Self::Instruction))
     }
-}
-
-/// Gives a new, empty file `len` bytes, and makes its length and its name durable.
-fn fill(file: &File, path: &Path, len: u64) -> Result<(), PmemError> {
-    space::extend(file, path, 0..len)?;
-    file.sync_all()
-        .map_err(|error| io_failed(path, "writing back", error))?;
-    opening::sync_folder(path)
 }
 
 /// Maps the first `len` bytes of `file`, and determines what survives there.

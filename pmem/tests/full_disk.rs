@@ -7,6 +7,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -103,6 +104,43 @@ fn child_fills_a_small_disk() {
     let error = MappedFile::open(&sparse, Options::new()).unwrap_err();
     assert_no_space(&error, &sparse, len);
     assert_eq!(file.metadata().unwrap().len(), len);
+    sparse_files_are_read_on_a_full_disk(folder);
+}
+
+/// Reading a hole of a mapped file makes tmpfs allocate.
+fn sparse_files_are_read_on_a_full_disk(folder: &Path) {
+    const PAGE: u64 = 4096;
+    fs::remove_file(folder.join("filler")).unwrap();
+    let pages = [&[][..], &[0], &[63], &[0, 1, 5, 7, 8, 62, 63]];
+    for (nth, pages) in (0..).zip(pages) {
+        let file = fs::File::create(folder.join(format!("holes {nth}"))).unwrap();
+        file.set_len(64 * PAGE).unwrap();
+        for &page in pages {
+            let data = pattern(page as usize, PAGE as usize);
+            file.write_all_at(&data, page * PAGE).unwrap();
+        }
+    }
+    let filler = fs::File::create(folder.join("filler")).unwrap();
+    let mut filled = 0;
+    while filler.write_all_at(&[1; PAGE as usize], filled).is_ok() {
+        filled += PAGE;
+    }
+    for (nth, pages) in (0..).zip(pages) {
+        let path = folder.join(format!("holes {nth}"));
+        let blocks = fs::metadata(&path).unwrap().blocks();
+        let region = MappedFile::open_read_only(&path).unwrap();
+        for page in 0..64 {
+            let expected = match pages.contains(&page) {
+                true => pattern(page as usize, PAGE as usize),
+                false => vec![0; PAGE as usize],
+            };
+            assert_holds(&region, page * PAGE, &expected);
+            let first = expected[..8].try_into().unwrap();
+            assert_eq!(region.load(page * PAGE), u64::from_le_bytes(first));
+        }
+        drop(region);
+        assert_eq!(fs::metadata(&path).unwrap().blocks(), blocks);
+    }
 }
 
 fn free_bytes(folder: &Path) -> u64 {

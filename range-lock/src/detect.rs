@@ -9,10 +9,15 @@
 //!    the recorded orders form a cycle, threads that pass these locations at the same time can wait
 //!    for each other.
 //! 3. The request would wait for other threads: for their conflicting holds, and for their earlier
-//!    conflicting requests. If one of these threads waits, perhaps through others, for a hold of
-//!    this thread, all of them would wait for ever.
+//!    conflicting requests. Or it would wait for a place, where a position has as many readers as
+//!    the lock admits ([`reader_limit`](crate::RawRangeLock::reader_limit)). If each thread that
+//!    could end the wait is this thread, or waits for this thread in the end, all of them would
+//!    wait for ever.
 //!
-//! In each case the call panics before it acquires anything, and names all locations involved.
+//! In each case the call panics before it acquires anything, and names all locations involved. A
+//! call for a lock that another copy of this crate has created panics as well: a shared library and
+//! its host may each have a copy, with queues of its own ([`spanlock_sync::wait`]).
+//!
 //! Without the feature, [`LockId`] and the records have no size, and the functions are empty.
 //!
 //! # Scope
@@ -29,7 +34,10 @@
 //! - A hold counts as held by the thread that took it until it is dropped, wherever that happens. A
 //!   thread that hands a guard to another thread and then requests the same range panics, although
 //!   it would only wait for that other thread. Do not use the feature in such a program.
-//! - A hold taken by a future belongs to no thread: it is neither recorded nor checked.
+//! - A hold taken by a future belongs to no thread: it is neither recorded nor checked. It may take
+//!   a place among a limited number of readers, so a wait for such a place may go unreported.
+//! - A batch is not checked against the limit of readers. The segment locks do not wait for a place
+//!   in a batch, and no program fills the 2³⁰ − 1 places of a whole-range lock.
 //! - Check 3 sees what happens in this run, at this moment: two ranges of *one* lock taken in
 //!   opposite orders are reported only when two threads really meet there. It assumes that every
 //!   lock serves requests first come, first served. So it may report a cycle that the lock would
@@ -47,4 +55,13 @@ mod world;
 mod world;
 
 pub use world::LockId;
-pub(crate) use world::{Watch, before};
+pub(crate) use world::{Watch, before, check_home};
+
+/// A call that may wait for ever.
+#[cfg_attr(not(feature = "deadlock-detection"), allow(dead_code))]
+pub(crate) enum Call<'a> {
+    Lock,
+    Batch,
+    /// The hold that is upgraded does not conflict with itself.
+    Upgrade(&'a Watch),
+}

@@ -38,6 +38,9 @@ macro_rules! forward_all {
             fn id(&self) -> Option<&LockId> {
                 (**self).id()
             }
+            fn reader_limit(&self, span: Span, token: Option<Token>) -> u32 {
+                (**self).reader_limit(span, token)
+            }
             #[inline]
             fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
                 (**self).lock(span, access)

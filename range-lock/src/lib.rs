@@ -5,6 +5,8 @@ extern crate alloc;
 
 mod capabilities;
 mod detect;
+#[cfg(any(doc, doctest))]
+pub mod docs;
 mod error;
 mod forward;
 mod guard;

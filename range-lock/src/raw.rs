@@ -207,6 +207,17 @@ pub unsafe trait RawRangeLock: Send + Sync {
         None
     }
 
+    /// Returns how many readers, an upgradable one included, can hold a position at the same time:
+    /// one more waits, although it conflicts with none of them. `u32::MAX` means no limit.
+    ///
+    /// For the feature `deadlock-detection`, which asks for each hold of `span`, with its token,
+    /// and for each request of [`lock`](Self::lock), without one. The result is `u32::MAX` as well
+    /// for a hold that does not count among these readers, and for a request that does not wait
+    /// until one of them leaves.
+    fn reader_limit(&self, _span: Span, _token: Option<Token>) -> u32 {
+        u32::MAX
+    }
+
     /// Acquires `span`, blocking until no conflicting hold is left.
     ///
     /// Ordering: Acquire, with respect to the `unlock` of every earlier conflicting hold.

@@ -19,7 +19,7 @@ use crate::detect::LockId;
 use crate::error::{RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_word::RwWord;
-use crate::words::{self, Progress};
+use crate::words::{self, Progress, Word};
 
 /// A whole-range reader-writer lock: any two ranges conflict as if they overlapped. `P` is how
 /// waiting threads park.
@@ -64,6 +64,10 @@ unsafe impl<P: Park> RawRangeLock for RwCounter<P> {
     #[inline]
     fn id(&self) -> Option<&LockId> {
         Some(&self.id)
+    }
+
+    fn reader_limit(&self, _span: Span, _token: Option<Token>) -> u32 {
+        RwWord::READERS
     }
 
     #[inline]

@@ -13,13 +13,13 @@
 //! lock where writes are rare. Memory: 128 bytes per slot.
 //!
 //! # Invariants
-//! - **D-I1** A reader holds the word of one slot; a writer or an upgradable reader holds the words
-//!   of all slots. So each writer shares a word with every other holder, and two upgradable readers
-//!   share all words: the exclusion and visibility of [`RwWord`](crate::RwWord) carry over. So does
-//!   bounded overtaking, slot by slot. While a writer waits at one slot, readers of later slots
-//!   overtake it freely, which does not delay it. Once the writer waits at their slot, only as many
-//!   of them overtake it there as [`crate::words`] allows.
-//! - **D-I2** Slots are acquired in ascending order, so writers cannot wait for each other in a
+//! - **RD-I1** A reader holds the word of one slot; a writer or an upgradable reader holds the
+//!   words of all slots. So each writer shares a word with every other holder, and two upgradable
+//!   readers share all words: the exclusion and visibility of [`RwWord`](crate::RwWord) carry over.
+//!   So does bounded overtaking, slot by slot. While a writer waits at one slot, readers of later
+//!   slots overtake it freely, which does not delay it. Once the writer waits at their slot, only
+//!   as many of them overtake it there as [`crate::words`] allows.
+//! - **RD-I2** Slots are acquired in ascending order, so writers cannot wait for each other in a
 //!   cycle. A reader holds one slot and waits for no other.
 //!
 //! This lock has no atomics of its own; for the orderings see [`crate::words`].
@@ -42,7 +42,7 @@ use crate::detect::LockId;
 use crate::error::{RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_word::RwWord;
-use crate::words::{self, Progress, Run};
+use crate::words::{self, Progress, Run, Word};
 
 /// A word alone on two cache lines, because x86 prefetches lines in pairs.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ impl Default for RwDistributed {
     }
 }
 
-// SAFETY: 1, 2: D-I1. 3, 4: the words do not record their owners; a reader's token names its slot,
+// SAFETY: 1, 2: RD-I1. 3, 4: the words do not record their owners; a reader's token names its slot,
 // so another thread can release it.
 unsafe impl<P: Park> RawRangeLock for RwDistributed<P> {
     #[inline]
@@ -145,6 +145,12 @@ unsafe impl<P: Park> RawRangeLock for RwDistributed<P> {
     #[inline]
     fn id(&self) -> Option<&LockId> {
         Some(&self.id)
+    }
+
+    // The readers of all slots are counted together, though the limit is that of one slot. Their
+    // guards would take 32 GiB before that makes a difference.
+    fn reader_limit(&self, _span: Span, _token: Option<Token>) -> u32 {
+        RwWord::READERS
     }
 
     #[inline]

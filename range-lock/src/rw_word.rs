@@ -104,6 +104,7 @@ impl RwWord {
 // SAFETY: R-I1 provides exclusion; A, B and C provide happens-before.
 unsafe impl Word for RwWord {
     const LANES: u32 = 1;
+    const READERS: u32 = MAX_READERS;
 
     #[inline]
     fn take(&self, _first: u32, _end: u32, access: Access, _least: u32) -> u32 {

@@ -63,15 +63,15 @@
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | A | [`Word::take`], [`Word::try_upgrade`]: the acquiring RMW | Acquire | B, C | see below |
-//! | B | [`Word::release`], [`Word::downgrade`] of an exclusive hold | Release | A | see below |
+//! | A | [`Word::take`], [`Word::try_upgrade`] | Acquire | B, C | `visibility`, `upgrade` |
+//! | B | [`Word::release`], [`Word::downgrade`] | Release | A | `visibility`, `downgrade` |
 //! | C | the same, of a shared hold | Release | A | `exclusion-read-write` |
 //! | D | between a state change and the check for sleepers | light barrier | E | `wakeup` |
 //!
-//! A and B are needed by `give-up`, `exclusion` and `visibility`; A by `upgrade` and B by
-//! `downgrade` as well. In `exclusion-read-write` a writer follows a reader. The load of
-//! [`Word::free_until`], by which the gate of `spanlock-srl` scans words, is an A as well. E is the
-//! heavy barrier of [`spanlock_sync::wait`].
+//! A and B are needed by `give-up` and `exclusion` as well; B is of an exclusive hold. In
+//! `exclusion-read-write` a writer follows a reader. The load of [`Word::free_until`], by which the
+//! gate of `spanlock-srl` scans words, is an A as well. E is the heavy barrier of
+//! [`spanlock_sync::wait`].
 //!
 //! All other orderings are Relaxed, and the comment at each says why that suffices. `cargo verify
 //! mutants` weakens or drops one ordering at a time and shows that each is needed.
@@ -126,6 +126,9 @@ const BATCH: u32 = scaled(16, 1);
 pub unsafe trait Word: Zeroed + fmt::Debug + Send + Sync + 'static {
     /// The number of lanes in a word.
     const LANES: u32;
+
+    /// The number of readers that can hold a lane at the same time. One more waits.
+    const READERS: u32;
 
     /// Acquires consecutive lanes from `first` on, up to the first conflicting lane. Acquires none
     /// if that would be fewer than `least`. Returns the end of the acquired lanes. Ordering:

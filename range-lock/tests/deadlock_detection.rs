@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::thread;
 
@@ -17,28 +18,66 @@ use spanlock_range_lock::{
     RawRangeLockUpgradeWait, RwCounter, Span, Token, TryLockError,
 };
 
+#[path = "deadlock_detection/copies.rs"]
+mod copies;
+#[path = "deadlock_detection/readers.rs"]
+mod readers;
+
 /// A list of holds, with every capability, and an identity.
-#[derive(Default)]
 struct List {
     id: LockId,
+    /// How many readers may hold a position at the same time.
+    readers: u32,
     holds: Mutex<Vec<(Span, Access)>>,
     released: Condvar,
+    /// How many threads wait.
+    waiting: AtomicUsize,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        List::with_readers(u32::MAX)
+    }
 }
 
 impl List {
+    fn with_readers(readers: u32) -> Self {
+        List {
+            id: LockId::new(),
+            readers,
+            holds: Mutex::default(),
+            released: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
     fn take(&self, batch: &[(Span, Access)], wait: bool) -> bool {
+        self.take_as(batch, wait, false)
+    }
+
+    /// A batch does not wait for a place among the readers, as in `spanlock-srl`.
+    fn take_as(&self, batch: &[(Span, Access)], wait: bool, is_batch: bool) -> bool {
         let mut holds = self.holds.lock().unwrap();
         let blocked = |holds: &Vec<(Span, Access)>| {
             let conflict = |(s, a): &(Span, Access), (t, b): &(Span, Access)| {
                 s.overlaps(*t) && a.conflicts_with(*b)
             };
+            let is_full = |(span, access): &(Span, Access)| {
+                let readers = |at| holds.iter().filter(move |it| it.0.range().contains(&at));
+                let full = |at| readers(at).count() >= self.readers as usize;
+                *access != Access::Write && span.range().any(full)
+            };
+            let is_limited = self.readers < u32::MAX && !is_batch;
             (batch.iter()).any(|one| holds.iter().any(|other| conflict(one, other)))
+                || is_limited && batch.iter().any(is_full)
         };
         while blocked(&holds) {
             if !wait {
                 return false;
             }
+            self.waiting.fetch_add(1, Relaxed);
             holds = self.released.wait(holds).unwrap();
+            self.waiting.fetch_sub(1, Relaxed);
         }
         holds.extend(batch);
         true
@@ -60,6 +99,9 @@ unsafe impl RawRangeLock for List {
     }
     fn id(&self) -> Option<&LockId> {
         Some(&self.id)
+    }
+    fn reader_limit(&self, _: Span, _: Option<Token>) -> u32 {
+        self.readers
     }
     fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
         self.take(&[(span, access)], true);
@@ -126,7 +168,7 @@ unsafe impl RawRangeLockBatch for List {
         batch: &[(Span, Access)],
         tokens: &mut Vec<Token>,
     ) -> Result<(), RangeError> {
-        self.take(batch, true);
+        self.take_as(batch, true, true);
         tokens.extend(batch.iter().map(|_| Token::NONE));
         Ok(())
     }
@@ -136,7 +178,7 @@ unsafe impl RawRangeLockBatch for List {
         tokens: &mut Vec<Token>,
     ) -> Result<(), TryLockError> {
         tokens.extend(batch.iter().map(|_| Token::NONE));
-        let taken = self.take(batch, false);
+        let taken = self.take_as(batch, false, true);
         taken.then_some(()).ok_or(TryLockError::WouldBlock)
     }
 }

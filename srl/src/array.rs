@@ -39,7 +39,7 @@
 //!
 //! # Orderings
 //!
-//! | letter | where | ordering | pairs with | model |
+//! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
 //! | U | the compare-exchange that links the tail | Release | V | `srl-array/tail-growth` |
 //! | V | the load of the tail's pointer, the failed link | Acquire | U | `srl-array/tail-growth` |

@@ -75,7 +75,7 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockSplit for Srl<S, P> {
             match Holding::of(*token) {
                 Holding::Words(_) => {
                     // Stored before the releases, whose wakers may panic. In a tree, this reads
-                    // only nodes on the path to kept words, which stay (N-I3).
+                    // only nodes on the path to kept words, which stay (ST-I3).
                     let new = self.words.token_of(&kept);
                     let stores_late = injected_bug!(
                         "token-stored-late",

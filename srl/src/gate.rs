@@ -54,14 +54,12 @@
 //!
 //! # Orderings
 //!
-//! | letter | where | ordering | pairs with |
-//! |---|---|---|---|
-//! | J | small: between taking the words and checking the gate | light, after an RMW | K |
-//! | K | wide: between closing the gate and the scan | full barrier | J |
-//! | L | opening the gate ([`Flag::lower`]) | Release | M |
-//! | M | small: checking the gate ([`Flag::is_raised_after_rmw`]) | Acquire | L |
-//!
-//! The model `srl-gate/try-leaves-no-trace` fails if any of the four is missing.
+//! | letter | where | ordering | pairs with | model |
+//! |---|---|---|---|---|
+//! | J | small: between words and gate | light, after an RMW | K | `srl-gate/try-leaves-no-trace` |
+//! | K | wide: between gate and scan | full barrier | J | `srl-gate/try-leaves-no-trace` |
+//! | L | opening the gate ([`Flag::lower`]) | Release | M | `srl-gate/try-leaves-no-trace` |
+//! | M | [`Flag::is_raised_after_rmw`] | Acquire | L | `srl-gate/try-leaves-no-trace` |
 //!
 //! A small request takes its words by read-modify-writes. So the pair J and K needs no
 //! `membarrier`, which the system may refuse ([`Flag::is_raised_after_rmw`]).

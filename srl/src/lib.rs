@@ -5,6 +5,8 @@ extern crate alloc;
 
 mod array;
 mod capabilities;
+#[cfg(any(doc, doctest))]
+pub mod docs;
 mod gate;
 mod lock;
 pub mod packed;

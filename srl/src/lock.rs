@@ -93,7 +93,7 @@ use crate::request::SrlRequest;
 use crate::segment::{SegmentError, Segments};
 use crate::segment_words::SegmentWords;
 use crate::store::{Lanes, SegmentStore};
-use crate::token::{KIND, ONE_WORD};
+use crate::token::{Holding, KIND, ONE_WORD};
 use crate::tree::{Shape, Tree};
 
 /// A range lock with a reader-writer state for each segment.
@@ -117,8 +117,8 @@ impl<W: Word> Srl<Array<W>> {
     /// Creates a lock for positions `0..capacity`, in segments of 4 KiB.
     ///
     /// Allocates up to 1 KiB of words. All other words are allocated when a request first needs one
-    /// of them; if there is no memory for them then, the process aborts. But if they take more than
-    /// 64 MiB, this function allocates them too.
+    /// of them; if there is no memory for them then, the request returns an error. But if they take
+    /// more than 64 MiB, this function allocates them too.
     ///
     /// # Errors
     /// [`SegmentError::Memory`] if there is no memory for the words that this function allocates.
@@ -308,6 +308,15 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLock for Srl<S, P> {
     #[inline]
     fn id(&self) -> Option<&LockId> {
         Some(&self.id)
+    }
+
+    /// Only holds in words are counted. A wide request waits for conflicting holds only.
+    fn reader_limit(&self, span: Span, token: Option<Token>) -> u32 {
+        let counts = match token {
+            Some(token) => matches!(Holding::of(token), Holding::Words(_)),
+            None => (self.segments.touched(span)).is_ok_and(|touched| !self.is_wide(&touched)),
+        };
+        if counts { S::Word::READERS } else { u32::MAX }
     }
 
     // `always`: a call would return its result in memory. That alone would cost more than an

@@ -182,6 +182,7 @@ const fn until(lowest: u64, first: u32, end: u32) -> u32 {
 // happens-before the later one.
 unsafe impl Word for PackedWord {
     const LANES: u32 = LANES;
+    const READERS: u32 = MAX_READERS;
 
     #[inline]
     fn take(&self, first: u32, end: u32, access: Access, least: u32) -> u32 {

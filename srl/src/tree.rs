@@ -65,31 +65,31 @@
 //! rare shrink bears the cost.
 //!
 //! # Invariants
-//! - **N-I1** A slot is null or points to a node of the next level. That node is a leaf with all of
-//!   its words, or an inner node with as many slots as the bits of its level can index.
-//! - **N-I2** Any thread may change a slot from null to a node, by compare-exchange. Only the one
+//! - **ST-I1** A slot is null or points to a node of the next level. That node is a leaf with all
+//!   of its words, or an inner node with as many slots as the bits of its level can index.
+//! - **ST-I2** Any thread may change a slot from null to a node, by compare-exchange. Only the one
 //!   thread that shrinks the tree changes a slot from a node to null, while it has the exclusive
 //!   entry for the span. So a segment has one word at a time, except between this unlinking and the
 //!   opening of the gate. During that time, no request that takes the old or the new word passes
 //!   the gate. (While the gate is in doubt, requests take new words under entries of their own.)
-//! - **N-I3** A node in which a word is held is not freed. Either the scan sees the word taken, or
+//! - **ST-I3** A node in which a word is held is not freed. Either the scan sees the word taken, or
 //!   the request found the gate closed and the entry in place, and backed off (G-I2). After the
 //!   gate has been opened, no request finds an unlinked node. A small request with an entry of its
 //!   own does not ask the gate. But while it has this entry, the thread that shrinks gets no entry
 //!   for the span. A node above a node with a hold has a slot that is not null, so it is not freed
 //!   either.
-//! - **N-I4** A node found in a read-side critical section stays until that section ends. Before an
-//!   unlinked node is freed, `synchronize` waits for every critical section that may have found it
-//!   (RCU-I2). A later critical section finds neither this node nor the nodes below it, which are
-//!   freed together with it.
-//! - **N-I5** After `synchronize` has returned, no thread holds a word of an unlinked node. The
+//! - **ST-I4** A node found in a read-side critical section stays until that section ends. Before
+//!   an unlinked node is freed, `synchronize` waits for every critical section that may have found
+//!   it (RCU-I2). A later critical section finds neither this node nor the nodes below it, which
+//!   are freed together with it.
+//! - **ST-I5** After `synchronize` has returned, no thread holds a word of an unlinked node. The
 //!   gate stopped each request that took such a word, and the request released the word within its
 //!   critical section (G-I6). It released the word by address, since a descent may no longer lead
 //!   to it.
 //!
 //! # Waiters in a leaf that is freed
 //! A waiter sleeps in the queue of its word's *address*. A leaf with a held word is not freed
-//! (N-I3). So when a leaf is freed, the waiter's word has been released, and the head of the queue
+//! (ST-I3). So when a leaf is freed, the waiter's word has been released, and the head of the queue
 //! has been woken or is about to be. When the head rechecks, it descends the tree again and sees
 //! that its segment now has a word elsewhere. It leaves the old queue, wakes the next waiter
 //! there, and starts again as a new request ([`Progress`](spanlock_range_lock::words::Progress)).
@@ -100,10 +100,12 @@
 //!
 //! # Orderings
 //!
-//! | letter | where | ordering | pairs with | model |
+//! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | N | the compare-exchange that links a node | Release | O | `srl-tree/exclusion`, `growth` |
-//! | O | the load of a slot, the failed link | Acquire | N | `srl-tree/exclusion`, `growth` |
+//! | N | the compare-exchange that links a node | Release | O | `exclusion`, `growth` |
+//! | O | the load of a slot, the failed link | Acquire | N | `exclusion`, `growth` |
+//!
+//! The models are those of `srl-tree`.
 //!
 //! The store that unlinks a node is Relaxed: the gate orders it (L and M). For F to I see
 //! [`spanlock_sync::rcu`]; for J to M see [`crate::gate`].
@@ -188,7 +190,7 @@ impl<W: Word> Tree<W> {
     /// long protects it, or a hold does.
     #[inline]
     unsafe fn slot_in<'a>(node: *mut Node, level: Level, segment: u64) -> &'a Slot {
-        // SAFETY: the node has `level.len()` slots (N-I1), and `slot` is below that. It stays: the
+        // SAFETY: the node has `level.len()` slots (ST-I1), and `slot` is below that. It stays: the
         // caller's promise.
         unsafe { &*node.cast::<Slot>().add(level.slot(segment)) }
     }
@@ -214,7 +216,7 @@ impl<W: Word> Tree<W> {
     #[inline]
     unsafe fn word_in(&self, leaf: *mut Node, segment: u64) -> *const W {
         let within = segment & ((1 << self.levels.leaf_bits) - 1);
-        // SAFETY: the leaf has that many segments (N-I1), so it has that word.
+        // SAFETY: the leaf has that many segments (ST-I1), so it has that word.
         unsafe { leaf.cast::<W>().add(within as usize / W::LANES as usize) }
     }
 
@@ -240,8 +242,8 @@ impl<W: Word> Tree<W> {
                 Some(node) => node,
                 None => self.make::<Slot>(slot, level.len())?,
             };
-            // SAFETY: the node is of this level (N-I1), and was found or created in the caller's
-            // critical section (N-I4).
+            // SAFETY: the node is of this level (ST-I1), and was found or created in the caller's
+            // critical section (ST-I4).
             slot = unsafe { Self::slot_in(node.as_ptr(), level, segment) };
         }
         match NonNull::new(slot.load()) {
@@ -268,8 +270,8 @@ impl<W: Word> Tree<W> {
             if node.is_null() {
                 return Err((segment | ((1 << shift) - 1)).saturating_add(1).min(end));
             }
-            // SAFETY: the node is of this level (N-I1), and was found under a guard that outlasts
-            // `'s` (N-I4).
+            // SAFETY: the node is of this level (ST-I1), and was found under a guard that outlasts
+            // `'s` (ST-I4).
             slots = unsafe { &node::contents(node, level.len())[level.slot(segment)..] };
             shift = level.shift;
         }
@@ -305,8 +307,8 @@ impl<W: Word> Tree<W> {
     }
 }
 
-// SAFETY: a segment has one word (N-I2). A word stays while the guard under which it was found
-// lives (N-I4), and while the word is held (N-I3).
+// SAFETY: a segment has one word (ST-I2). A word stays while the guard under which it was found
+// lives (ST-I4), and while the word is held (ST-I3).
 unsafe impl<W: Word> SegmentStore for Tree<W> {
     type Word = W;
     type ReadGuard<'a> = ReadGuard<'a>;
@@ -328,8 +330,8 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
             Some(leaf) => leaf.as_ptr().cast(),
             None => self.leaf_to_remember(guard, number, segment)?.as_ptr(),
         };
-        // SAFETY: the leaf was found under a guard that outlasts `'s` (N-I4). A recalled leaf is as
-        // safe to use (RCU-I3).
+        // SAFETY: the leaf was found under a guard that outlasts `'s` (ST-I4). A recalled leaf is
+        // as safe to use (RCU-I3).
         Some(unsafe { &*self.word_in(leaf, segment) })
     }
 
@@ -341,7 +343,7 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
         end: u64,
     ) -> Option<Piece<'s, W>> {
         let leaf = self.leaf(first)?;
-        // SAFETY: the leaf was found under a guard that outlasts `'s` (N-I4).
+        // SAFETY: the leaf was found under a guard that outlasts `'s` (ST-I4).
         Some(unsafe { self.piece_of(leaf.as_ptr(), first, end) })
     }
 
@@ -360,16 +362,16 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
             if node.is_null() {
                 return Err(behind(shift));
             }
-            // SAFETY: the node is of this level (N-I1), and was found under a guard that outlasts
-            // `'s` (N-I4).
+            // SAFETY: the node is of this level (ST-I1), and was found under a guard that outlasts
+            // `'s` (ST-I4).
             (slot, shift) = (unsafe { Self::slot_in(node, level, first) }, level.shift);
         }
         let leaf = slot.load();
         if leaf.is_null() {
             return Err(behind(shift));
         }
-        // SAFETY: below the last level are leaves (N-I1). This leaf was found under a guard that
-        // outlasts `'s` (N-I4).
+        // SAFETY: below the last level are leaves (ST-I1). This leaf was found under a guard that
+        // outlasts `'s` (ST-I4).
         Ok(unsafe { self.piece_of(leaf, first, end) })
     }
 
@@ -396,8 +398,8 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
                     break;
                 }
                 let leaf = slot.load();
-                // SAFETY: below the last level are leaves (N-I1). This leaf was found under a guard
-                // that outlasts `'s` (N-I4).
+                // SAFETY: below the last level are leaves (ST-I1). This leaf was found under a
+                // guard that outlasts `'s` (ST-I4).
                 if !leaf.is_null() && !is_free(unsafe { self.piece_of(leaf, at, end) }) {
                     return at;
                 }
@@ -410,7 +412,7 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
     #[inline]
     unsafe fn held(&self, word: Option<usize>, first: u64, end: u64) -> Piece<'_, W> {
         // SAFETY: for all calls: the caller holds `first`, so there is a path to its leaf, and all
-        // nodes on this path stay (N-I3).
+        // nodes on this path stay (ST-I3).
         unsafe {
             if let Some(word) = word {
                 return self.piece(core::ptr::with_exposed_provenance(word), first, end);

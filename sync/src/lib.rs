@@ -6,6 +6,8 @@ extern crate alloc;
 pub mod atomic;
 pub mod barrier;
 pub mod cell;
+#[cfg(any(doc, doctest))]
+pub mod docs;
 #[cfg(feature = "epoch")]
 pub mod epoch;
 pub mod hint;
@@ -21,6 +23,8 @@ pub mod rcu_shared;
 mod statistics;
 #[cfg(feature = "std")]
 pub mod thread;
+#[cfg(feature = "std")]
+pub mod time;
 #[doc(hidden)]
 pub mod unwind;
 pub mod wait;

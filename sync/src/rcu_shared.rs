@@ -33,10 +33,19 @@
 //!   counter of the current phase, while `synchronize` waits for the other counter. Only a reader
 //!   that loaded the phase before it changed still raises that other counter.
 //!
-//! Orderings: F to I as in `rcu.rs`, needed by `sync/tests/checked_rcu_shared.rs`.
+//! # Orderings
 //!
-//! Not reached by models: those that `cargo verify` runs use the module for std, `rcu.rs`. The test
-//! `tests/checked_rcu_shared.rs` explores this module under loom instead.
+//! | letter | where | ordering | pairs with | needed by the model |
+//! |---|---|---|---|---|
+//! | F | in `enter`, between the counter and the walk | light barrier | G | `a_walk` |
+//! | G | in `synchronize`, before the counters | heavy barrier | F | `a_walk` |
+//! | H | the decrement that drops a guard | Release | I | `a_walk` |
+//! | I | the load of a counter in `synchronize` | Acquire | H | `a_walk` |
+//!
+//! The model is in `tests/checked_rcu_shared.rs`, and `no_memory_is_freed_under_a_reader` weakens
+//! each of them in it.
+//!
+//! Not reached by models: those that `cargo verify` runs use the module for std, `rcu.rs`.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;

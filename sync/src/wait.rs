@@ -114,6 +114,19 @@
 //! [evicts](WaitQueue::evict) the address or drops the lock.
 //!
 //! A waiter that was woken and never runs again delays those that it would exclude, and no others.
+//!
+//! # Limitation: copies of this crate
+//! The table belongs to a copy of this crate. A shared library that was linked with a copy of its
+//! own (a `cdylib`, as a plugin) has a table of its own, even if it uses a lock of the program that
+//! has loaded it. Then the state of the word still excludes, but a release by one copy cannot wake
+//! a waiter of the other, which sleeps for ever. The readers of [`rcu`](crate::rcu) are known to
+//! one copy only, too: a tree that one copy shrinks while another reads it frees memory under the
+//! reader.
+//!
+//! So share a lock across such a boundary only by calling functions of the copy that created it.
+//! (Sharing the lock itself takes unsafe code, and two copies with the same layout.) With its
+//! feature `deadlock-detection`, `spanlock-range-lock` panics when a copy uses a lock that another
+//! copy has created. Rust's `dylib`s share one copy, and are not affected.
 
 use core::fmt;
 use core::marker::PhantomData;

@@ -6,7 +6,7 @@
 //!
 //! Inside a kernel, `kernel/` replaces a few of the modules: what a kernel must provide.
 //!
-//! Not reached by models: the table in the README names the test that covers each item.
+//! Not reached by models: a table in `docs/worlds.md` names the test that covers each item.
 
 pub(crate) mod atomic;
 #[cfg(not(spanlock_kernel))]

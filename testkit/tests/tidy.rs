@@ -3,6 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "tidy/imports.rs"]
+mod imports;
+#[path = "tidy/invariants.rs"]
+mod invariants;
+#[path = "tidy/orderings.rs"]
+mod orderings;
+#[path = "tidy/totals.rs"]
+mod totals;
+
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     files(folder, "rs", found);
 }
@@ -246,133 +255,4 @@ fn sources_are_short() {
         .filter(|file| lines(file) > 600);
     let long: Vec<_> = long.map(|file| file.display().to_string()).collect();
     assert!(long.is_empty(), "over 600 lines:\n{}", long.join("\n"));
-}
-
-/// An ordering of the sources: its file, its letter and the letter of its partner.
-type Ordering = (String, char, char);
-
-/// Returns the letters in a list such as `B, C`, or nothing if it is no such list.
-fn letters(list: &str) -> Vec<char> {
-    let letter = |item: &str| match item.trim().as_bytes() {
-        [letter] if letter.is_ascii_uppercase() => Some(char::from(*letter)),
-        _ => None,
-    };
-    let found: Option<Vec<char>> = list.split(',').map(letter).collect();
-    found.unwrap_or_default()
-}
-
-/// Finds the orderings that a source file names: `[A→B, C]` in comments, and rows of tables with
-/// the columns `letter` and `pairs with`. The file of a row is empty, since a table may be about
-/// several files.
-fn orderings(name: &str, text: &str, found: &mut Vec<Ordering>) {
-    let mut add = |file: &str, from: Vec<char>, to: &[char]| {
-        let pairs = from
-            .iter()
-            .flat_map(|from| to.iter().map(|to| (*from, *to)));
-        found.extend(pairs.map(|(from, to)| (file.to_owned(), from, to)));
-    };
-    let mut partners = None;
-    for line in text.lines().filter_map(comment) {
-        for pair in line.split('[').skip(1).filter_map(|l| l.split(']').next()) {
-            if let Some((from, to)) = pair.split_once('→') {
-                add(name, letters(from), &letters(to));
-            }
-        }
-        let cells: Vec<_> = line.split('|').map(str::trim).collect();
-        match (cells.as_slice(), partners) {
-            ([_, "letter", ..], _) => partners = cells.iter().position(|c| *c == "pairs with"),
-            ([_, from, ..], Some(column)) if cells.len() > column => {
-                add("", letters(from), &letters(cells[column]));
-            }
-            _ => partners = None,
-        }
-    }
-}
-
-/// A litmus test: its name, and the letters that it is about.
-struct Litmus(String, Vec<char>);
-
-/// Returns the litmus tests of the kernel's memory model. Each has a control for each of its
-/// letters.
-fn litmus_tests() -> Vec<Litmus> {
-    let mut found = Vec::new();
-    files(&project().join("kernel/litmus"), "litmus", &mut found);
-    let read = |path: PathBuf| {
-        let name = path.file_stem().expect("a name").to_string_lossy();
-        let text = fs::read_to_string(&path).expect("readable");
-        let about = text.lines().find_map(|line| line.strip_prefix("(* "));
-        let about = about.and_then(|line| line.split_once(": "));
-        let about = letters(about.unwrap_or_default().0);
-        assert!(about.len() > 1, "{name}: no letters in its first comment");
-        assert!(text.contains("\n * Result: Never\n"), "{name}: no result");
-        for letter in &about {
-            let control = format!("\n * Control {letter}: ");
-            assert!(text.contains(&control), "{name}: no control of {letter}");
-        }
-        Litmus(name.into_owned(), about)
-    };
-    found.into_iter().map(read).collect()
-}
-
-/// Each lettered ordering of the locks has a row in the table of `kernel/litmus/README.md`. For
-/// each of its partners, the row names a litmus test of both. The table names every litmus test.
-#[test]
-fn kernel_orderings_have_litmus_tests() {
-    let mut orders = Vec::new();
-    for folder in ["sync/src", "range-lock/src", "srl/src", "interval-lock/src"] {
-        let mut found = Vec::new();
-        sources(&project().join(folder), &mut found);
-        for file in found {
-            let name = file.strip_prefix(project()).expect("of the project");
-            // No kernel runs what stands in for a library under a checker.
-            if name.starts_with("sync/src/checked") {
-                continue;
-            }
-            let text = fs::read_to_string(&file).expect("readable");
-            orderings(&name.to_string_lossy(), &text, &mut orders);
-        }
-    }
-    assert!(orders.len() > 60, "found only {} orderings", orders.len());
-
-    let readme = fs::read_to_string(project().join("kernel/litmus/README.md")).expect("readable");
-    let (mut table, mut named) = (Vec::new(), Vec::new());
-    for row in readme.lines() {
-        let [_, letter, place, .., tests, _] = *row.split('|').collect::<Vec<_>>() else {
-            continue;
-        };
-        for letter in letters(letter) {
-            let place = place.split('`').nth(1).unwrap_or_default();
-            assert!(
-                orders.iter().any(|(f, l, _)| f == place && *l == letter),
-                "no ordering {letter} in {place}"
-            );
-            let tests: Vec<_> = tests.split('`').skip(1).step_by(2).collect();
-            named.extend(tests.clone());
-            table.push((letter, place, tests));
-        }
-    }
-
-    let litmus = litmus_tests();
-    for (file, letter, partner) in &orders {
-        let mut tests = table
-            .iter()
-            .filter(|(l, place, _)| l == letter && (file.is_empty() || place == file))
-            .flat_map(|(_, _, tests)| tests);
-        let is_of_both = |name: &&str| {
-            litmus.iter().any(|Litmus(n, about)| {
-                n == name && about.contains(letter) && about.contains(partner)
-            })
-        };
-        assert!(
-            tests.any(is_of_both),
-            "{file}: no litmus test of {letter} and {partner} in the table"
-        );
-    }
-    for Litmus(name, _) in &litmus {
-        assert!(named.contains(&name.as_str()), "no row names {name}");
-    }
-    for name in named {
-        let is_there = litmus.iter().any(|Litmus(n, _)| n == name);
-        assert!(is_there, "no litmus test {name}");
-    }
 }

@@ -1,11 +1,16 @@
 #![doc = include_str!("../README.md")]
 
+mod crashes;
 #[cfg(all(feature = "command", not(any(spanlock_loom, spanlock_shuttle))))]
 pub mod driver;
+mod execution;
 mod info;
 mod known_bug;
+mod messages;
 mod mode;
 pub mod oracles;
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+mod panics;
 pub mod plan;
 mod program;
 pub mod rows;
@@ -15,11 +20,13 @@ mod suite;
 mod trace;
 mod worlds;
 
+pub use crashes::{Crashes, Images};
+pub use execution::{mode, step};
 pub use info::{Deviation, Expected, Fault, FaultKind, Form, Injection};
 pub use known_bug::{KnownBug, known_bugs};
 pub use mode::{Checker, Mode};
-pub use program::{Crashes, Images, Program, Scene};
+pub use program::{Program, Scene};
 pub use runner::main;
 pub use suite::Suite;
 pub use trace::{finished, note, note_as, note_at_end, overtake, perform, refuse_barriers, remark};
-pub use worlds::{apart, mode, step};
+pub use worlds::apart;

@@ -1,9 +1,10 @@
 //! The rows of a program. A row is the program in one mode, with its bound and its faults.
 //!
 //! The rows follow from the program (its threads and stated bounds) and from the record of earlier
-//! searches ([`Counts`]). The README of this crate states the rules. A search by loom without a
+//! searches ([`Counts`]). `docs/rows.md` states the rules. A search by loom without a
 //! record is bounded until `cargo verify --accept` measures it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::info::{Description, Injection, Kind, ProgramInfo};
@@ -45,6 +46,12 @@ const TOO_COSTLY_UNDER_FAULTS: u64 = 5_000;
 /// The longest recorded search with single faults, in milliseconds, for which pairs of faults are
 /// searched, too. Each pair needs a search of its own.
 const TOO_LONG_FOR_PAIRS: u64 = 10_000;
+
+/// `--quick` leaves out rows with more executions than this.
+const QUICK: u64 = 300;
+
+/// The assumed cost of random programs, which run until a million operations are done.
+const COST_OF_DRAWN: u64 = 100_000;
 
 /// One row to run.
 #[derive(Clone, Debug)]
@@ -118,6 +125,25 @@ impl Job {
         let counts = self.mode.checker() == Checker::Shuttle;
         counts.then(|| at_once * program.step_bound * u64::from(program.threads))
     }
+
+    /// Estimates the cost of the row. A search without a record counts as the costliest.
+    pub fn cost(&self, counts: &Counts) -> u64 {
+        let recorded = || counts.of(&self.name()).map(|count| count.executions);
+        match (&self.program.kind, self.bound) {
+            (Kind::Drawn, _) => COST_OF_DRAWN,
+            (_, Some(schedules)) if self.mode.is_random() => schedules,
+            _ => recorded().unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Whether `--quick` includes the row: a search that is recorded as short. A search of two
+    /// threads must also have no bound.
+    pub fn is_quick(&self, counts: &Counts) -> bool {
+        let is_search = !self.long && self.mode.is_counted();
+        let is_cut = self.program.threads == 2 && self.bound.is_some();
+        let is_short = |count: Count| count.executions <= QUICK;
+        is_search && !is_cut && counts.of(&self.name()).is_some_and(is_short)
+    }
 }
 
 /// How to run a search without a record.
@@ -145,6 +171,13 @@ pub fn jobs(description: &Description, counts: &Counts, unrecorded: Unrecorded) 
         }
     }
     jobs
+}
+
+/// Returns the rows of a binary's suites, given the record of the package in whose folder this
+/// process runs.
+pub(crate) fn jobs_here(description: &Description) -> Result<Vec<Job>, String> {
+    let counts = Counts::read(Path::new("."))?;
+    Ok(jobs(description, &counts, Unrecorded::Bounded))
 }
 
 /// The rows of one program.

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use proptest::strategy::Strategy;
-use serde::{Deserialize, Serialize};
 use spanlock_sync::thread;
 
+use crate::crashes::Crashes;
+use crate::execution::Search;
 use crate::info::{Expected, Fault, Injection, Kind, ProgramInfo};
 use crate::mode::Mode;
-use crate::oracles::linearizability::{Model, Scenario, Scenarios};
+use crate::oracles::linearizability::{self, Model, Scenario, Scenarios};
 use crate::trace::perform;
-use crate::worlds::{self, Search};
+use crate::worlds;
 
 /// A few threads that use a primitive, and the property that they check.
 ///
@@ -21,34 +22,6 @@ pub struct Program {
     pub(crate) info: ProgramInfo,
     pub(crate) body: Body,
     pub(crate) crashes: Option<Arc<dyn Crashes>>,
-}
-
-/// The crash images of a program's executions, collected while it runs.
-pub trait Crashes: Send + Sync {
-    /// Called after an execution that stands for its class, in [`Mode::Cut`]. `comes_before(a, b)`
-    /// says whether step `a` comes before step `b` in every execution of the class, or is `b`. The
-    /// code of the program learns the number of its current step from [`step`](crate::step).
-    fn executed(&self, comes_before: &dyn Fn(u32, u32) -> bool);
-
-    /// Called after the search: judges all images.
-    ///
-    /// # Errors
-    /// What is wrong with an image.
-    fn judge(&self) -> Result<Images, String>;
-}
-
-/// The images that a search has judged, and found correct.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Images {
-    /// The number of different images that a crash may leave.
-    pub count: u64,
-    /// A checksum of the set of images. All modes of a program must find the same set.
-    pub checksum: u64,
-    /// The number of further images that a crash during recovery may leave.
-    pub during_recovery: u64,
-    /// The number of moments at which the process may be killed while some store is not durable, in
-    /// the mode `sequence`.
-    pub kills: Option<u64>,
 }
 
 /// What a program runs.
@@ -261,7 +234,7 @@ impl Program {
         self.info.kind = kind;
         let model = Arc::new(model);
         self.body = Body::Many(Arc::new(move |search| {
-            worlds::scenarios(search, &model, scenarios);
+            linearizability::explore(search, &model, scenarios);
         }));
         self.threads(threads).operations(threads * operations)
     }

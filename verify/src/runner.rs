@@ -5,74 +5,26 @@
 //! starts these processes. The binary also speaks libtest's protocol: each row is a test that
 //! starts the row's process. So `cargo test`, `cargo nextest run` and `--partition` work, too.
 
+mod args;
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
-pub(crate) mod row;
+mod row;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
+use self::args::Args;
+use crate::execution::{no_replay, refuse};
 use crate::info::Description;
+use crate::messages::{self, Found, told};
 use crate::mode::Checker;
-use crate::plan::{Job, Unrecorded, jobs};
-use crate::rows::counts::Counts;
+use crate::plan::{Job, jobs_here};
 use crate::rows::pairs;
-use crate::rows::row::{Found, Verdict};
-use crate::rows::verdict::{told, verdict};
+use crate::rows::row::Verdict;
+use crate::rows::verdict::verdict;
 use crate::suite::Suite;
-use crate::worlds::{no_replay, refuse};
-
-/// The arguments: libtest's, and those of the process that explores one row.
-#[derive(Parser, Debug)]
-#[command(name = "models")]
-#[cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
-pub(crate) struct Args {
-    #[command(flatten)]
-    libtest: Arguments,
-    /// Print the suites and programs of this binary as a line of JSON
-    #[arg(long)]
-    describe: bool,
-    /// Explore the row of this name, and print the result as a line of JSON
-    #[arg(long)]
-    row: Option<String>,
-    /// Weaken one ordering: file:line:column:operation=Ordering, or =drop to omit the operation
-    #[arg(long)]
-    weaken: Option<String>,
-    /// Enable one injected bug
-    #[arg(long)]
-    bug: Option<String>,
-    /// Use this bound instead of the row's
-    #[arg(long)]
-    bound: Option<u64>,
-    /// Ignore the row's bound
-    #[arg(long, conflicts_with = "bound")]
-    unbounded: bool,
-    /// Lower the row's bound to at most this many preemptions. A search with crashes is not reduced
-    /// then
-    #[arg(long)]
-    preemptions: Option<u64>,
-    /// Search as the checker itself does, without the harness's reduction
-    #[arg(long)]
-    pub(crate) plain: bool,
-    /// Record each step, and print the steps of a failing execution
-    #[arg(long)]
-    trace: bool,
-    /// A scratch file; without it, the harness does not reduce searches in loom's weak mode
-    #[arg(long)]
-    pub(crate) scratch: Option<PathBuf>,
-}
-
-impl Args {
-    /// Returns the arguments that change the code under test.
-    pub(crate) fn mutations(&self) -> Vec<String> {
-        let both = [("--weaken", &self.weaken), ("--bug", &self.bug)].into_iter();
-        let given = both.filter_map(|(name, value)| Some([name.to_owned(), value.clone()?]));
-        given.flatten().collect()
-    }
-}
 
 /// Runs a binary of models, which speaks libtest's protocol: each row is a test. Returns the exit
 /// code of a test binary.
@@ -88,24 +40,13 @@ pub fn main(suites: impl IntoIterator<Item = Suite>) -> ExitCode {
     };
     let args = Args::parse();
     match &args.row {
-        _ if args.describe => print_json(&description),
+        _ if args.describe => messages::tell(&description),
         #[cfg(any(spanlock_loom, spanlock_shuttle))]
         Some(row) => row::run(row, &suites, &description, &args),
         #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
         Some(_) => refuse("built without a checker; `cargo verify` builds it with one"),
         None => tests(&suites, &description, &args),
     }
-}
-
-fn print_json(value: &impl serde::Serialize) -> ExitCode {
-    println!("{}", serde_json::to_string(value).expect("plain data"));
-    ExitCode::SUCCESS
-}
-
-/// Returns the rows, given the package's record. Cargo runs the tests in the package's folder.
-fn rows(description: &Description) -> Vec<Job> {
-    let counts = Counts::read(Path::new(".")).unwrap_or_else(|why| refuse(&why));
-    jobs(description, &counts, Unrecorded::Bounded)
 }
 
 /// Runs the tests that libtest's arguments select.
@@ -117,7 +58,7 @@ fn tests(suites: &[Suite], description: &Description, args: &Args) -> ExitCode {
     })];
     if let Some(checker) = Checker::of_this_build() {
         no_replay().unwrap_or_else(|why| refuse(&why));
-        let mut rows = rows(description);
+        let mut rows = jobs_here(description).unwrap_or_else(|why| refuse(&why));
         rows.retain(|job| job.mode.checker() == checker);
         tests.extend(rows.into_iter().map(|job| {
             let (is_long, mutations) = (job.long, args.mutations());

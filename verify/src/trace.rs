@@ -13,7 +13,7 @@
 use std::ops::Range;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use crate::rows::row::Found;
+use crate::messages::Found;
 
 static EVENTS: Mutex<Vec<(usize, String)>> = Mutex::new(Vec::new());
 static FOUND: LazyLock<Mutex<Found>> = LazyLock::new(Mutex::default);

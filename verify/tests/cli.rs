@@ -4,6 +4,7 @@
 //! checker.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -293,6 +294,83 @@ fn a_failure_is_shown_with_its_replay() {
         told.contains("hint::pause") && told.contains(".bounded("),
         "{told}"
     );
+}
+
+/// State of std that one execution leaves to the next makes every mode fail, in searches with and
+/// without a bound, and under random schedules.
+#[test]
+fn a_program_that_depends_on_earlier_executions_fails() {
+    let rows = [
+        "hidden/counter-2/loom/weak",
+        "hidden/counter-2/loom/rmw-load",
+        "hidden/counter-2/loom/weak/single-faults",
+        "hidden/counter-2/shuttle/dfs",
+        "hidden/counter-4/shuttle/random",
+        "hidden/counter-4/shuttle/pct",
+        "hidden/counter-4/shuttle/urw",
+        "hidden/set-up/loom/weak",
+        "hidden/set-up/loom/rmw-load",
+        "hidden/set-up/shuttle/dfs",
+    ];
+    // `--accept` searches without a bound.
+    for more in [None, Some("--accept")] {
+        let args = ["--filter", "hidden/"].into_iter().chain(more);
+        let told = says(1, &Vec::from_iter(args), &[]);
+        for row in rows {
+            let (_, failure) = told.split_once(&format!("FAILED: {row}: ")).expect(&told);
+            let (failure, _) = failure.split_once("again: ").expect("how to replay it");
+            let advice = "a static that an earlier execution changed";
+            assert!(failure.contains(advice), "{row}: {failure}");
+        }
+    }
+}
+
+/// A pipe whose reader has gone changes no exit code, and leaves nothing behind.
+#[test]
+fn a_closed_pipe_does_not_change_the_exit_code() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let failing = "counter/lost-update/loom/rmw-load";
+    let passing = "panics/caught/loom/weak";
+    let commands: [(i32, &[&str]); 10] = [
+        (0, &["--list"]),
+        (1, &["--filter", failing]),
+        (1, &["--replay", failing]),
+        (0, &["--replay", passing]),
+        (0, &["mutants", "-p", "slot", "--filter", "src/lib.rs"]),
+        (1, &["mutants", "-p", "fresh"]),
+        (0, &["bugs", "-p", "slot", "--filter", "flag-first"]),
+        (0, &["pairs", "--filter", "slot"]),
+        (2, &["known-bugs"]),
+        (2, &["merge", "/no/such/file"]),
+    ];
+    for (code, args) in commands {
+        for keeps_a_line in [false, true] {
+            let mut command = command();
+            command.args(args).env("TMPDIR", folder.path());
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            let errors = tempfile::tempfile().expect("a temporary file");
+            command
+                .stdout(writer)
+                .stderr(errors.try_clone().expect("a file"));
+            let mut child = command.spawn().expect("the command runs");
+            // The command has the only other writer.
+            drop(command);
+            if keeps_a_line {
+                let _ = BufReader::new(reader).read_line(&mut String::new());
+            } else {
+                drop(reader);
+            }
+            let status = child.wait().expect("the command ends");
+            let mut told = String::new();
+            let mut errors = errors;
+            errors.rewind().expect("a file");
+            errors.read_to_string(&mut told).expect("text");
+            assert_eq!(status.code(), Some(code), "{args:?}: {told}");
+            assert!(!told.contains("panicked"), "{args:?}: {told}");
+            let left = fs::read_dir(folder.path()).expect("still there").count();
+            assert_eq!(left, 0, "{args:?} leaves {left} files behind");
+        }
+    }
 }
 
 #[test]

@@ -4,15 +4,16 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use spanlock_benches::args::OutputArgs;
-use spanlock_benches::cli::{Args, Command};
+use spanlock_benches::cli::{self, Args, Command};
+use spanlock_benches::figures::args::FiguresArgs;
 use spanlock_benches::recovery::heap::CountedHeap;
-use spanlock_benches::report::{Findings, LOSS_MARK, Outputs, targets};
+use spanlock_benches::report::{Findings, LOSS_MARK, Outputs, command, targets};
 use spanlock_benches::terminal::Terminal;
 use spanlock_benches::{
-    compare, contention, failures, file_core, journal, micro, recovery, temporary,
+    compare, contention, failures, figures, file_core, journal, micro, recovery, temporary,
 };
 
 /// Counts only in a child of `recovery`.
@@ -34,6 +35,7 @@ fn run(args: &Args) -> Result<()> {
     match &args.command {
         Some(Command::FailuresChild(child)) => child.run(),
         Some(Command::RecoveryChild(child)) => child.run(),
+        Some(Command::Figures(args)) => run_figures(args),
         Some(Command::Journal(args)) => compared(&args.outputs, None, |bar, say| {
             journal::run(&args.plan(), bar, say)
         }),
@@ -85,8 +87,11 @@ fn compared<F: Findings>(
     bar.finish_and_clear();
     let found = found?;
     show(&found, &terminal);
+    for medium in found.media() {
+        outputs.medium(&medium);
+    }
     let page = found.page(&command())?;
-    terminal.say(&outputs.write(&found.rows(), &page)?);
+    terminal.say(&outputs.write(found.rows(), &page)?);
     terminal.end()?;
     let failed = found.failed();
     ensure!(failed.is_empty(), "not clean: {}", failed.join(", "));
@@ -111,10 +116,24 @@ fn show(found: &impl Findings, terminal: &Terminal) {
     }
 }
 
-/// Returns the command line. Paths need not be UTF-8, because they are only displayed.
-fn command() -> String {
-    let arguments = std::env::args_os().skip(1);
-    let words = ["cargo".to_owned(), "compare".to_owned()].into_iter();
-    let words = words.chain(arguments.map(|it| it.to_string_lossy().into_owned()));
-    words.collect::<Vec<_>>().join(" ")
+/// Rewrites the figures of this project's documents.
+fn run_figures(args: &FiguresArgs) -> Result<()> {
+    let terminal = Terminal::default();
+    let project = cli::project()?;
+    let dir = project.join(&args.dir);
+    if let Some(names) = &args.measure {
+        ensure!(
+            !cfg!(debug_assertions),
+            "this build is not optimized, so its figures are meaningless: use `cargo compare figures --measure`"
+        );
+        let program = std::env::current_exe().context("finding this program")?;
+        let chosen = figures::measure::chosen(names);
+        figures::measure::measure(&program, &chosen, &dir, |line| terminal.say(line))?;
+    }
+    let summary = figures::run(&project, &dir, args.check)?;
+    terminal.say(&format!(
+        "documents: {}, blocks: {}, rewritten: {}",
+        summary.documents, summary.blocks, summary.rewritten
+    ));
+    terminal.end()
 }

@@ -92,7 +92,13 @@ fn judged(
 ) -> (Cell, Target) {
     let found = |cell| find(rows, cell).and_then(value);
     let measured = found(of).zip(found(times)).map(|(of, times)| of / times);
-    let figure = format!("{figure}, times {times}");
+    // What both cells have in common goes without saying.
+    let other = match (times.case == of.case, times.lock == of.lock) {
+        (true, _) => times.lock.to_owned(),
+        (_, true) => times.case.to_owned(),
+        _ => times.to_string(),
+    };
+    let figure = format!("{figure}, times {other}");
     let missing = [of, times]
         .into_iter()
         .filter(|&it| find(rows, it).is_none());
@@ -142,7 +148,7 @@ mod tests {
         let judged: Vec<_> = judged
             .map(|it| (&*it.figure, it.measured.unwrap(), it.met.unwrap()))
             .collect();
-        let figure = "longest_ns, times contended/8-threads of parking_lot-fair";
+        let figure = "longest_ns, times parking_lot-fair";
         assert_eq!(judged, [(figure, 4.5, false)]);
     }
 }

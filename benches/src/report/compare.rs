@@ -41,6 +41,10 @@ impl Findings for Outcome {
         Some(self.others)
     }
 
+    fn media(&self) -> Vec<String> {
+        vec![self.volume.clone()]
+    }
+
     fn figures(&self, width: Width) -> Vec<String> {
         vec![drawn(&COLUMNS, self.rows.iter().map(cells), width)]
     }

@@ -21,6 +21,11 @@ pub trait Findings {
     /// Returns the load of other programs; `None` if it does not affect the result.
     fn others(&self) -> Option<Others>;
 
+    /// Describes each place where the run stored data.
+    fn media(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Returns the tables of the rows.
     fn figures(&self, width: Width) -> Vec<String>;
 

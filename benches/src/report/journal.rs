@@ -45,6 +45,10 @@ impl Findings for Outcome {
         Some(self.others)
     }
 
+    fn media(&self) -> Vec<String> {
+        self.devices.clone()
+    }
+
     fn figures(&self, width: Width) -> Vec<String> {
         let mut all: Vec<_> = grids(self).into_iter().map(|it| it.drawn(width)).collect();
         let comparisons = comparisons(&self.rows, &self.plan.devices);

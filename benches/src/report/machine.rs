@@ -1,17 +1,22 @@
 //! The machine that a run was made on.
 
+use std::fmt;
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
 
 use crate::measure;
 
 /// The properties of a machine that are needed to interpret figures.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's name.
     pub processor: String,
     /// Cores that the process may use.
     pub cores: usize,
+    /// The size of the memory, rounded up to whole GiB. `None` if it is unknown.
+    pub memory_gib: Option<u64>,
     /// The operating system and its release.
     pub kernel: String,
 }
@@ -29,9 +34,29 @@ impl Machine {
         Machine {
             processor: processor.unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             cores: measure::cores(),
+            memory_gib: memory_gib(&fs::read_to_string("/proc/meminfo").unwrap_or_default()),
             kernel: release.map_or_else(unknown, |it| format!("Linux {}", it.trim())),
         }
     }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {} cores", self.processor, self.cores)?;
+        if let Some(memory) = self.memory_gib {
+            write!(f, ", {memory} GiB of memory")?;
+        }
+        // What follows the version is the name of a build.
+        let kernel = self.kernel.split('-').next().unwrap_or_default();
+        write!(f, ", {kernel}")
+    }
+}
+
+/// Returns the total memory according to the text of `/proc/meminfo`.
+fn memory_gib(info: &str) -> Option<u64> {
+    let total = info.lines().find_map(|it| it.strip_prefix("MemTotal:"))?;
+    let kib: u64 = total.split_whitespace().next()?.parse().ok()?;
+    Some(kib.div_ceil(1 << 20))
 }
 
 /// Returns the current date and time in UTC.
@@ -64,7 +89,14 @@ fn date_and_time(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::date_and_time;
+    use super::{date_and_time, memory_gib};
+
+    #[test]
+    fn the_memory_is_rounded_up() {
+        let info = "MemTotal:       24685756 kB\nMemFree:        11865436 kB\n";
+        assert_eq!(memory_gib(info), Some(24));
+        assert_eq!(memory_gib("MemFree: 1 kB\n"), None);
+    }
 
     #[test]
     fn seconds_are_formatted_as_dates() {

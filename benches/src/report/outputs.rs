@@ -1,11 +1,50 @@
 //! The output files of a run: checked before it begins, written when it is complete.
 
+use std::cell::RefCell;
 use std::fmt::Write;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use spanlock_result_file::ResultFile;
+
+use super::machine::{Machine, now};
+use crate::load::LoadWatch;
+
+/// The version of the format of result files.
+pub const FORMAT: u64 = 1;
+
+/// Everything in a result file but its rows: how they came about.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Origin {
+    /// [`FORMAT`].
+    pub format: u64,
+    /// The comparison: a subcommand, or `compare` or `micro`.
+    pub name: String,
+    /// The command line, without the options that name output files.
+    pub command: String,
+    /// The machine.
+    pub machine: Machine,
+    /// The date and time in UTC at the end of the run.
+    pub date: String,
+    /// The sources; `None` if they are in no Git repository.
+    pub commit: Option<Commit>,
+    /// The share of the machine's processor time that other programs used during the run; `None` if
+    /// unknown.
+    pub disturbed: Option<f64>,
+    /// A description of each place where the run stored data.
+    pub media: Vec<String>,
+}
+
+/// The state of the sources at the end of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Commit {
+    /// The commit that is checked out.
+    pub hash: String,
+    /// Whether files other than documents and results differ from it.
+    pub modified: bool,
+}
 
 /// The files for the report and the JSON. Both are writable, as far as this can be known in
 /// advance.
@@ -13,10 +52,13 @@ use spanlock_result_file::ResultFile;
 pub struct Outputs {
     report: ResultFile,
     json: Option<ResultFile>,
+    media: RefCell<Vec<String>>,
+    watch: LoadWatch,
 }
 
 impl Outputs {
-    /// Checks the files and changes nothing. Neither may be the volume, if there is one.
+    /// Checks the files and changes nothing. Neither may be the volume, if there is one. The run
+    /// begins here.
     ///
     /// # Errors
     /// A file cannot be written or is the volume, or both are the same file.
@@ -30,24 +72,116 @@ impl Outputs {
                 json.path().display()
             );
         }
-        Ok(Outputs { report, json })
+        Ok(Outputs {
+            report,
+            json,
+            media: RefCell::default(),
+            watch: LoadWatch::start(),
+        })
+    }
+
+    /// Describes a place where the run stores data.
+    pub fn medium(&self, description: &str) {
+        self.media.borrow_mut().push(description.to_owned());
     }
 
     /// Writes the rows and the report. Returns a sentence that names the files.
     ///
     /// # Errors
     /// A file can no longer be written.
-    pub fn write(&self, rows: &impl Serialize, page: &str) -> Result<String> {
+    pub fn write<R: Serialize>(&self, rows: &[R], page: &str) -> Result<String> {
         let mut written = format!("report: {}", self.report.path().display());
         if let Some(json) = &self.json {
-            let mut text = serde_json::to_string_pretty(rows)?;
-            text.push('\n');
             let _ = write!(written, ", rows: {}", json.path().display());
-            write(json, &text)?;
+            write(json, &json_text(&self.origin(), rows)?)?;
         }
         write(&self.report, page)?;
         Ok(written)
     }
+
+    fn origin(&self) -> Origin {
+        let share = self.watch.others().share();
+        Origin {
+            format: FORMAT,
+            name: name(&arguments()).to_owned(),
+            command: command(),
+            machine: Machine::this(),
+            date: now(),
+            commit: commit(Path::new(env!("CARGO_MANIFEST_DIR"))),
+            disturbed: share.map(|it| (it * 1000.0).round() / 1000.0),
+            media: self.media.borrow().clone(),
+        }
+    }
+}
+
+/// Returns the content of a result file, with one line for each row.
+fn json_text<R: Serialize>(origin: &Origin, rows: &[R]) -> Result<String> {
+    let mut text = serde_json::to_string_pretty(origin)?;
+    // The origin ends with a list, so these characters are the end of the object alone.
+    text.truncate(text.trim_end_matches(['}', '\n']).len());
+    text.push_str(",\n  \"rows\": [");
+    for (nth, row) in rows.iter().enumerate() {
+        text.push_str(if nth == 0 { "\n    " } else { ",\n    " });
+        text.push_str(&serde_json::to_string(row)?);
+    }
+    text.push_str("\n  ]\n}\n");
+    Ok(text)
+}
+
+/// Returns the command line without `--json` and `--report`. Paths need not be UTF-8, because they
+/// are only displayed.
+pub fn command() -> String {
+    let mut words = vec!["cargo".to_owned(), "compare".to_owned()];
+    let quoted = |word: String| match word.contains(char::is_whitespace) || word.is_empty() {
+        true => format!("'{word}'"),
+        false => word,
+    };
+    words.extend(without_outputs(arguments()).into_iter().map(quoted));
+    words.join(" ")
+}
+
+fn arguments() -> Vec<String> {
+    let words = std::env::args_os().skip(1);
+    words.map(|it| it.to_string_lossy().into_owned()).collect()
+}
+
+/// Returns the arguments without `--json` and `--report`, which do not affect the rows.
+fn without_outputs(arguments: Vec<String>) -> Vec<String> {
+    let mut is_value = false;
+    let mut kept = arguments;
+    kept.retain(|word| {
+        let is_output =
+            |option: &str| word.starts_with(option) && word[option.len()..].starts_with('=');
+        let skip = is_value || ["--json", "--report"].into_iter().any(is_output);
+        is_value = !is_value && (word == "--json" || word == "--report");
+        !skip && !is_value
+    });
+    kept
+}
+
+/// Returns the name of the comparison that these arguments run.
+fn name(arguments: &[String]) -> &str {
+    match arguments.first() {
+        Some(subcommand) if !subcommand.starts_with('-') => subcommand,
+        _ if arguments.iter().any(|it| it == "--micro") => "micro",
+        _ => "compare",
+    }
+}
+
+/// Returns the commit of the sources in `folder`.
+fn commit(folder: &Path) -> Option<Commit> {
+    let git = |arguments: &[&str]| {
+        let mut git = Command::new("git");
+        let output = git.args(arguments).current_dir(folder).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then(|| text.trim().to_owned())
+    };
+    let paths = [":/", ":(exclude,top)*.md", ":(exclude,top)docs/figures"];
+    let status = git(&[&["status", "--porcelain", "--"], &paths[..]].concat())?;
+    Some(Commit {
+        hash: git(&["rev-parse", "--short=12", "HEAD"])?,
+        modified: !status.is_empty(),
+    })
 }
 
 fn check(option: &str, path: &Path, volume: Option<&Path>) -> Result<ResultFile> {
@@ -70,4 +204,58 @@ fn check(option: &str, path: &Path, volume: Option<&Path>) -> Result<ResultFile>
 fn write(file: &ResultFile, text: &str) -> Result<()> {
     file.write(text.as_bytes())
         .with_context(|| format!("writing {}", file.path().display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn output_files_are_no_part_of_the_command() {
+        let all = "journal --json rows.json --device disk --report=x.html --report y --think 0";
+        assert_eq!(
+            without_outputs(words(all)),
+            words("journal --device disk --think 0")
+        );
+        assert_eq!(without_outputs(words("--json=x --micro")), ["--micro"]);
+    }
+
+    #[test]
+    fn a_comparison_is_named_after_its_subcommand() {
+        assert_eq!(name(&words("file-core --threads 1")), "file-core");
+        assert_eq!(name(&words("--seconds 1 --micro")), "micro");
+        assert_eq!(name(&[]), "compare");
+    }
+
+    #[test]
+    fn a_result_file_has_its_origin_and_a_line_for_each_row() {
+        let origin = Origin {
+            format: FORMAT,
+            name: "micro".to_owned(),
+            command: "cargo compare --micro".to_owned(),
+            machine: Machine::this(),
+            date: now(),
+            commit: None,
+            disturbed: Some(0.01),
+            media: vec!["in } memory".to_owned()],
+        };
+        for rows in [&[][..], &[1.5], &[1.5, 2.5]] {
+            let text = json_text(&origin, rows).unwrap();
+            let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(value["rows"], serde_json::json!(rows));
+            assert_eq!(value["media"][0], "in } memory");
+            let read: Origin = serde_json::from_value(value).unwrap();
+            assert_eq!(read.machine, origin.machine);
+        }
+    }
+
+    #[test]
+    fn a_folder_outside_of_git_has_no_commit() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(commit(folder.path()).is_none());
+    }
 }

@@ -40,6 +40,10 @@ impl Findings for Outcome {
         Some(self.others)
     }
 
+    fn media(&self) -> Vec<String> {
+        vec![self.volume.clone()]
+    }
+
     fn figures(&self, width: Width) -> Vec<String> {
         let table = drawn(&COLUMNS, self.rows.iter().map(cells), width);
         vec![table, width.wrapped(READING)]

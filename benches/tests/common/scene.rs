@@ -3,9 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use serde_json::Value;
 use spanlock_benches::volume::PREFIX;
 use spanlock_file_core::{FileCore, FormatOptions};
 use spanlock_pmem::{MappedFile, Options};
@@ -54,6 +55,11 @@ impl Scene {
         );
     }
 
+    /// Returns the rows of `rows.json`, which must say that the comparison `name` wrote it.
+    pub(crate) fn rows(&self, name: &str) -> Vec<Value> {
+        rows(&self.path("rows.json"), name)
+    }
+
     pub(crate) fn imports(&self, args: &[&str]) -> String {
         let args = [&QUICK, args, &["--import", "source"]].concat();
         let output = self.compare(&args);
@@ -81,6 +87,25 @@ impl Scene {
     pub(crate) fn open(&self) -> Volume {
         let region = MappedFile::open(self.path("volume"), Options::new()).unwrap();
         FileCore::open(region, |_| RwCounter::new()).unwrap().0
+    }
+}
+
+/// Returns the rows of a result file, which must say that the comparison `name` wrote it.
+pub(crate) fn rows(path: &Path, name: &str) -> Vec<Value> {
+    let mut result: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    assert_eq!(
+        (&result["format"], &result["name"]),
+        (&1.into(), &name.into())
+    );
+    let command = result["command"].as_str().unwrap();
+    assert!(command.starts_with("cargo compare") && !command.contains("--json"));
+    assert!(result["machine"]["cores"].as_u64().unwrap() > 0, "{result}");
+    assert!(result["date"].as_str().unwrap().ends_with(" UTC"));
+    let has_volume = ["compare", "journal", "file-core", "recovery"].contains(&name);
+    assert_eq!(has_volume, !result["media"].as_array().unwrap().is_empty());
+    match result["rows"].take() {
+        Value::Array(rows) => rows,
+        rows => panic!("no rows: {rows}"),
     }
 }
 

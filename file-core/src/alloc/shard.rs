@@ -287,15 +287,4 @@ impl Aligned {
         let shard = self.shard.lock();
         u64::from(shard.free) + u64::from(self.spare.pages())
     }
-
-    /// Calls `each` with all free pages. No other thread has the volume.
-    pub(super) fn each_free(&self, each: &mut dyn FnMut(Extent)) {
-        // Relaxed: this thread closes the volume, and has it alone.
-        Spare::extent(self.spare.0.load(Ordering::Relaxed)).map(&mut *each);
-        let shard = self.shard.lock();
-        for (&start, &len) in &shard.extents {
-            each(Extent { start, len });
-        }
-        shard.recent.iter().for_each(|&extent| each(extent));
-    }
 }

@@ -37,10 +37,9 @@ impl Count {
         self.slots.div_ceil(u64::from(PAGE_SLOTS))
     }
 
-    /// Returns whether copying `pages` pages frees some, and at least one of `share`.
-    pub(super) fn pays(&self, pages: usize, share: u64) -> bool {
-        let gain = (pages as u64).saturating_sub(self.pages());
-        gain > 0 && gain.saturating_mul(share) >= pages as u64
+    /// Returns whether copying `pages` pages frees some.
+    pub(super) fn pays(&self, pages: usize) -> bool {
+        self.pages() < pages as u64
     }
 
     /// Returns whether there are free pages for copies of `slots` slots. If not, a cleaning of all

@@ -1,12 +1,11 @@
 //! A change to a file: what one group of its log commits.
 
 use core::mem::replace;
-use core::ops::Range;
 use core::slice;
 
 use spanlock_pmem::{Flushed, Pmem};
 use spanlock_range_lock::RawRangeLock;
-use spanlock_sync::{Arc, injected_bug};
+use spanlock_sync::injected_bug;
 
 use super::File;
 use super::pages::NewPages;
@@ -16,7 +15,6 @@ use crate::error::Error;
 use crate::index::Mapping;
 use crate::layout::{MAX_GROUP_SLOTS, MAX_WRITE_BYTES, PAGE_BYTES, SLOT_BYTES};
 use crate::log::Reservation;
-use crate::pending::{Added, Finished};
 use crate::record::{GroupWriter, WriteHeader, slots_for};
 
 /// What becomes of consecutive pages of the file. No part is empty.
@@ -41,9 +39,6 @@ impl Part {
 
 /// A change to a file. The caller holds exclusively everything that it changes.
 pub(super) struct Change<'c> {
-    /// The pages of the file that it replaces, and those on whose content it relies. A crash must
-    /// not keep this change without the earlier changes of these pages (Y6).
-    pub(super) file_pages: Range<u64>,
     /// The first page of the file that it replaces.
     pub(super) first: u32,
     /// What becomes of the pages from there on.
@@ -141,16 +136,11 @@ impl<I: Iterator<Item = Extent>> Iterator for Extents<'_, I> {
 }
 
 impl<P: Pmem, L: RawRangeLock> File<P, L> {
-    /// Performs a change whose new pages are `new`, atomically, and durably unless the volume
-    /// groups changes.
+    /// Performs a change whose new pages are `new`, atomically and durably.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Poisoned`], [`Error::WriteTooLong`]. Nothing has changed.
     pub(super) fn apply(&self, change: &Change<'_>, new: &mut NewPages<'_>) -> Result<(), Error> {
-        self.volume.with_space(|| self.try_apply(change, new))
-    }
-
-    fn try_apply(&self, change: &Change<'_>, new: &mut NewPages<'_>) -> Result<(), Error> {
         let (medium, inode) = (&self.volume.medium, &*self.inode);
         let alloc = &medium.space.alloc;
         // Foreign code, which may panic: before anything is taken.
@@ -204,46 +194,28 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         let tombs = change.takes_away() as u32;
         let log_page = reservation.place().page;
 
-        let Some(pending) = &self.volume.pending else {
-            let mut flushed = Flushed::nothing();
-            new.each(extents, checksums, |page, content| {
-                let so_far = replace(&mut flushed, Flushed::nothing());
-                flushed = so_far.and(medium.store_pages(page, content));
-            });
-            self.put_record(change, extents, header, checksums, group);
-            let frees_early = self.free_early(change, log_page);
-            reservation.commit(medium, group, flushed);
-            let mut old = Replaced::new(log_page, !frees_early);
-            self.update(change, extents, header, checksums, log_page, &mut old);
-            reservation.end(old.gained(header.pages, tombs));
-            old.flush(medium);
-            return;
-        };
-        let mut written = Vec::new();
+        let mut flushed = Flushed::nothing();
         new.each(extents, checksums, |page, content| {
-            written.push(medium.write_pages(page, content));
+            let so_far = replace(&mut flushed, Flushed::nothing());
+            flushed = so_far.and(medium.store_pages(page, content));
         });
         self.put_record(change, extents, header, checksums, group);
-        let mark = reservation.write(medium, group, &mut written);
-        // Y1: before the index refers to it.
-        let era = pending.add(Added {
-            inode: Arc::clone(&self.inode),
-            at: reservation.place().at(),
-            mark,
-            written,
-            file_pages: change.file_pages.clone(),
-            pages: new.count,
-        });
-        let mut old = Replaced::new(log_page, false);
-        self.update(change, extents, header, checksums, log_page, &mut old);
-        let change = Finished {
-            era,
-            inode: Arc::clone(&self.inode),
-            slots: reservation.detach(),
-            gained: old.gained(header.pages, tombs),
-            old: old.into_old(medium),
-        };
-        pending.finish(medium, change);
+        let mut old = Replaced::new(log_page);
+        let frees_early = injected_bug!(
+            "freed-before-commit",
+            "an overwrite frees the old pages before the new ones are committed",
+            killed_by = "file-core-holes/reused"
+        );
+        if frees_early {
+            self.update(change, extents, header, checksums, log_page, &mut old);
+            old.flush(medium);
+        }
+        reservation.commit(medium, group, flushed);
+        if !frees_early {
+            self.update(change, extents, header, checksums, log_page, &mut old);
+        }
+        reservation.end(old.gained(header.pages, tombs));
+        old.flush(medium);
     }
 
     /// Applies a change to the index, the size and the time. Its group is in `log_page`. Puts into
@@ -361,28 +333,6 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
                 old.push_reference(from, &self.volume.medium);
             }
         }
-    }
-
-    /// Frees the pages that the change replaces, before the change is committed, if that bug is
-    /// injected. Returns whether it is.
-    fn free_early(&self, change: &Change<'_>, log_page: u32) -> bool {
-        let frees_early = injected_bug!(
-            "freed-before-commit",
-            "an overwrite frees the old pages before the new ones are committed",
-            killed_by = "file-core-holes/reused"
-        );
-        if frees_early {
-            let medium = &self.volume.medium;
-            let mut old = Replaced::new(log_page, true);
-            for (at, part) in change.placed() {
-                let pages = at..at + u64::from(part.len());
-                // SAFETY: the caller holds the pages of the change.
-                let mapped = pages.filter_map(|it| unsafe { self.inode.index.get(it as u32) });
-                mapped.for_each(|mapping| old.push(mapping.page, medium));
-            }
-            old.flush(medium);
-        }
-        frees_early
     }
 }
 

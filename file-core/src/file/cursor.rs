@@ -10,9 +10,8 @@ use super::File;
 
 /// A handle to a file with a position, from [`File::cursor`].
 ///
-/// Each call of `write` writes the whole buffer in one atomic write, as durable as
-/// [`File::write_at`]. `flush` does nothing: if the volume groups changes, call [`File::sync`].
-/// Several calls are not atomic together.
+/// Each call of `write` writes the whole buffer in one atomic write, durable on return like
+/// [`File::write_at`]. So `flush` does nothing. Several calls are not atomic together.
 ///
 /// ```
 /// use std::io::{Read, Seek, Write};

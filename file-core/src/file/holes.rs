@@ -62,19 +62,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             }
         }
         let parts = [Part::New(1)];
-        // A truncation into a hole copies no bytes of the page, but relies on it having none past
-        // the size.
-        let is_careless = injected_bug!(
-            "cut-overlaps-too-little",
-            "a truncation into a hole does not overlap with the change that made the hole",
-            killed_by = "file-core-grouped/cut-sync"
-        );
-        let cut = match is_careless && new.count == 0 {
-            true => size.div_ceil(PAGE_BYTES),
-            false => first,
-        };
         let change = Change {
-            file_pages: cut..u64::MAX,
             first: if new.count > 0 { first as u32 } else { 0 },
             parts: &parts[..new.count as usize],
             end: size,
@@ -125,7 +113,6 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             killed_by = "file-core/sequences-of-1"
         );
         let change = Change {
-            file_pages: first..last,
             first: first as u32,
             parts: &parts,
             end: if grows { end } else { 0 },
@@ -208,21 +195,12 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             return Err(Error::FileTooLarge { offset, len, max });
         }
         let (first, last) = (range.start / PAGE_BYTES, range.end.div_ceil(PAGE_BYTES));
-        let all = first..last;
-        self.check_pages(all.clone())?;
+        self.check_pages(first..last)?;
         let _hold = self
             .inode
             .lock
             .write(first * PAGE_BYTES..last * PAGE_BYTES)?;
-        let size = self.inode.size();
-        // If the file is long enough, the change relies on the change that made it so (Y6), which
-        // may be a truncation. That changes the pages from the size on.
-        let relied_on = if grows {
-            all.end.max(size / PAGE_BYTES + 1)
-        } else {
-            all.end
-        };
-        let grows = grows && range.end > size;
+        let grows = grows && range.end > self.inode.size();
         // SAFETY: the pages are held.
         let is_hole = |page: &u64| unsafe { self.inode.index.get(*page as u32) }.is_none();
         let Some(first) = (first..last).find(is_hole).or(grows.then_some(last - 1)) else {
@@ -241,8 +219,6 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             killed_by = "file-core/sequences-of-1"
         );
         let change = Change {
-            // Those in which it finds no hole, too.
-            file_pages: all.start..relied_on,
             first: first as u32,
             parts: &parts,
             end: if grows && !is_lost { range.end } else { 0 },
@@ -309,7 +285,6 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         let all = 0..self.volume.medium.geometry.max_file_size;
         let _hold = self.inode.lock.write(all)?;
         let change = Change {
-            file_pages: 0..0,
             first: 0,
             parts: &[],
             end: 0,

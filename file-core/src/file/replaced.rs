@@ -3,7 +3,6 @@
 use crate::alloc::Extent;
 use crate::log_page::Gained;
 use crate::medium::Medium;
-use crate::pending::Old;
 
 /// What a change has replaced: pages, which become free, and references to log pages, which are
 /// taken away. Neighbouring pages are joined into runs.
@@ -15,17 +14,14 @@ pub(super) struct Replaced {
     run: Option<Extent>,
     /// A log page, and the number of references to it.
     references: (u32, u32),
-    /// What waits until the change is durable, if it is not durable yet.
-    kept: Option<Old>,
 }
 
 impl Replaced {
-    /// Creates an empty one, for a change whose group is in `log_page`. If `is_durable`, the mark
-    /// of the change is durable, so what the change replaces becomes free at once.
-    pub(super) fn new(log_page: u32, is_durable: bool) -> Self {
+    /// Creates an empty one, for a change whose group is in `log_page`. What is pushed becomes free
+    /// at once, so the mark of the change must be durable.
+    pub(super) fn new(log_page: u32) -> Self {
         Replaced {
             own: (log_page, 0),
-            kept: (!is_durable).then(Old::default),
             ..Replaced::default()
         }
     }
@@ -38,17 +34,8 @@ impl Replaced {
                     start: page,
                     len: 1,
                 });
-                self.release(before, medium);
+                release(before, medium);
             }
-        }
-    }
-
-    fn release<P>(&mut self, run: Option<Extent>, medium: &Medium<P>) {
-        match (&mut self.kept, run) {
-            (_, None) => {}
-            (Some(kept), Some(run)) => kept.pages.push(run),
-            // M7: the mark of the change that replaced these pages is durable.
-            (None, Some(run)) => medium.space.alloc.release(run),
         }
     }
 
@@ -66,11 +53,9 @@ impl Replaced {
 
     fn take_references<P>(&mut self, medium: &Medium<P>) {
         let (log_page, count) = core::mem::take(&mut self.references);
-        match &mut self.kept {
-            _ if count == 0 => {}
-            Some(kept) => kept.references.push((log_page, count)),
+        if count > 0 {
             // F-P1: the mark of the change that replaced them is durable.
-            None => medium.space.take_live(log_page, count),
+            medium.space.take_live(log_page, count);
         }
     }
 
@@ -83,17 +68,17 @@ impl Replaced {
         }
     }
 
-    /// Frees what is left or, if the change is not durable yet, keeps it for later.
+    /// Frees what is left.
     #[inline]
     pub(super) fn flush<P>(&mut self, medium: &Medium<P>) {
         self.take_references(medium);
-        let run = self.run.take();
-        self.release(run, medium);
+        release(self.run.take(), medium);
     }
+}
 
-    /// Returns what waits until the change is durable.
-    pub(super) fn into_old<P>(mut self, medium: &Medium<P>) -> Old {
-        self.flush(medium);
-        self.kept.unwrap_or_default()
+fn release<P>(run: Option<Extent>, medium: &Medium<P>) {
+    if let Some(run) = run {
+        // M7: the mark of the change that replaced these pages is durable.
+        medium.space.alloc.release(run);
     }
 }

@@ -14,8 +14,7 @@ use crate::volume::Volume;
 
 impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// Reads every data page of every file and compares it with its checksum. Metadata needs no
-    /// such pass: it is checked when the volume is opened or, after an opening with a checkpoint,
-    /// when a file is opened.
+    /// such pass: it is checked when the volume is opened.
     ///
     /// The check runs concurrently with readers and writers and locks one page at a time. In a
     /// volume without data checksums it reads nothing. It may miss files that are created, renamed

@@ -1,8 +1,6 @@
 //! The slots that an operation has at the end of a log.
 
-use core::mem::{replace, take};
-
-use spanlock_pmem::{Durable, Flushed, Pmem, Unflushed};
+use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::injected_bug;
 
 use super::{Log, Place};
@@ -55,30 +53,6 @@ impl Reservation<'_> {
     /// Stores `group`, whose first words are all zero, without its mark. Durable once fenced. Also
     /// returns the mark.
     pub(crate) fn store<P: Pmem>(&self, medium: &Medium<P>, group: &[u8]) -> (u64, Flushed) {
-        let mut flushed = Flushed::nothing();
-        let mark = self.put(group, |page, within, slots| {
-            let so_far = replace(&mut flushed, Flushed::nothing());
-            flushed = so_far.and(medium.store_slots(page, within, slots));
-        });
-        (mark, flushed)
-    }
-
-    /// Writes `group`, whose first words are all zero, and leaves it to a sync to make it durable
-    /// and to store its mark. Returns the mark.
-    pub(crate) fn write<P: Pmem>(
-        &mut self,
-        medium: &Medium<P>,
-        group: &[u8],
-        written: &mut Vec<Unflushed>,
-    ) -> u64 {
-        self.put(group, |page, within, slots| {
-            written.push(medium.write_slots(page, within, slots).detach());
-        })
-    }
-
-    /// Hands the slots of `group` to `put`, page by page: the page, how far within it they begin,
-    /// and the slots. Returns the group's mark.
-    fn put(&self, group: &[u8], mut put: impl FnMut(u32, usize, &[u8])) -> u64 {
         let Slots {
             page, slot, count, ..
         } = self.slots;
@@ -90,13 +64,15 @@ impl Reservation<'_> {
         );
         let mut within = slot as usize * SLOT_BYTES;
         let mut rest = group;
+        let mut flushed = Flushed::nothing();
         for page in core::iter::once(page).chain(self.slots.further.iter().copied()) {
             let here = rest.len().min(PAGE_SLOTS as usize * SLOT_BYTES - within);
             let (slots, behind) = rest.split_at(here);
-            put(page, within, slots);
+            flushed = flushed.and(medium.store_slots(page, within, slots));
             (rest, within) = (behind, 0);
         }
-        mark_of(self.space.log_pages.seed(page), slot, group)
+        let mark = mark_of(self.space.log_pages.seed(page), slot, group);
+        (mark, flushed)
     }
 
     /// Splits a reservation that lies in one page. The first part has `slots` slots.
@@ -131,12 +107,6 @@ impl Reservation<'_> {
     pub(crate) fn end(mut self, gained: Gained) {
         self.ended = true;
         self.log.end(self.space, &self.slots, gained);
-    }
-
-    /// Returns the slots. The caller must [end](Log::end) them.
-    pub(crate) fn detach(mut self) -> Slots {
-        self.ended = true;
-        take(&mut self.slots)
     }
 }
 

@@ -1,7 +1,5 @@
 //! The pages of a volume that its logs and files claim, while it is recovered.
 
-use core::iter;
-
 use spanlock_sync::atomic::{AtomicU64, Ordering};
 
 use super::chain::in_data_area;
@@ -50,13 +48,6 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// Takes back the claim of a page. No other thread has the claims.
-    pub(super) fn release(&self, page: u32) {
-        let (word, mask) = self.bit(page);
-        // Relaxed: no other thread has the claims.
-        word.fetch_and(!mask, Ordering::Relaxed);
-    }
-
     /// Sets the bit of a page. Returns whether it was clear.
     fn set(&self, page: u32) -> bool {
         let (word, mask) = self.bit(page);
@@ -69,32 +60,6 @@ impl<'a> Claims<'a> {
     fn bit(&self, page: u32) -> (&AtomicU64, u64) {
         let bit = page - self.geometry.data_start();
         (&self.words[bit as usize / 64], 1 << (bit % 64))
-    }
-
-    /// Returns whether `used`, which has one bit for each page, has all pages that are claimed. No
-    /// other thread has the claims.
-    pub(super) fn are_in(&self, used: &[u64]) -> bool {
-        let used = used.iter().copied().chain(iter::repeat(0));
-        // Relaxed: no other thread has the claims.
-        let claimed = self.words.iter().map(|it| it.load(Ordering::Relaxed));
-        claimed
-            .zip(used)
-            .all(|(claimed, used)| claimed & !used == 0)
-    }
-
-    /// Claims the pages in `used`, which has one bit for each page, in addition to those claimed
-    /// already. Returns `false`, and claims nothing, if `used` lacks a page that is claimed
-    /// already.
-    pub(super) fn adopt(&mut self, used: &[u64]) -> bool {
-        let is_possible = self.are_in(used);
-        if is_possible {
-            let used = used.iter().copied().chain(iter::repeat(0));
-            for (word, used) in self.words.iter().zip(used) {
-                // Relaxed: no other thread has the claims.
-                word.store(used, Ordering::Relaxed);
-            }
-        }
-        is_possible
     }
 
     /// Calls `each` with every run of unclaimed pages.

@@ -11,8 +11,6 @@ pub(crate) enum Fix {
     Nothing,
     /// Rewrite the superblock at this byte from the other one.
     Superblock(u64),
-    /// Erase the record of the checkpoint, as every repair does.
-    Checkpoint,
     /// Empty the journal.
     Journal,
     /// Rewrite the line of the inode.
@@ -42,7 +40,6 @@ impl Fix {
         match self {
             Fix::Nothing => Repair::None,
             Fix::Superblock(_) => Repair::RewriteSuperblock,
-            Fix::Checkpoint => Repair::EraseCheckpoint,
             Fix::Journal => Repair::EmptyJournal,
             Fix::Inode(RawInode { head: 0, .. }) => Repair::EmptyInode,
             Fix::Inode(_) => Repair::RewriteInode,

@@ -7,7 +7,6 @@ use super::damage::Fix;
 use super::replay::Replayed;
 use super::runs::Runs;
 use crate::alloc::Extent;
-use crate::digest::{Digest, Summary};
 use crate::error::Error;
 use crate::index::Index;
 use crate::inode::{Content, Sources};
@@ -27,19 +26,6 @@ pub(crate) struct FileScan {
 }
 
 impl FileScan {
-    /// Returns what the volume keeps of the file while it is not in memory.
-    pub(crate) fn summary(&self) -> Summary {
-        let mut digest = Digest::of_log(self.replayed.page_numbers());
-        let done = self.runs.each_extent(|first, pages| {
-            digest.add(first, pages);
-            Ok::<_, core::convert::Infallible>(())
-        });
-        match done {
-            Ok(()) => digest.summary(self.size),
-            Err(never) => match never {},
-        }
-    }
-
     /// Removes the pages that were allocated past the size.
     pub(super) fn remove_pages_past_size(&mut self) {
         self.runs.remove(self.size.div_ceil(PAGE_BYTES), u64::MAX);

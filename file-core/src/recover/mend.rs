@@ -1,10 +1,6 @@
 //! Repairing what a survey has noted.
 //!
 //! # Method
-//! First, if the volume was closed: at the end of each log that only its digest shows to be
-//! damaged, store a broken pointer. *Fence.* Then erase the record of the checkpoint. *Fence.*
-//! Before the erasure, the checkpoint refuses the file, with or without the pointer. Afterwards,
-//! the pointer shows the damage, so a crash does not hide it. Then:
 //! 1. Complete the change that the journal has, or empty a damaged journal. Rewrite damaged
 //!    superblocks and inode lines. *Fence.*
 //! 2. Erase the marks that interrupted renames have left. Then erase, in directories' logs, the
@@ -12,46 +8,33 @@
 //!    pages; and in all logs, the words that are not zero within a sound group. *Fence.*
 //! 3. For each damaged file, store in unclaimed pages: a new log of what is readable; and if the
 //!    file's last page has bytes past the size, a copy of it with zeros there. *Fence.* Then store
-//!    the head pointers to all new logs as one change, through the journal.
+//!    the head pointers to the new logs. *Fence.* If there is no room for all new logs, no file
+//!    gets one.
 //!
-//! In steps 1 and 2, each piece of damage is repaired by one 8-byte store, or by the last byte of a
-//! line. Until then, it is as it was. Step 3 repairs all files at once. So a crash leaves no new
-//! damage (the next section has an exception), and the repair can be repeated. Apart from the words
-//! named above, no step changes a page to which anything readable refers.
+//! Each piece of damage is repaired by one 8-byte store, or by the last byte of a line. Until then,
+//! it is as it was. Apart from the words named above, no step changes a page to which anything
+//! readable refers. So if a crash interrupts the repair of one file, of one directory or of any
+//! number of single words, it leaves no new damage, and the repair can be repeated.
 //!
-//! # Why all files at once
-//! Suppose that an old group of file B names a page that file A has by now. B loses the page only
-//! because A claims it first. With a new log, A may not have the page any more: it was a page of
-//! A's old log, or a copy has taken its place. If B still had its old log then, the next survey
-//! would give it the page, with whatever is there. So no file may have a new log before the files
-//! that have lost pages:
-//! - If there is no room for the new log of a file that has lost pages, no file gets a new log. If
-//!   the file has lost none, only this file keeps its old log: it has all of its pages, so it can
-//!   gain none.
-//! - If the head pointers do not fit one record of the journal, there are several records. The
-//!   files that have lost pages come first; among them, those that claim pages last. A crash
-//!   between two records does harm only if the heads of these files do not all fit the first
-//!   record. Then one of them that is in a later record may get a page of a replaced log, with
-//!   slots as data.
+//! # Not guaranteed
+//! A crash between the head pointers of several files, all damaged, can give a page to the wrong
+//! one of them. Suppose that an old group of file B names a page that file A has, and that A's new
+//! log gives this page up. If B still has its old log after the crash, B gets the page.
 
 use core::iter;
 
 use spanlock_pmem::{Durable, Flushed, Pmem};
 
-use super::survey::DamagedFile;
+use super::survey::Surveyed;
 use super::{FileScan, Fix, LiveTree, Recovery, page_of};
 use crate::clean::LiveGroup;
-use crate::close;
 use crate::error::Error;
 use crate::inode::Run;
-use crate::journal::{self, Journal, Word};
+use crate::journal::{self, Journal};
 use crate::layout::{
     LogId, PAGE, PAGE_BYTES, PAGE_SLOTS, PageId, SLOT_BYTES, WORD_BYTES, mark_of, page_at, seal,
 };
 use crate::record::{GroupWriter, WriteHeader, slots_for};
-
-/// A pointer that no seal matches, because no page is number 0.
-const BROKEN_POINTER: u64 = 1 << 32;
 
 /// The content of a page.
 type Image = Box<[u8; PAGE]>;
@@ -116,9 +99,6 @@ impl<P: Pmem> Recovery<'_, P> {
     /// None if damage is noted.
     pub(crate) fn mend(&self, live: &LiveTree) -> Result<(), Error> {
         let pmem = self.reader.pmem;
-        self.break_changed_logs();
-        // F-O1.
-        close::erase(pmem);
         match self.damages.noted().iter().any(|it| it.fix == Fix::Journal) {
             true => journal::clear(pmem, self.geometry),
             false => Journal::open(pmem, self.geometry)?.redo(self.geometry)?,
@@ -151,54 +131,27 @@ impl<P: Pmem> Recovery<'_, P> {
         self.rewrite_logs()
     }
 
-    /// Rewrites the logs of all damaged files, as far as there is room.
+    /// Rewrites the logs of all damaged files, if there is room for all.
     fn rewrite_logs(&self) -> Result<(), Error> {
         self.keep_damaged_pages()?;
         let mut free = Vec::new();
         self.free_extents(&mut |extent| free.extend(extent.start..extent.start + extent.len));
         let mut free = &free[..];
-        let mut files: Vec<_> = self.damaged_files.iter().rev().collect();
-        files.sort_by_key(|it| it.lost.is_empty());
-        let (mut heads, mut stored) = (Vec::new(), Flushed::nothing());
-        for file in files {
-            match self.store_log(file, &mut free)? {
-                Some((head, log)) => {
-                    heads.push(head);
-                    stored = stored.and(log);
-                }
-                None if file.lost.is_empty() => {}
-                None => {
-                    heads.clear();
-                    break;
-                }
-            }
-        }
-        self.publish(heads, self.reader.pmem.fence(stored))
-    }
-
-    /// Stores the heads of new logs. `logs` proves that these are durable.
-    fn publish(&self, mut heads: Vec<Word>, mut logs: Durable) -> Result<(), Error> {
-        while !heads.is_empty() {
-            let journal = Journal::open(self.reader.pmem, self.geometry)?;
-            let later = heads.split_off(heads.len().min(journal.most_words()));
-            journal.commit(&heads, logs)?;
-            (heads, logs) = (later, Durable::at_rest());
-        }
-        Ok(())
-    }
-
-    /// Makes the damage that only digests show visible without them, durably: breaks the pointers
-    /// that end these logs. Otherwise, a crash after the checkpoint is erased would hide it.
-    ///
-    /// The checkpoint stays valid: a file whose digest differs cannot be opened anyway.
-    fn break_changed_logs(&self) {
         let pmem = self.reader.pmem;
-        let mut broken = Flushed::nothing();
-        for at in self.damaged_files.iter().filter_map(|it| it.end_at) {
-            let written = pmem.publish(at, BROKEN_POINTER, Durable::at_rest());
-            broken = broken.and(pmem.flush(written));
+        let mut heads = Vec::new();
+        for file in &self.damaged_files {
+            let Some((at, head, log)) = self.store_log(file, &mut free)? else {
+                return Ok(());
+            };
+            heads.push((at, head, pmem.fence(log)));
         }
-        pmem.fence(broken);
+        let mut stored = Flushed::nothing();
+        for (at, head, log) in heads {
+            let written = pmem.publish(at, head, log);
+            stored = stored.and(pmem.flush(written));
+        }
+        pmem.fence(stored);
+        Ok(())
     }
 
     /// Claims the pages that damaged files lose. Until the head of its new log is stored, the old
@@ -219,12 +172,13 @@ impl<P: Pmem> Recovery<'_, P> {
     }
 
     /// Stores a new log of what is readable of a file, and takes its pages from `free`. Returns the
-    /// head pointer to it, which is not stored; or `None` if there is no room.
+    /// byte offset and the value of the head pointer to it, which is not stored; or `None` if there
+    /// is no room.
     fn store_log(
         &self,
-        file: &DamagedFile,
+        file: &Surveyed,
         free: &mut &[u32],
-    ) -> Result<Option<(Word, Flushed)>, Error> {
+    ) -> Result<Option<(u64, u64, Flushed)>, Error> {
         let pmem = self.reader.pmem;
         let id = file.inode.id.log();
         let mut scan = self.scan_again(file)?;
@@ -287,11 +241,9 @@ impl<P: Pmem> Recovery<'_, P> {
             // SAFETY: M8, and no log and no file has the page.
             stored = stored.and(unsafe { pmem.write_streaming(page_at(id.page), &image[..]) });
         }
-        let head = Word {
-            at: self.geometry.inode_at(id.inode),
-            value: next.map_or(0, |first| seal(id.head_seed(), first)),
-        };
-        Ok(Some((head, stored)))
+        let at = self.geometry.inode_at(id.inode);
+        let head = next.map_or(0, |first| seal(id.head_seed(), first));
+        Ok(Some((at, head, stored)))
     }
 
     /// If the page of the size has bytes past the size that are not zero, returns the page of the

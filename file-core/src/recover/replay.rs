@@ -435,11 +435,6 @@ impl Replayed {
         self.chain.pages.len() as u64
     }
 
-    /// Returns the numbers of the pages in the chain, in order.
-    pub(super) fn page_numbers(&self) -> impl Iterator<Item = u32> {
-        self.chain.pages.iter().map(|it| it.page)
-    }
-
     /// Returns the number of committed groups, without damaged ones.
     pub(super) fn committed_groups(&self) -> u64 {
         self.groups.committed

@@ -5,26 +5,18 @@
 //! their data pages may belong to another file by now. So pages are claimed in this order: first
 //! the pages of all chains, whose tails name their log; then the data pages of files without
 //! damage; then the data pages of damaged files. A file that comes later loses a page that is
-//! claimed already. Files without damage claim in the order of their numbers.
+//! claimed already.
 //!
 //! The older groups may also name a page that a later group of the same file maps elsewhere. A
 //! sound log never maps a page at two places of its file at a time, so the later group is right.
 //! Hence each file claims the pages of its later groups first.
 //!
-//! No file claims a page that it would not keep, because another file would lose that page in vain:
-//! - With data checksums, a file does not claim a page that does not match its checksum. An opening
-//!   does not read data, so in a volume with data checksums, two files may claim one page there.
-//!   Reads show which of them has it.
-//! - A repair drops the pages past the size of a damaged file, so these are not claimed. Files
-//!   without damage claim their pages past the size after the other pages of such files. If a file
-//!   loses one of these, it is damaged, and loses them all.
+//! With data checksums, a file does not claim a page that does not match its checksum. An opening
+//! does not read data, so in a volume with data checksums, two files may claim one page there.
+//! Reads show which of them has it. The pages past the size of a damaged file are not claimed,
+//! because a repair drops them.
 //!
-//! If the volume was closed, a file is also damaged if its summary is not that in the checkpoint.
-//! The checks of a log's words do not see words that have become zero, and such a file could take
-//! the pages of an intact one.
-//!
-//! A file's log is read twice, so that the extents of only one file are in memory at a time; and
-//! once more if it has pages past the size.
+//! A file's log is read twice, so that the extents of only one file are in memory at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,18 +25,16 @@ use spanlock_pmem::Pmem;
 use super::damage::{Damage, Damages, Fix};
 use super::file::FileScan;
 use super::{Counts, LiveTree, Recovery, page_of};
-use crate::close::{self, Checkpoint};
-use crate::digest::{self, Summary};
 use crate::directory::Directory;
 use crate::error::{Error, Place};
 use crate::fsck::{Finding, Repair};
 use crate::index::Mapping;
 use crate::layout::{
-    INODE_USED_BYTES, Kind, PAGE, PAGE_BYTES, ROOT, RawInode, T_NEXT_AT, WORD_BYTES, page_at,
+    INODE_USED_BYTES, Kind, PAGE, PAGE_BYTES, ROOT, RawInode, WORD_BYTES, page_at,
 };
 
-/// A file whose log must be rewritten.
-pub(super) struct DamagedFile {
+/// A file that has been surveyed. If it is damaged, its log must be rewritten.
+pub(super) struct Surveyed {
     pub(super) inode: RawInode,
     /// The pages of its chain before the first damaged one.
     pages: u32,
@@ -52,30 +42,8 @@ pub(super) struct DamagedFile {
     pub(super) lost: Vec<u32>,
     /// The page at which its chain was cut off, as far as the pointer to it can be read.
     pub(super) cut_at: Option<u32>,
-    /// The byte offset of the pointer that ends its log, if only the digest shows that it is
-    /// damaged.
-    pub(super) end_at: Option<u64>,
-}
-
-/// A file that is being surveyed.
-struct Surveyed {
-    file: DamagedFile,
     /// The first damage that keeps the file from being opened.
     error: Option<Error>,
-    has_pages_past_size: bool,
-}
-
-impl Surveyed {
-    fn is_damaged(&self) -> bool {
-        self.error.is_some() || !self.file.lost.is_empty()
-    }
-}
-
-/// The pages of a file up to its size, or those past it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    UpToSize,
-    PastSize,
 }
 
 impl<P: Pmem> Recovery<'_, P> {
@@ -86,80 +54,38 @@ impl<P: Pmem> Recovery<'_, P> {
         read.or_else(|error| self.damages.meet(error, Fix::Journal))
     }
 
-    /// Returns the checkpoint, if the volume was closed with one. Notes a damaged one.
-    pub(crate) fn checkpoint(&mut self) -> Result<Option<Checkpoint>, Error> {
-        match close::read(self.reader.pmem, self.geometry) {
-            Ok(checkpoint) => Ok(checkpoint),
-            Err(error) => self.damages.meet(error, Fix::Checkpoint).map(|()| None),
-        }
-    }
-
     /// Reads the logs of all files, notes all damage, and claims their pages. Calls `keep` with
-    /// each file's number and summary. If there is a checkpoint, compares the summaries with it,
-    /// unless it contradicts the directories. If `reads_data`, compares the data with its
-    /// checksums.
+    /// each file's number and size. If `reads_data`, compares the data with its checksums.
     ///
     /// # Errors
     /// None, if damage is noted.
     pub(crate) fn survey(
         &mut self,
         live: &LiveTree,
-        keep: &dyn Fn(u32, Summary),
-        checkpoint: Option<&Checkpoint>,
+        keep: &dyn Fn(u32, u64),
         reads_data: bool,
     ) -> Result<(), Error> {
-        let agreed = checkpoint.filter(|it| self.claims.are_in(&it.used));
-        if checkpoint.is_some() && agreed.is_none() {
-            let error = close::damaged("a checkpoint that contradicts the directories");
-            self.damages.meet(error, Fix::Checkpoint)?;
-        }
-        let checkpoint = agreed;
         let mut files = Vec::new();
         for id in &live.files {
             if let Some(inode) = self.find_inode(*id)? {
-                let number = inode.id.number;
-                // An inode without its head pointer is noted already, and its log is empty.
-                let is_emptied = inode.head == 0 && self.restored.contains_key(&number);
-                let expected = checkpoint.filter(|_| !is_emptied);
-                let expected = expected.map(|it| it.files[number as usize]);
-                files.push(self.survey_log(inode, expected, keep)?);
+                files.push(self.survey_log(inode, keep)?);
             }
         }
         files.sort_by_key(|it| it.error.is_some());
-        let undamaged = files.partition_point(|it| it.error.is_none());
-        let (undamaged, damaged) = files.split_at_mut(undamaged);
-        for surveyed in &mut *undamaged {
-            self.survey_data(surveyed, Part::UpToSize, reads_data)?;
-        }
-        for surveyed in undamaged {
-            if surveyed.has_pages_past_size && !surveyed.is_damaged() {
-                self.survey_data(surveyed, Part::PastSize, reads_data)?;
+        for mut file in files {
+            self.survey_data(&mut file, reads_data)?;
+            if let Some(error) = &file.error {
+                self.unopenable.insert(file.inode.id, error.clone());
             }
-        }
-        for surveyed in damaged {
-            self.survey_data(surveyed, Part::UpToSize, reads_data)?;
-        }
-        for surveyed in files {
-            let is_damaged = surveyed.is_damaged();
-            let Surveyed { file, error, .. } = surveyed;
-            if let Some(error) = error {
-                self.unopenable.insert(file.inode.id, error);
-            }
-            if is_damaged {
+            if file.error.is_some() || !file.lost.is_empty() {
                 self.damaged_files.push(file);
             }
         }
         self.note_missing(&live.directories)
     }
 
-    /// Reads the log of a file, and claims the pages of its chain. A log that does not yield the
-    /// summary that is `expected` is damaged.
-    fn survey_log(
-        &mut self,
-        inode: RawInode,
-        expected: Option<Summary>,
-        keep: &dyn Fn(u32, Summary),
-    ) -> Result<Surveyed, Error> {
+    /// Reads the log of a file, and claims the pages of its chain.
+    fn survey_log(&mut self, inode: RawInode, keep: &dyn Fn(u32, u64)) -> Result<Surveyed, Error> {
         let number = inode.id.number;
         let Recovery {
             claims, damages, ..
@@ -183,37 +109,20 @@ impl<P: Pmem> Recovery<'_, P> {
             }
             damages.meet(error, Fix::Rewrite(Repair::RewriteLog))
         };
-        let mut scan = (self.reader).scan_file(&inode, &mut visit, &mut damaged)?;
-        let summary = scan.summary();
-        keep(number, summary);
-        let mut end_at = None;
-        if first.is_none() && expected.is_some_and(|it| it != summary) {
-            let at = match scan.replayed.page_numbers().last() {
-                Some(page) => page_at(page) + T_NEXT_AT as u64,
-                None => self.geometry.inode_at(number),
-            };
-            let error = Error::corrupt(digest::CHANGED, number, at);
-            damages.meet(error.clone(), Fix::Rewrite(Repair::RewriteLog))?;
-            (first, end_at) = (Some(error), Some(at));
-        }
+        let scan = (self.reader).scan_file(&inode, &mut visit, &mut damaged)?;
+        keep(number, scan.size);
         Counts::of(&scan).add_to(&mut self.report);
-        let all = scan.runs.pages();
-        scan.remove_pages_past_size();
         Ok(Surveyed {
-            file: DamagedFile {
-                inode,
-                pages,
-                lost: Vec::new(),
-                cut_at,
-                end_at,
-            },
+            inode,
+            pages,
+            lost: Vec::new(),
+            cut_at,
             error: first,
-            has_pages_past_size: scan.runs.pages() < all,
         })
     }
 
     /// Reads the log of a file once more, as far as it was readable.
-    pub(super) fn scan_again(&self, file: &DamagedFile) -> Result<FileScan, Error> {
+    pub(super) fn scan_again(&self, file: &Surveyed) -> Result<FileScan, Error> {
         let mut left = file.pages;
         let mut visit = |_, at| {
             let end = || Error::corrupt("the end of what is readable", file.inode.id.number, at);
@@ -223,19 +132,12 @@ impl<P: Pmem> Recovery<'_, P> {
         (self.reader).scan_file(&file.inode, &mut visit, &mut |_, _| Ok(()))
     }
 
-    /// Claims the data pages in a part of a file, except those that it loses.
-    fn survey_data(
-        &mut self,
-        surveyed: &mut Surveyed,
-        part: Part,
-        reads_data: bool,
-    ) -> Result<(), Error> {
-        let Surveyed { file, error, .. } = surveyed;
+    /// Claims the data pages of a file, except those that it loses.
+    fn survey_data(&mut self, file: &mut Surveyed, reads_data: bool) -> Result<(), Error> {
         let number = file.inode.id.number;
         let mut scan = self.scan_again(file)?;
-        match part {
-            Part::UpToSize => scan.remove_pages_past_size(),
-            Part::PastSize => scan.runs.remove(0, scan.size.div_ceil(PAGE_BYTES)),
+        if file.error.is_some() {
+            scan.remove_pages_past_size();
         }
         let has_checksums = self.geometry.data_checksums;
         let (claims, pmem, damages) = (&self.claims, self.reader.pmem, &mut self.damages);
@@ -261,7 +163,7 @@ impl<P: Pmem> Recovery<'_, P> {
                             ..place
                         };
                         let damage = Error::Corrupt { what, place };
-                        error.get_or_insert_with(|| damage.clone());
+                        file.error.get_or_insert_with(|| damage.clone());
                         damage
                     }
                     Err(other) => return Err(other),
@@ -282,14 +184,6 @@ impl<P: Pmem> Recovery<'_, P> {
             }
             damages.lengthen_last(PAGE_BYTES);
             last = Some((file_page, damage));
-        }
-        if part == Part::PastSize && !file.lost.is_empty() {
-            scan.runs.each(|file_page, mapping, _| {
-                if file.lost.binary_search(&file_page).is_err() {
-                    claims.release(mapping.page);
-                }
-                Ok::<_, Error>(())
-            })?;
         }
         Ok(())
     }

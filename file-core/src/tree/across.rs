@@ -125,7 +125,6 @@ impl<P: Pmem, L> Volume<P, L> {
     /// [`commit_journaled`](Self::commit_journaled) says.
     pub(crate) fn exchange(&self, one: &At<'_>, other: &At<'_>) -> Result<(), Error> {
         self.check_writable()?;
-        self.settle_named()?;
         let mut tree = self.tree.lock()?;
         let second = (one.directory.id != other.directory.id).then_some(&*other.directory);
         let _states = lock_both(&one.directory, second, gone(one, other))?;

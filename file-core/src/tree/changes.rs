@@ -4,7 +4,6 @@ use spanlock_pmem::Pmem;
 use spanlock_sync::{Arc, MutexGuard, injected_bug};
 
 use super::{At, sound};
-use crate::digest;
 use crate::directory::{Directory, State};
 use crate::error::Error;
 use crate::inode::{Content, Inode};
@@ -152,7 +151,6 @@ impl<P: Pmem, L> Volume<P, L> {
     /// [`Directory::link`]; nothing has changed.
     pub(crate) fn link(&self, at: &At<'_>, new: &At<'_>) -> Result<(), Error> {
         self.check_writable()?;
-        self.settle_named()?;
         let other = (new.directory.id != at.directory.id).then_some(&*new.directory);
         let finds_early = injected_bug!(
             "link-finds-early",
@@ -239,7 +237,6 @@ impl<P: Pmem, L> Volume<P, L> {
     /// has changed, except as `rename_across` says.
     pub(crate) fn rename(&self, from: &At<'_>, to: &At<'_>) -> Result<(), Error> {
         self.check_writable()?;
-        self.settle_named()?;
         if from.directory.id != to.directory.id {
             return self.rename_across(from, to);
         }
@@ -316,23 +313,6 @@ impl<P: Pmem, L> Volume<P, L> {
         Ok(Some(file.map(|it| it.id)))
     }
 
-    /// Makes changes of files durable before a name changes. The new name is durable on return, so
-    /// what it stands for must be durable, too. The caller holds no mutex.
-    ///
-    /// # Errors
-    /// Those of [`sync`](Self::sync).
-    pub(super) fn settle_named(&self) -> Result<(), Error> {
-        let is_left_out = injected_bug!(
-            "names-unsettled",
-            "a name becomes durable before changes of its file that have returned",
-            killed_by = "file-core-grouped-names/sequences-of-2"
-        );
-        match is_left_out {
-            true => Ok(()),
-            false => self.sync(),
-        }
-    }
-
     /// Returns the directory that `entry` stands for. The caller holds the tree's mutex.
     pub(super) fn child_of(&self, at: &At<'_>, entry: Entry) -> Result<Arc<Directory>, Error> {
         if let Some(child) = self.tree.get(entry.id) {
@@ -347,10 +327,6 @@ impl<P: Pmem, L> Volume<P, L> {
     pub(super) fn retire(&self, child: &Directory, state: &mut State) {
         let (number, space) = (child.id.number, &self.medium.space);
         state.mark_removed();
-        if child.log.is_poisoned() {
-            // The operation that has panicked had taken pages.
-            space.lose_pages();
-        }
         self.tree.forget(number);
         let was_last = self.inodes.take_link(number);
         debug_assert!(was_last, "T1: a directory has one name");
@@ -368,19 +344,14 @@ impl<P: Pmem, L> Volume<P, L> {
             Some(file) => file.mark_removed(),
             None => self.free_absent(id),
         }
-        // This bounds how many there are.
-        self.drop_gone();
     }
 
     /// Frees a file that is not in memory.
     fn free_absent(&self, id: InodeId) {
         // No other thread can open the file, whose number is still in use. If its log was damaged
-        // since the volume was opened, the next recovery that reads all logs frees its pages.
-        let space = &self.medium.space;
-        space.lose_pages();
+        // since the volume was opened, the next recovery frees its pages.
         if let Ok(content) = self.load(id) {
             self.inode(id, (), content).mark_removed();
-            space.free_pages_again();
         }
     }
 
@@ -402,11 +373,6 @@ impl<P: Pmem, L> Volume<P, L> {
             let _ = reader.read_journal();
         }
         let scan = reader.file(&reader.live_inode(id)?, self.is_read_only)?;
-        // The pages that the log yields now may belong to other files.
-        if scan.summary() != self.inodes.kept(id.number) {
-            let at = geometry.inode_at(id.number);
-            return Err(Error::corrupt(digest::CHANGED, id.number, at));
-        }
         Ok(scan.load(&space.log_pages))
     }
 

@@ -1,8 +1,7 @@
 //! The check after a kill: what must be in the volume, what may be, and that nothing else is.
 //!
 //! Each thread has files of its own. Nobody else writes them, so they are as its last returned
-//! operation left them, or as the operation in flight leaves them. If the volume groups changes,
-//! the last ones may be lost, unless a sync that has returned began after them.
+//! operation left them, or as the operation in flight leaves them.
 //!
 //! All threads write the shared file. A write is *later* than another if it began after the other
 //! had returned; otherwise either may have been last. Two rules follow:
@@ -12,16 +11,14 @@
 //!   shows it.
 //!
 //! The second rule says that a returned write is not lost. It also says that a write in flight is
-//! in all of its pages or in none. If the volume groups changes, a write took place if a sync began
-//! after it had returned and has returned, too, or if some page shows the write.
+//! in all of its pages or in none.
 
 use std::str::FromStr;
 
-use spanlock_file_core::Durability::{self, AtReturn, AtSync};
 use spanlock_file_core::{DirEntry, Error, Kind as NameKind};
 
 use crate::model::{Model, Seen};
-use crate::op::{Answer, Kind, Op, SHARED, SHARED_PAGES, path, perform};
+use crate::op::{Answer, Kind, Op, SHARED, SHARED_PAGES, perform};
 use crate::{PAGE, THREADS, Volume};
 
 /// A line that the child writes. A line arrives whole or not at all, and the lines of all threads
@@ -90,26 +87,15 @@ impl State {
 
     /// Checks the volume, which had this state before a child wrote `told`. Returns what it
     /// contains now.
-    pub(crate) fn check(
-        &self,
-        volume: &Volume,
-        told: &[Line],
-        durability: Durability,
-    ) -> Result<State, String> {
+    pub(crate) fn check(&self, volume: &Volume, told: &[Line]) -> Result<State, String> {
         let report = volume.check().map_err(|why| why.to_string())?;
         if !report.damaged.is_empty() {
             return Err(format!("damaged pages: {:?}", report.damaged));
         }
-        let due = match durability {
-            AtReturn => told.len(),
-            AtSync => last_sync(told),
-        };
         let (mut now, mut known) = (State::new(), 1);
         for (thread, own) in now.own.iter_mut().enumerate() {
             let seen = Seen::read(volume, thread)?;
-            let due = operations(&told[..due], thread);
-            let due = due.iter().filter(|(_, answer)| answer.is_some()).count();
-            let explained = self.own[thread].explain(&seen, &operations(told, thread), due);
+            let explained = self.own[thread].explain(&seen, &operations(told, thread));
             *own = explained.map_err(|why| format!("thread {thread}: {why}"))?;
             known += seen.len();
         }
@@ -120,7 +106,7 @@ impl State {
                 "there are names that nobody has created: {names:?}"
             ));
         }
-        now.shared = Shared::new(&self.shared, told, due).check(&read_shared(volume)?)?;
+        now.shared = Shared::new(&self.shared, told).check(&read_shared(volume)?)?;
         Ok(now)
     }
 }
@@ -138,21 +124,6 @@ fn walk(volume: &Volume, directory: &str, paths: &mut Vec<String>) -> Result<(),
         paths.push(path);
     }
     Ok(())
-}
-
-/// Returns the number of the line, counted from 0, at which the last sync began that has returned;
-/// 0 if none has. Closing the volume syncs, too.
-fn last_sync(told: &[Line]) -> usize {
-    let (mut open, mut last) = ([0; THREADS], 0);
-    for (line, at) in told.iter().zip(0..) {
-        match *line {
-            Line::Start(thread, op) => open[thread] = if op.kind.syncs() { at } else { 0 },
-            Line::End(thread, Answer::Done) => last = last.max(open[thread]),
-            Line::Closed => last = at,
-            _ => {}
-        }
-    }
-    last
 }
 
 /// Returns the operations of a thread, and their answers. The last may have none.
@@ -194,9 +165,8 @@ struct Stamp {
     pages: std::ops::Range<u64>,
     seed: u64,
     began: usize,
+    /// If it has returned, it must be there, or a later one.
     returned: Option<usize>,
-    /// Whether it must be there, or a later one.
-    is_due: bool,
 }
 
 impl Stamp {
@@ -209,14 +179,12 @@ impl Stamp {
 struct Shared(Vec<Stamp>);
 
 impl Shared {
-    /// Returned writes are due up to this number of lines.
-    fn new(before: &[u64], told: &[Line], due: usize) -> Shared {
+    fn new(before: &[u64], told: &[Line]) -> Shared {
         let earlier = before.iter().zip(0..).map(|(&seed, page)| Stamp {
             pages: page..page + 1,
             seed,
             began: 0,
             returned: Some(0),
-            is_due: true,
         });
         let mut stamps: Vec<Stamp> = earlier.collect();
         let mut open = [None; THREADS];
@@ -229,13 +197,11 @@ impl Shared {
                         seed: op.seed,
                         began: at,
                         returned: None,
-                        is_due: false,
                     });
                 }
                 Line::End(thread, answer) => match (open[thread].take(), answer) {
                     (Some(stamp), Answer::Done) => {
                         stamps[stamp].returned = Some(at);
-                        stamps[stamp].is_due = at <= due;
                     }
                     // It must show nowhere.
                     (Some(stamp), _) => stamps[stamp].pages = 0..0,
@@ -252,15 +218,15 @@ impl Shared {
         let writes = |page: u64| self.0.iter().filter(move |it| it.pages.contains(&page));
         let took_place = |stamp: &Stamp| {
             let mut pages = stamp.pages.clone();
-            stamp.is_due || pages.any(|page| shown[page as usize] == stamp.seed)
+            stamp.returned.is_some() || pages.any(|page| shown[page as usize] == stamp.seed)
         };
         for (&seed, page) in shown.iter().zip(0..) {
             let shows = writes(page).find(|it| it.seed == seed);
             let shows = shows.ok_or_else(|| format!("page {page} was never written so"))?;
             if let Some(later) = writes(page).find(|it| it.is_later(shows) && took_place(it)) {
-                let how = match later.is_due {
-                    true => "returned but is lost",
-                    false => "is only partly there",
+                let how = match later.returned {
+                    Some(_) => "returned but is lost",
+                    None => "is only partly there",
                 };
                 let Stamp { pages, seed, .. } = later;
                 return Err(format!(
@@ -288,19 +254,16 @@ fn the_check_detects_errors() {
     let create = op(Kind::Create, 0, 0, 1);
     let write = op(Kind::Write, 10, 2 * PAGE, 3);
     let says = |before: &State, told: &[Line], wanted: &str| {
-        let error = before.check(&volume, told, AtReturn).expect_err(wanted);
+        let error = before.check(&volume, told).expect_err(wanted);
         assert!(error.contains(wanted), "{error}");
     };
     let empty = State::new();
     let mut told = vec![Line::Start(0, create)];
-    assert_eq!(empty.check(&volume, &told, AtReturn), Ok(State::new()));
+    assert_eq!(empty.check(&volume, &told), Ok(State::new()));
     told.push(Line::End(0, Answer::Done));
     says(&empty, &told, "thread 0: its files are neither");
     assert_eq!(perform(&volume, 0, &create), Answer::Done);
-    assert!(
-        empty.check(&volume, &told, AtReturn).is_ok()
-            && empty.check(&volume, &told[..1], AtReturn).is_ok()
-    );
+    assert!(empty.check(&volume, &told).is_ok() && empty.check(&volume, &told[..1]).is_ok());
     says(&empty, &[], "thread 0: its files are neither");
     says(
         &empty,
@@ -315,14 +278,12 @@ fn the_check_detects_errors() {
     says(&empty, &told, "thread 0: its files are neither");
     assert_eq!(perform(&volume, 0, &write), Answer::Done);
     told.push(Line::End(0, Answer::Done));
-    let state = empty
-        .check(&volume, &told, AtReturn)
-        .expect("all of it is there");
+    let state = empty.check(&volume, &told).expect("all of it is there");
     told[3] = Line::End(0, Answer::NoSpace);
     says(&empty, &told, "thread 0: its files are neither");
 
     // The next child continues from here.
-    assert_eq!(state.check(&volume, &[], AtReturn), Ok(state.clone()));
+    assert_eq!(state.check(&volume, &[]), Ok(state.clone()));
     volume.create("other").expect("space");
     says(&state, &[], "names that nobody has created");
     volume.remove("other").expect("it is there");
@@ -332,61 +293,6 @@ fn the_check_detects_errors() {
     let shared = volume.open_file(SHARED).expect("it is there");
     shared.write_at(&[1], PAGE + 5).expect("space");
     says(&state, &[], "page 1 is torn");
-}
-
-#[test]
-fn the_check_knows_what_a_sync_covers() {
-    let scene = crate::Scene::new();
-    let volume = scene.open();
-    let op = |kind, at| Op {
-        kind,
-        file: 0,
-        at,
-        len: 10,
-        seed: 1,
-    };
-    let [create, first, last] =
-        [(Kind::Create, 0), (Kind::Write, 0), (Kind::Truncate, 30)].map(|(kind, at)| op(kind, at));
-    let done = |op| [Line::Start(0, op), Line::End(0, Answer::Done)];
-    let lines = [create, first, last].map(done).concat();
-    let sync = [
-        Line::Start(1, op(Kind::Sync, 0)),
-        Line::End(1, Answer::Done),
-    ];
-    let is_fine = |told: &[Line]| State::new().check(&volume, told, AtSync).is_ok();
-
-    // Neither change is there.
-    assert_eq!(perform(&volume, 0, &create), Answer::Done);
-    assert!(is_fine(&lines) && is_fine(&[&lines[..], &sync[..1]].concat()));
-    assert!(State::new().check(&volume, &lines, AtReturn).is_err());
-    assert!(!is_fine(&[&lines[..], &sync].concat()));
-    // The sync began before the changes returned.
-    assert!(is_fine(
-        &[&lines[..3], &sync[..1], &lines[3..], &sync[1..]].concat()
-    ));
-    // A rename syncs, too, whether it has returned or not.
-    let rename = [
-        Line::Start(0, op(Kind::Rename, 1)),
-        Line::End(0, Answer::Done),
-    ];
-    assert!(is_fine(&[&lines[..], &rename[..1]].concat()));
-    assert!(!is_fine(&[&lines[..], &rename].concat()));
-    volume
-        .rename(&path(0, 0), &path(0, 1))
-        .expect("it is there");
-    assert!(!is_fine(&[&lines[..], &rename[..1]].concat()));
-    volume
-        .rename(&path(0, 1), &path(0, 0))
-        .expect("it is there");
-
-    // Only the first change is there, or only the last.
-    assert_eq!(perform(&volume, 0, &first), Answer::Done);
-    assert!(is_fine(&lines) && is_fine(&[&lines[..4], &sync, &lines[4..]].concat()));
-    assert!(!is_fine(&[&lines[..], &sync].concat()));
-    volume.remove(&path(0, 0)).expect("it is there");
-    assert_eq!(perform(&volume, 0, &create), Answer::Done);
-    assert_eq!(perform(&volume, 0, &last), Answer::Done);
-    assert!(!is_fine(&lines));
 }
 
 #[test]
@@ -404,8 +310,7 @@ fn the_check_of_shared_pages_detects_errors() {
         )
     };
     let end = |thread| Line::End(thread, Answer::Done);
-    let check =
-        |told: &[Line], shown: [u64; 2]| Shared::new(&[0, 0], told, told.len()).check(&shown);
+    let check = |told: &[Line], shown: [u64; 2]| Shared::new(&[0, 0], told).check(&shown);
     let says = |told: &[Line], shown, wanted: &str| {
         let error = check(told, shown).expect_err(wanted);
         assert!(error.contains(wanted), "{error}");
@@ -419,9 +324,6 @@ fn the_check_of_shared_pages_detects_errors() {
     says(&told, [3, 3], "page 1 was never written so");
     told.push(end(0));
     says(&told, [1, 0], "with 3 returned but is lost");
-    assert!(Shared::new(&[0, 0], &told, 3).check(&[1, 0]).is_ok());
-    let unsynced = Shared::new(&[0, 0], &told, 0);
-    assert!(unsynced.check(&[0, 0]).is_ok() && unsynced.check(&[0, 3]).is_err());
     told[3] = Line::End(0, Answer::NoSpace);
     says(&told, [3, 0], "page 0 was never written so");
 

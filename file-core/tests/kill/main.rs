@@ -1,6 +1,5 @@
 //! Kills a process with SIGKILL while its threads perform operations of all kinds. Each operation
 //! that has returned must be there, each one in flight as a whole or not at all, and nothing else.
-//! If the volume groups changes, those must be there that a returned sync covers.
 //!
 //! Every child goes on with the volume that its predecessor left. The medium of a killed process
 //! keeps every store, in the order in which the processor performed it, so these tests say nothing
@@ -21,7 +20,7 @@ use std::time::Duration;
 
 use check::{Line, State, operations};
 use op::{Answer, Op, SHARED, perform};
-use spanlock_file_core::{Durability, Error, FileCore, FormatOptions, OpenOptions};
+use spanlock_file_core::{FileCore, FormatOptions};
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_srl::SrlArray;
 use spanlock_testkit::rounds::{number, scaled};
@@ -42,8 +41,6 @@ const REPORT_EVERY: u64 = 16;
 /// Makes a process a child. Contains the path of the volume.
 const VOLUME: &str = "SPANLOCK_KILL_VOLUME";
 const SEED: &str = "SPANLOCK_KILL_SEED";
-/// Set for a child whose volume groups changes.
-const GROUPS: &str = "SPANLOCK_KILL_GROUPS";
 
 pub(crate) type Volume = FileCore<MappedFile, SrlArray>;
 
@@ -51,12 +48,9 @@ fn lock(capacity: u64) -> SrlArray {
     SrlArray::with_segment_size(capacity, PAGE).expect("memory, and a power of two")
 }
 
-fn open(path: &Path, durability: Durability) -> Volume {
+fn open(path: &Path) -> Volume {
     let region = MappedFile::open(path, Options::new()).expect("the file is there");
-    let options = OpenOptions::new().durability(durability);
-    let make = |capacity| Ok::<_, Error>(lock(capacity));
-    let opened = FileCore::open_with(region, &options, make);
-    opened.expect("recovery").0
+    FileCore::open(region, lock).expect("recovery").0
 }
 
 /// A volume in a folder of its own.
@@ -82,19 +76,16 @@ impl Scene {
     }
 
     pub(crate) fn open(&self) -> Volume {
-        open(&self.path(), Durability::AtReturn)
+        open(&self.path())
     }
 
     /// Starts a child, and kills it at a random moment: mostly while it works, sometimes while it
     /// opens the volume. Returns its lines.
-    fn kill(&self, random: &mut fastrand::Rng, durability: Durability) -> Vec<Line> {
+    fn kill(&self, random: &mut fastrand::Rng) -> Vec<Line> {
         let mut command = Command::new(std::env::current_exe().expect("this test"));
         command.args(["child_process", "--exact", "--nocapture"]);
         command.env(VOLUME, self.path());
         command.env(SEED, random.u64(..).to_string());
-        if durability == Durability::AtSync {
-            command.env(GROUPS, "1");
-        }
         let child = command.stdout(Stdio::piped()).spawn();
         let mut child = child.expect("this test runs");
         let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -142,11 +133,7 @@ fn child_process() {
     }));
     // The test harness has begun a line.
     say("\nopening");
-    let durability = match std::env::var_os(GROUPS) {
-        Some(_) => Durability::AtSync,
-        None => Durability::AtReturn,
-    };
-    let mut volume = open(Path::new(&path), durability);
+    let mut volume = open(Path::new(&path));
     say("begin");
     let mut random = fastrand::Rng::with_seed(number(SEED, 0));
     loop {
@@ -156,9 +143,9 @@ fn child_process() {
                 scope.spawn(move || work(volume, thread, random));
             }
         });
-        volume.close().expect("the last handle");
+        drop(volume);
         say(&Line::Closed.text());
-        volume = open(Path::new(&path), durability);
+        volume = open(Path::new(&path));
     }
 }
 
@@ -220,21 +207,18 @@ impl Tally {
     }
 }
 
-fn kill_many(durability: Durability) {
+#[test]
+fn returned_operations_survive_every_kill() {
     let seed = number(SEED, 0x5ba2_10c4);
     println!("{SEED}={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let (scene, mut state, mut tally) = (Scene::new(), State::new(), Tally::default());
     for kill in 0..scaled(KILLS) {
-        let told = scene.kill(&mut random, durability);
+        let told = scene.kill(&mut random);
         tally.add(&told);
         let volume = scene.open();
-        let checked = state.check(&volume, &told, durability);
+        let checked = state.check(&volume, &told);
         state = checked.unwrap_or_else(|why| panic!("kill {kill}: {why}"));
-        // The next child opens it with a checkpoint, or without.
-        if random.bool() {
-            volume.close().expect("the last handle");
-        }
     }
     let Tally {
         answers,
@@ -250,14 +234,4 @@ fn kill_many(durability: Durability) {
         let done = answers.get(&format!("{kind:?} {}", Answer::Done));
         assert!(done.is_some(), "no operation {kind:?} returned");
     }
-}
-
-#[test]
-fn returned_operations_survive_every_kill() {
-    kill_many(Durability::AtReturn);
-}
-
-#[test]
-fn synced_operations_survive_every_kill() {
-    kill_many(Durability::AtSync);
 }

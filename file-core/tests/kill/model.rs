@@ -83,7 +83,7 @@ impl Model {
         };
         let file = self.names.get(&op.file).copied();
         match (op.kind, file) {
-            (Kind::Stamp | Kind::Sync | Kind::CleanAll, _) => {}
+            (Kind::Stamp | Kind::CleanAll, _) => {}
             (Kind::CreateDir | Kind::RemoveDir | Kind::CleanDir, _) => {
                 return self.apply_to_directory(op);
             }
@@ -186,54 +186,32 @@ impl Model {
     }
 
     /// Checks the answers of a thread that began with this state, and that what was found after a
-    /// kill is a state that its operations may leave. Returns that state. `due` of the operations
-    /// returned before a sync began that has returned.
-    ///
-    /// Of the other changes, those up to one of them are there, and no later ones: a sync stores
-    /// the marks of changes in the order in which they were made, and a killed process loses no
-    /// store. Operations on names are durable on return.
+    /// kill is a state that its operations may leave. Returns that state.
     pub(crate) fn explain(
         &self,
         found: &Seen,
         operations: &[(Op, Option<Answer>)],
-        due: usize,
     ) -> Result<Model, String> {
-        let (mut memory, mut durable) = (self.clone(), self.clone());
-        let (mut rest, mut in_flight) = (Vec::new(), None);
-        for (at, (op, answer)) in operations.iter().enumerate() {
+        let (mut state, mut in_flight) = (self.clone(), None);
+        for (op, answer) in operations {
             match *answer {
                 None => in_flight = Some(op),
                 Some(Answer::NoSpace) => {}
                 Some(answer) => {
-                    let expected = memory.apply(op);
+                    let expected = state.apply(op);
                     if answer != expected {
                         return Err(format!("{op} was {answer}, not {expected}"));
-                    }
-                    match at < due {
-                        true => _ = durable.apply(op),
-                        false => rest.push(op),
                     }
                 }
             }
         }
-        let is_it = |it: &Model| it.seen() == *found;
-        for kept in (0..=rest.len()).rev() {
-            let mut state = durable.clone();
-            for (op, at) in rest.iter().zip(0..) {
-                if at < kept || !op.kind.is_change() {
-                    state.apply(op);
-                }
-            }
-            if is_it(&state) {
+        if state.seen() == *found {
+            return Ok(state);
+        }
+        if let Some(op) = in_flight {
+            state.apply(op);
+            if state.seen() == *found {
                 return Ok(state);
-            }
-            let keeps_all = kept == rest.len();
-            let is_possible = |op: &Op| keeps_all || !(op.kind.is_change() || op.kind.syncs());
-            if let Some(op) = in_flight.filter(|op| is_possible(op)) {
-                state.apply(op);
-                if is_it(&state) {
-                    return Ok(state);
-                }
             }
         }
         Err(

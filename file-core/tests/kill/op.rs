@@ -65,36 +65,10 @@ pub(crate) enum Kind {
     CleanAll,
     /// Writes whole pages of the shared file.
     Stamp,
-    Sync,
-}
-
-impl Kind {
-    /// Returns whether the operation changes what a file contains, and no names. If the volume
-    /// groups changes, it is durable after a sync.
-    pub(crate) fn is_change(self) -> bool {
-        match self {
-            Kind::Create | Kind::OpenOrCreate | Kind::Remove | Kind::Link => false,
-            Kind::Rename | Kind::Move | Kind::Exchange => false,
-            Kind::CreateDir | Kind::RemoveDir => false,
-            Kind::RenameDir | Kind::MoveDir | Kind::ExchangeDirs => false,
-            Kind::Clean | Kind::CleanDir | Kind::CleanAll | Kind::Sync => false,
-            Kind::Write | Kind::Append | Kind::Truncate | Kind::Punch => true,
-            Kind::Allocate | Kind::AllocateKeepingSize => true,
-            Kind::SetModified | Kind::Stamp => true,
-        }
-    }
-
-    /// Returns whether the operation makes all changes durable that returned before.
-    pub(crate) fn syncs(self) -> bool {
-        let of_files = [Kind::Link, Kind::Rename, Kind::Move, Kind::Exchange];
-        let of_directories = [Kind::RenameDir, Kind::MoveDir, Kind::ExchangeDirs];
-        let others = [Kind::Clean, Kind::CleanAll, Kind::Sync];
-        of_files.contains(&self) || of_directories.contains(&self) || others.contains(&self)
-    }
 }
 
 /// Each kind, its name in the lines of the child, and how often it is drawn.
-const KINDS: [(Kind, &str, u64); 24] = [
+const KINDS: [(Kind, &str, u64); 23] = [
     (Kind::Create, "create", 8),
     (Kind::OpenOrCreate, "open-or-create", 4),
     (Kind::Remove, "remove", 5),
@@ -118,7 +92,6 @@ const KINDS: [(Kind, &str, u64); 24] = [
     (Kind::CleanDir, "clean-dir", 5),
     (Kind::CleanAll, "clean-all", 2),
     (Kind::Stamp, "stamp", 25),
-    (Kind::Sync, "sync", 3),
 ];
 
 /// Returns all kinds.
@@ -413,10 +386,6 @@ pub(crate) fn perform(volume: &Volume, thread: usize, op: &Op) -> Answer {
             let shared = volume.open_file(SHARED);
             shared.and_then(|it| it.write_at(&bytes(), op.at * PAGE))
         }
-        Kind::Sync => match op.variant() % 2 {
-            0 => volume.sync(),
-            _ => volume.open_file(SHARED).and_then(|it| it.sync()),
-        },
         _ => {
             let is_of_directories = matches!(
                 op.kind,

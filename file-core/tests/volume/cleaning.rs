@@ -1,17 +1,14 @@
-//! Cleaning on demand and in the background: how many pages logs take, and that nothing is lost.
+//! Cleaning on demand: how many pages logs take, and that nothing is lost.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::common::{
-    Mem, PAGE, Rng, Volume, content, format, open, reopen, segments, write_some_that_stay,
+    Mem, PAGE, Rng, Volume, content, format, reopen, segments, write_some_that_stay,
 };
 use crate::fsck::new_mark;
-use spanlock_file_core::{
-    CleanReport, CleanerOptions, Durability, Error, FileCore, FormatOptions, Kind, Metadata,
-};
+use spanlock_file_core::{CleanReport, Error, FileCore, FormatOptions, Kind, Metadata};
 
 /// Creates directories in each other, with files in them, until the volume is full. Returns the
 /// paths of the directories, and then of the files, in the order in which they were created.
@@ -105,34 +102,30 @@ fn change_files(volume: &Volume, rounds: u64) {
 
 #[test]
 fn files_of_every_shape_give_all_their_space_back() {
-    for durability in [Durability::AtReturn, Durability::AtSync] {
-        let options = FormatOptions::new().data_checksums(true);
-        let volume = format(400, &options.durability(durability));
-        let fresh = volume.stats();
-        for rounds in [100, 1000] {
-            change_files(&volume, rounds);
-            // Cleaning what is in use loses nothing.
-            volume.sync().unwrap();
-            let before = contents(&volume);
-            volume.clean().unwrap();
-            assert_eq!(contents(&volume), before);
-            let reopened = reopen(&volume);
-            assert_eq!(contents(&reopened), before);
-            assert_eq!(reopened.stats().pages_free, volume.stats().pages_free);
+    let volume = format(400, &FormatOptions::new().data_checksums(true));
+    let fresh = volume.stats();
+    for rounds in [100, 1000] {
+        change_files(&volume, rounds);
+        // Cleaning what is in use loses nothing.
+        let before = contents(&volume);
+        volume.clean().unwrap();
+        assert_eq!(contents(&volume), before);
+        let reopened = reopen(&volume);
+        assert_eq!(contents(&reopened), before);
+        assert_eq!(reopened.stats().pages_free, volume.stats().pages_free);
 
-            let removed_while_open = volume.open_or_create("last").unwrap();
-            removed_while_open.write_at(&[1; 9000], 5).unwrap();
-            for (path, _) in volume.list() {
-                volume.remove(&path).unwrap();
-            }
-            volume.remove_dir("d/e").unwrap();
-            volume.remove_dir("d").unwrap();
-            drop(removed_while_open);
-            volume.clean().unwrap();
-            for stats in [volume.stats(), reopen(&volume).stats()] {
-                assert_eq!(stats.pages_free, fresh.pages_free);
-                assert_eq!(stats.inodes_free, fresh.inodes_free);
-            }
+        let removed_while_open = volume.open_or_create("last").unwrap();
+        removed_while_open.write_at(&[1; 9000], 5).unwrap();
+        for (path, _) in volume.list() {
+            volume.remove(&path).unwrap();
+        }
+        volume.remove_dir("d/e").unwrap();
+        volume.remove_dir("d").unwrap();
+        drop(removed_while_open);
+        volume.clean().unwrap();
+        for stats in [volume.stats(), reopen(&volume).stats()] {
+            assert_eq!(stats.pages_free, fresh.pages_free);
+            assert_eq!(stats.inodes_free, fresh.inodes_free);
         }
     }
 }
@@ -232,25 +225,6 @@ fn a_cleaning_keeps_pages_past_the_size() {
 }
 
 #[test]
-fn a_cleaning_loses_no_change_that_waits_for_a_sync() {
-    let options = FormatOptions::new().durability(Durability::AtSync);
-    let volume = format(600, &options);
-    let file = volume.create("a").unwrap();
-    for round in 0..4 {
-        write_some_that_stay(&file, 200, 2 + round);
-        file.write_at(&[round as u8; 9], 0).unwrap();
-        let before = (content(&file), file.metadata());
-        file.clean().unwrap();
-        assert_eq!((content(&file), file.metadata()), before);
-        // The changes before the cleaning are durable, and their groups are in few pages.
-        let reopened = reopen(&volume);
-        let again = reopened.open_file("a").unwrap();
-        assert_eq!((content(&again), again.metadata()), before);
-        assert_eq!(volume.stats().log_pages, 2);
-    }
-}
-
-#[test]
 fn an_emptied_file_that_is_as_it_was_created_takes_no_page() {
     let volume = format(256, &FormatOptions::new().clock(|| 7));
     let file = volume.create("a").unwrap();
@@ -268,28 +242,7 @@ fn an_emptied_file_that_is_as_it_was_created_takes_no_page() {
 
 #[test]
 fn logs_are_cleaned_while_others_write() {
-    for durability in [Durability::AtReturn, Durability::AtSync] {
-        write_beside(durability, |volume, ended| {
-            let mut freed = 0;
-            while !ended.load(Ordering::Relaxed) {
-                freed += volume.clean().unwrap().pages_freed;
-            }
-            freed
-        });
-        write_beside(durability, |volume, ended| {
-            let cleaner = volume.start_cleaner(&eager());
-            while !ended.load(Ordering::Relaxed) {
-                std::thread::yield_now();
-            }
-            cleaner.stop().pages_freed
-        });
-    }
-}
-
-/// Writes with several threads while `clean` runs, which returns how many pages it has freed.
-fn write_beside(durability: Durability, clean: fn(&Volume, &AtomicBool) -> u64) {
-    let options = FormatOptions::new().data_checksums(true);
-    let volume = format(1024, &options.durability(durability));
+    let volume = format(1024, &FormatOptions::new().data_checksums(true));
     volume.create_dir("d").unwrap();
     let shared = volume.create("shared").unwrap();
     let ended = AtomicBool::new(false);
@@ -313,7 +266,13 @@ fn write_beside(durability: Durability, clean: fn(&Volume, &AtomicBool) -> u64) 
                 })
             })
             .collect();
-        let cleaner = scope.spawn(|| clean(&volume, &ended));
+        let cleaner = scope.spawn(|| {
+            let mut freed = 0;
+            while !ended.load(Ordering::Relaxed) {
+                freed += volume.clean().unwrap().pages_freed;
+            }
+            freed
+        });
         writers.into_iter().for_each(|it| it.join().unwrap());
         ended.store(true, Ordering::Relaxed);
         assert!(cleaner.join().unwrap() > 0);
@@ -334,79 +293,6 @@ fn write_beside(durability: Durability, clean: fn(&Volume, &AtomicBool) -> u64) 
             let own = content(&volume.open_file(&format!("d/{thread}")).unwrap());
             assert_eq!(own, 1999_u64.to_le_bytes());
         }
-    }
-}
-
-/// Returns a volume with a file whose log has pages to win, and the number of log pages.
-fn with_garbage() -> (Volume, u64) {
-    let volume = format(256, &FormatOptions::new().clock(|| 7));
-    let file = volume.create("a").unwrap();
-    write_some_that_stay(&file, 6 * 63, 10);
-    let pages = volume.stats().log_pages;
-    (volume, pages)
-}
-
-fn eager() -> CleanerOptions {
-    let options = CleanerOptions::new().free_below(u64::MAX);
-    options.interval(Duration::from_millis(1))
-}
-
-#[test]
-fn a_thread_cleans_logs_when_few_pages_are_free() {
-    let (volume, before) = with_garbage();
-    let idle = volume.start_cleaner(&eager().free_below(1));
-    assert_eq!(volume.stats().log_pages, before);
-    assert_eq!(idle.stop(), CleanReport::default());
-
-    let expected = content(&volume.open_file("a").unwrap());
-    let cleaner = volume.start_cleaner(&eager());
-    while volume.stats().log_pages > 2 {
-        std::thread::yield_now();
-    }
-    // It goes on when pages were taken since.
-    write_some_that_stay(&volume.open_file("a").unwrap(), 2 * 63, 10);
-    while volume.stats().log_pages > 2 {
-        volume.create("b").unwrap().append(&[1]).unwrap();
-        volume.remove("b").unwrap();
-    }
-    assert!(cleaner.stop().pages_freed >= before - 2);
-    let reopened = reopen(&volume);
-    assert_eq!(content(&reopened.open_file("a").unwrap()), expected);
-}
-
-#[test]
-fn a_thread_that_sleeps_stops_at_once() {
-    let (volume, _) = with_garbage();
-    let long = CleanerOptions::new().interval(Duration::MAX);
-    drop(volume.start_cleaner(&long));
-    assert_eq!(volume.start_cleaner(&long).stop(), CleanReport::default());
-}
-
-#[test]
-fn a_panic_in_the_thread_that_cleans_is_reported_and_nobody_waits() {
-    for stops in [true, false] {
-        let (volume, _) = with_garbage();
-        let before = content(&volume.open_file("a").unwrap());
-        let file = volume.open_file("a").unwrap();
-        volume.pmem().panic_at(2);
-        let cleaner = volume.start_cleaner(&eager());
-        while volume.pmem().will_panic() {
-            std::thread::yield_now();
-        }
-        match stops {
-            true => {
-                let stopped = catch_unwind(AssertUnwindSafe(|| cleaner.stop()));
-                assert!(stopped.is_err());
-            }
-            false => drop(cleaner),
-        }
-        volume.pmem().panic_at(0);
-        let refused = file.write_at(b"after", 0);
-        assert_eq!(refused, Err(Error::Poisoned { inode: 1 }));
-        volume.create("b").unwrap().write_at(b"after", 0).unwrap();
-        let reopened = reopen(&volume);
-        assert_eq!(content(&reopened.open_file("a").unwrap()), before);
-        assert_eq!(content(&reopened.open_file("b").unwrap()), b"after");
     }
 }
 
@@ -494,12 +380,9 @@ fn a_damaged_file_does_not_keep_other_logs_from_being_cleaned() {
     let file = volume.create("b").unwrap();
     write_some_that_stay(&file, 200, 3);
     drop(file);
-    let mem = Arc::clone(volume.pmem());
-    volume.close().unwrap();
-    let mut words = mem.words();
-    words[mark] = 0;
-
-    let (volume, _) = open(&Mem::from_words(words)).unwrap();
+    let volume = reopen(&volume);
+    // The file is not in memory.
+    volume.pmem().flip(mark * 64 + 3);
     let before = volume.stats().log_pages;
     assert!(matches!(volume.clean(), Err(Error::Corrupt { .. })));
     assert!(volume.stats().log_pages < before);

@@ -4,18 +4,15 @@
 //! The others count what is added when a log needs a page, or is cleaned.
 
 use std::io::IoSlice;
-use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::common::{Handle, Mem, PAGE, Volume, format, open, write_some_that_stay};
-use spanlock_file_core::{CleanReport, Durability, Error, FormatOptions};
+use crate::common::{Handle, Mem, PAGE, Volume, format, write_some_that_stay};
+use spanlock_file_core::{CleanReport, Error, FormatOptions};
 
 /// Pages of the file that the operations change.
 const PAGES: u64 = 32;
 /// Slots of a log page.
 const SLOTS: u64 = 63;
-/// Lines of a page.
-const LINES: u64 = PAGE / 64;
 
 /// Lines flushed, and fences.
 type Cost = (u64, u64);
@@ -81,62 +78,55 @@ fn stage(options: &FormatOptions) -> (Volume, Handle) {
     volume.create_dir("one/empty").unwrap();
     let file = volume.create("file").unwrap();
     file.write_at(&bytes(PAGES), 0).unwrap();
-    volume.sync().unwrap();
     (volume, file)
 }
 
-/// Changes of the file, and reads, with the pages that they store.
-const ON_FILES: &[(&str, Cost, u64, Operation)] = &[
-    ("write a page", ONE_SLOT, 1, |_, f| f.write_at(&bytes(1), 0)),
-    ("write 16 pages", ONE_SLOT, 16, |_, f| {
-        f.write_at(&bytes(16), 0)
-    }),
-    ("write 16 pages, partly", ONE_SLOT, 16, |_, f| {
+/// Changes of the file, and reads.
+const ON_FILES: &[(&str, Cost, Operation)] = &[
+    ("write a page", ONE_SLOT, |_, f| f.write_at(&bytes(1), 0)),
+    ("write 16 pages", ONE_SLOT, |_, f| f.write_at(&bytes(16), 0)),
+    ("write 16 pages, partly", ONE_SLOT, |_, f| {
         f.write_at(&bytes(15), 5)
     }),
-    ("write a part of a page", ONE_SLOT, 1, |_, f| {
+    ("write a part of a page", ONE_SLOT, |_, f| {
         f.write_at(b"x", 9)
     }),
-    ("write buffers", ONE_SLOT, 1, |_, f| {
+    ("write buffers", ONE_SLOT, |_, f| {
         f.write_vectored_at(&[IoSlice::new(b"x"), IoSlice::new(b"y")], 9)
     }),
-    ("write nothing", FREE, 0, |_, f| f.write_at(b"", 9)),
-    ("write past the end", ONE_SLOT, 1, |_, f| {
+    ("write nothing", FREE, |_, f| f.write_at(b"", 9)),
+    ("write past the end", ONE_SLOT, |_, f| {
         f.write_at(&bytes(1), (PAGES + 7) * PAGE)
     }),
-    ("append a page", ONE_SLOT, 1, |_, f| {
+    ("append a page", ONE_SLOT, |_, f| {
         f.append(&bytes(1)).map(drop)
     }),
-    ("append a byte", ONE_SLOT, 1, |_, f| {
-        f.append(b"x").map(drop)
-    }),
-    ("shrink by pages", ONE_SLOT, 0, |_, f| f.truncate(3 * PAGE)),
-    ("shrink by bytes", ONE_SLOT, 1, |_, f| {
+    ("append a byte", ONE_SLOT, |_, f| f.append(b"x").map(drop)),
+    ("shrink by pages", ONE_SLOT, |_, f| f.truncate(3 * PAGE)),
+    ("shrink by bytes", ONE_SLOT, |_, f| {
         f.truncate(PAGES * PAGE - 9)
     }),
-    ("shrink to nothing", ONE_SLOT, 0, |_, f| f.truncate(0)),
-    ("grow", ONE_SLOT, 0, |_, f| f.truncate(PAGES * PAGE + 9)),
-    ("punch a page", ONE_SLOT, 0, |_, f| f.punch_hole(0..PAGE)),
-    ("punch pages, partly", ONE_SLOT, 2, |_, f| {
+    ("shrink to nothing", ONE_SLOT, |_, f| f.truncate(0)),
+    ("grow", ONE_SLOT, |_, f| f.truncate(PAGES * PAGE + 9)),
+    ("punch a page", ONE_SLOT, |_, f| f.punch_hole(0..PAGE)),
+    ("punch pages, partly", ONE_SLOT, |_, f| {
         f.punch_hole(9..3 * PAGE + 9)
     }),
-    ("punch a part of a page", ONE_SLOT, 1, |_, f| {
+    ("punch a part of a page", ONE_SLOT, |_, f| {
         f.punch_hole(8..9)
     }),
-    ("allocate past the end", ONE_SLOT, 32, |_, f| {
+    ("allocate past the end", ONE_SLOT, |_, f| {
         f.allocate(PAGES * PAGE..2 * PAGES * PAGE)
     }),
-    ("allocate, keeping the size", ONE_SLOT, 32, |_, f| {
+    ("allocate, keeping the size", ONE_SLOT, |_, f| {
         f.allocate_keeping_size(PAGES * PAGE..2 * PAGES * PAGE)
     }),
-    ("allocate what is there", FREE, 0, |_, f| {
-        f.allocate(0..PAGE)
-    }),
-    ("set the time", ONE_SLOT, 0, |_, f| {
+    ("allocate what is there", FREE, |_, f| f.allocate(0..PAGE)),
+    ("set the time", ONE_SLOT, |_, f| {
         f.set_modified(UNIX_EPOCH + Duration::from_secs(1))
     }),
-    ("read", FREE, 0, |_, f| f.read_at(&mut [0; 9], 9).map(drop)),
-    ("clean a settled log", FREE, 0, |_, f| f.clean().map(drop)),
+    ("read", FREE, |_, f| f.read_at(&mut [0; 9], 9).map(drop)),
+    ("clean a settled log", FREE, |_, f| f.clean().map(drop)),
 ];
 
 /// Changes of names, lookups, and operations on the whole volume.
@@ -194,7 +184,6 @@ const ON_NAMES: &[(&str, Cost, Operation)] = &[
         v.list();
         v.read_dir("one").map(drop)
     }),
-    ("sync", FREE, |v, _| v.sync()),
     (
         "create directories",
         plus(plus(CREATE, LOG_PAGE), CREATE),
@@ -233,50 +222,13 @@ const FOR_CHECKSUMS: &[(&str, u64)] = &[
 fn an_operation_costs_exactly_this() {
     for checksums in [false, true] {
         let options = FormatOptions::new().data_checksums(checksums);
-        let of_files = ON_FILES
-            .iter()
-            .map(|&(name, cost, _, act)| (name, cost, act));
-        for (name, expected, operation) in of_files.chain(ON_NAMES.iter().copied()) {
+        for &(name, expected, operation) in ON_FILES.iter().chain(ON_NAMES) {
             let more = FOR_CHECKSUMS.iter().find(|it| it.0 == name && checksums);
             let expected = plus(expected, (more.map_or(0, |it| it.1), 0));
             let (volume, file) = stage(&options);
             let (found, result) = cost(volume.pmem(), || operation(&volume, &file));
             assert_eq!((found, result), (expected, Ok(())), "{name}, {checksums}");
         }
-    }
-}
-
-/// A sync flushes what the changes would have streamed, too.
-#[test]
-fn grouped_changes_of_files_cost_nothing_before_the_sync() {
-    let options = FormatOptions::new().durability(Durability::AtSync);
-    for &(name, at_once, pages, operation) in ON_FILES {
-        let (volume, file) = stage(&options);
-        let (found, result) = cost(volume.pmem(), || operation(&volume, &file));
-        assert_eq!((found, result), (FREE, Ok(())), "{name}");
-        let (found, _) = cost(volume.pmem(), || volume.sync().unwrap());
-        assert_eq!(found, plus(at_once, (LINES * pages, 0)), "{name}");
-    }
-    let (volume, file) = stage(&options);
-    for page in 0..10 {
-        file.write_at(&bytes(1), page * PAGE).unwrap();
-    }
-    let (found, _) = cost(volume.pmem(), || file.sync().unwrap());
-    assert_eq!(found, (10 * (LINES + 2), 2), "two fences for all");
-    assert_eq!(cost(volume.pmem(), || volume.sync().unwrap()).0, FREE);
-}
-
-#[test]
-fn only_some_changes_of_names_sync_first() {
-    let sync = (LINES + 2, 2);
-    for &(name, expected, operation) in ON_NAMES {
-        let (volume, file) = stage(&FormatOptions::new().durability(Durability::AtSync));
-        file.write_at(&bytes(1), 0).unwrap();
-        let (found, result) = cost(volume.pmem(), || operation(&volume, &file));
-        let syncs = ["rename", "exchange", "link", "sync", "clean"];
-        let syncs = syncs.iter().any(|it| name.starts_with(it));
-        let expected = plus(expected, if syncs { sync } else { FREE });
-        assert_eq!((found, result), (expected, Ok(())), "{name}");
     }
 }
 
@@ -369,27 +321,4 @@ fn a_cleaning_on_demand_costs_one_fence_or_two_for_each_step() {
         cost(volume.pmem(), || directory.clean().unwrap()),
         (FREE, nothing)
     );
-}
-
-/// The checkpoint is streamed. Its record and the record's mark are in one line.
-#[test]
-fn closing_costs_two_fences_and_opening_at_most_one() {
-    for durability in [Durability::AtReturn, Durability::AtSync] {
-        let (volume, file) = stage(&FormatOptions::new().durability(durability));
-        let mem = Arc::clone(volume.pmem());
-        file.write_at(&bytes(1), 0).unwrap();
-        drop(file);
-        let sync = match durability {
-            Durability::AtReturn => FREE,
-            Durability::AtSync => (LINES + 2, 2),
-        };
-        let (found, closed) = cost(&mem, || volume.close());
-        assert_eq!((found, closed.is_ok()), (plus(sync, (2, 2)), true));
-        let (found, opened) = cost(&mem, || open(&mem));
-        let (volume, _) = opened.unwrap();
-        assert_eq!(found, (1, 1), "the record is erased");
-        assert_eq!(cost(&mem, || drop(volume)).0, FREE);
-        let (found, opened) = cost(&mem, || open(&mem));
-        assert_eq!((found, opened.is_ok()), (FREE, true));
-    }
 }

@@ -10,7 +10,7 @@ use crate::common::{
     MakeLock, Mem, PAGE, Rng, Volume, content, lock_kinds, open, scaled, segments,
     write_some_that_stay,
 };
-use spanlock_file_core::{Error, FileCore, FormatOptions, Stats};
+use spanlock_file_core::{Error, FileCore, FormatOptions, Stats, fsck};
 
 type Model = BTreeMap<String, Vec<u8>>;
 
@@ -38,7 +38,9 @@ fn watched(words: Vec<u64>, seed: u64, allowed: &Arc<Mutex<Allowed>>) -> Arc<Mem
     let hook = move |image: &mut dyn FnMut() -> Vec<u64>| {
         let image = image();
         let allowed = &mut *allowed.lock().unwrap();
-        let (volume, _) = open(&Mem::from_words(image.clone())).expect("a crash image must open");
+        let mem = Mem::from_words(image.clone());
+        assert!(fsck::check(&mem).unwrap().is_sound());
+        let (volume, _) = open(&mem).expect("a crash image must open");
         let found = read_all(&volume);
         assert!(volume.check().unwrap().damaged.is_empty());
         let known = found == allowed.before || allowed.after.as_ref() == Some(&found);
@@ -223,27 +225,43 @@ fn a_file_may_have_the_identity_of_an_older_one() {
     assert!(same_log_page > 0);
 }
 
+/// A region that holds no volume after the crash says what to do, and can be formatted again.
 #[test]
-fn a_crash_while_formatting_leaves_the_old_or_the_new_volume() {
-    for seed in 1..40 {
-        let old = crate::common::format(48, &FormatOptions::new());
-        old.create("old").unwrap().write_at(b"old", 0).unwrap();
-        let options = FormatOptions::new().inodes(100);
-        let hook = |image: &mut dyn FnMut() -> Vec<u64>| match open(&Mem::from_words(image())) {
-            Ok((volume, _)) => {
-                let found = volume.list();
-                assert!(
-                    found.is_empty() || found == [("old".to_owned(), 3)],
-                    "{found:?}"
-                );
-            }
-            // A superblock that is only partly present.
-            Err(Error::NotAVolume { .. } | Error::Corrupt { .. }) => {}
-            Err(error) => panic!("{error}"),
-        };
-        let mem = Mem::simulated(old.pmem().words(), seed, Box::new(hook));
-        FileCore::format(Arc::clone(&mem), &options, segments).unwrap();
+fn a_crash_while_formatting_leaves_the_old_or_the_new_volume_or_none() {
+    let old = crate::common::format(48, &FormatOptions::new());
+    old.create("old").unwrap().write_at(b"old", 0).unwrap();
+    let options = FormatOptions::new().inodes(100);
+    let none = Arc::new(AtomicU64::new(0));
+    // A region that was just created is all zero.
+    let created = vec![0; 48 * PAGE as usize / 8];
+    for (words, has_old) in [(old.pmem().words(), true), (created, false)] {
+        for seed in 1..40 {
+            let (count, again) = (Arc::clone(&none), options.clone());
+            let hook = move |image: &mut dyn FnMut() -> Vec<u64>| {
+                let mem = Mem::from_words(image());
+                let error = match open(&mem) {
+                    Ok((volume, _)) => {
+                        let found = volume.list();
+                        let is_allowed = has_old && found == [("old".to_owned(), 3)];
+                        assert!(found.is_empty() || is_allowed, "{found:?}");
+                        return;
+                    }
+                    Err(error) => error,
+                };
+                let message = error.to_string();
+                assert!(message.contains("format "), "{message}");
+                // A superblock that is only partly present.
+                let is_none = matches!(error, Error::NotAVolume { .. } | Error::Corrupt { .. });
+                assert!(is_none, "{message}");
+                drop(FileCore::format(Arc::clone(&mem), &again, segments).unwrap());
+                assert!(open(&mem).unwrap().0.list().is_empty());
+                count.fetch_add(1, Ordering::Relaxed);
+            };
+            let mem = Mem::simulated(words.clone(), seed, Box::new(hook));
+            FileCore::format(Arc::clone(&mem), &options, segments).unwrap();
+        }
     }
+    assert!(none.load(Ordering::Relaxed) > 100);
 }
 
 #[test]

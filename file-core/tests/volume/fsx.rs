@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 
 use crate::common::{PAGE, Rng, number, scaled};
-use spanlock_file_core::{Durability, Error, File, FileCore, FormatOptions, OpenOptions};
+use spanlock_file_core::{Error, File, FileCore, FormatOptions};
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_srl::SrlArray;
 
@@ -39,7 +39,6 @@ type Handle = File<MappedFile, SrlArray>;
 #[derive(Clone, Copy, Debug)]
 struct Setup {
     pages: u64,
-    durability: Durability,
     checksums: bool,
 }
 
@@ -54,20 +53,12 @@ enum Op {
     Punch(Range<u64>),
     Allocate(Range<u64>),
     AllocateKeepingSize(Range<u64>),
-    Sync,
     /// Cleans the file's log.
     Clean,
     /// Cleans all logs.
     CleanAll,
-    /// Opens the volume again, after it has been left in this way.
-    Reopen(Left),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
-    Dropped,
-    Synced,
-    Closed,
+    /// Drops the volume, and opens it again.
+    Reopen,
 }
 
 impl Op {
@@ -82,16 +73,15 @@ impl Op {
             Op::Punch(_) => "punch",
             Op::Allocate(_) => "allocate",
             Op::AllocateKeepingSize(_) => "allocate keeping size",
-            Op::Sync => "sync",
             Op::Clean => "clean",
             Op::CleanAll => "clean all",
-            Op::Reopen(_) => "reopen",
+            Op::Reopen => "reopen",
         }
     }
 }
 
 /// The names of all operations.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 12] = [
     "read",
     "vectored read",
     "write",
@@ -101,7 +91,6 @@ const NAMES: [&str; 13] = [
     "punch",
     "allocate",
     "allocate keeping size",
-    "sync",
     "clean",
     "clean all",
     "reopen",
@@ -170,10 +159,7 @@ impl Draw {
     fn op(&mut self, size: u64) -> Op {
         let (reads, writes) = (self.reads, self.writes);
         match self.rng.below(512) {
-            0..4 => {
-                let left = [Left::Dropped, Left::Synced, Left::Closed];
-                Op::Reopen(left[self.rng.below(3) as usize])
-            }
+            0..4 => Op::Reopen,
             4..128 => {
                 let (at, lengths) = self.buffers(reads);
                 Op::Read(at, lengths)
@@ -186,10 +172,9 @@ impl Draw {
             304..368 => Op::Truncate(self.position(self.truncations)),
             368..432 => Op::Punch(self.range(writes)),
             432..464 => Op::Allocate(self.range(writes)),
-            464..496 => Op::AllocateKeepingSize(self.range(writes)),
             496..498 if self.cleans => Op::Clean,
             498..500 if self.cleans => Op::CleanAll,
-            _ => Op::Sync,
+            _ => Op::AllocateKeepingSize(self.range(writes)),
         }
     }
 }
@@ -239,7 +224,6 @@ impl History {
         let path = folder.path().join("volume");
         let region = MappedFile::create(path, setup.pages * PAGE, Options::new()).expect("space");
         let options = FormatOptions::new().inodes(32).max_file_size(LARGEST);
-        let options = options.durability(setup.durability);
         let options = options.data_checksums(setup.checksums);
         let volume = FileCore::format(region, &options, lock).expect("there is room");
         let file = volume.create("a").expect("there is room");
@@ -339,7 +323,6 @@ impl History {
                 }
             }
             Op::AllocateKeepingSize(range) => self.file().allocate_keeping_size(range.clone())?,
-            Op::Sync => self.volume().sync()?,
             Op::Clean | Op::CleanAll => {
                 let before = self.cleaned();
                 match op {
@@ -349,7 +332,7 @@ impl History {
                 self.demanded += self.cleaned() - before;
                 self.check();
             }
-            Op::Reopen(left) => self.reopen(*left)?,
+            Op::Reopen => self.reopen()?,
         }
         Ok(())
     }
@@ -392,32 +375,18 @@ impl History {
         assert_eq!(self.volume().check().expect("a check").damaged, []);
     }
 
-    fn reopen(&mut self, left: Left) -> Result<(), Error> {
-        if left != Left::Dropped {
-            self.volume().sync()?;
-        }
+    fn reopen(&mut self) -> Result<(), Error> {
         let (before, metadata) = (self.volume().stats(), self.file().metadata());
         self.cleaned = self.cleaned();
-        let (volume, file) = self.open.take().expect("it is open");
-        drop(file);
-        if left == Left::Closed {
-            volume.close().expect("the last handle");
-        } else {
-            drop(volume);
-        }
+        drop(self.open.take());
         let region = MappedFile::open(self.folder.path().join("volume"), Options::new());
-        let options = OpenOptions::new().durability(self.setup.durability);
-        let make = |capacity| Ok::<_, Error>(lock(capacity));
-        let (volume, _) = FileCore::open_with(region.expect("it is there"), &options, make)?;
+        let (volume, _) = FileCore::open(region.expect("it is there"), lock)?;
         let file = volume.open_file("a")?;
         self.open = Some((volume, file));
         assert_eq!(self.file().metadata(), metadata);
-        // What waits for a sync keeps its pages until then.
-        if left != Left::Dropped || self.setup.durability == Durability::AtReturn {
-            let after = self.volume().stats();
-            assert_eq!(before.pages_free, after.pages_free);
-            assert_eq!(before.log_pages, after.log_pages);
-        }
+        let after = self.volume().stats();
+        assert_eq!(before.pages_free, after.pages_free);
+        assert_eq!(before.log_pages, after.log_pages);
         self.check();
         Ok(())
     }
@@ -468,7 +437,6 @@ fn a_file_agrees_with_one_of_the_host() {
         1_000_000,
         Setup {
             pages: ROOMY,
-            durability: Durability::AtReturn,
             checksums: false,
         },
     );
@@ -480,32 +448,7 @@ fn a_file_with_checksums_agrees_with_one_of_the_host_when_there_is_little_space(
         2_000_000,
         Setup {
             pages: TIGHT,
-            durability: Durability::AtReturn,
             checksums: true,
-        },
-    );
-}
-
-#[test]
-fn a_file_whose_changes_wait_for_sync_agrees_with_one_of_the_host() {
-    compare(
-        3_000_000,
-        Setup {
-            pages: ROOMY,
-            durability: Durability::AtSync,
-            checksums: true,
-        },
-    );
-}
-
-#[test]
-fn a_file_whose_changes_wait_for_sync_agrees_with_one_of_the_host_when_there_is_little_space() {
-    compare(
-        4_000_000,
-        Setup {
-            pages: TIGHT,
-            durability: Durability::AtSync,
-            checksums: false,
         },
     );
 }

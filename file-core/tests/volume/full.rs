@@ -1,7 +1,7 @@
 //! A full volume: failed operations lose nothing, and operations that free space keep working.
 
 use crate::common::{PAGE, Rng, Volume, content, format, reopen};
-use spanlock_file_core::{Durability, Error, FormatOptions};
+use spanlock_file_core::{Error, FormatOptions};
 
 /// Fills the volume with files of `pages` pages each. Returns how many.
 fn fill(volume: &Volume, pages: u64) -> u8 {
@@ -232,29 +232,4 @@ fn concurrent_writers_of_a_full_volume_lose_nothing() {
         (then.pages_free, then.log_pages),
         "nothing leaks"
     );
-}
-
-#[test]
-fn a_directory_handle_syncs_a_full_volume_as_a_path_does() {
-    for by_path in [true, false] {
-        let options = FormatOptions::new().inodes(32);
-        let volume = format(512, &options.durability(Durability::AtSync));
-        volume.create_dir("directory").unwrap();
-        let directory = volume.open_dir("directory").unwrap();
-        let file = volume.create("file").unwrap();
-        let mut pages = 0;
-        while file.write_at(&[1; PAGE as usize], pages * PAGE).is_ok() {
-            pages += 1;
-        }
-        volume.sync().unwrap();
-        // These pages become free with the next sync.
-        file.truncate((pages - 10) * PAGE).unwrap();
-        assert!(volume.stats().pages_free <= volume.stats().pages_reserved);
-        // The directory's log has no page yet.
-        let created = match by_path {
-            true => volume.create("directory/new"),
-            false => directory.create("new"),
-        };
-        assert!(created.is_ok(), "{created:?}");
-    }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, OnceLock, mpsc};
 use std::time::Duration;
 
-use spanlock_file_core::{Durability, Error, FileCore, FormatOptions, OpenOptions};
+use spanlock_file_core::{Error, FileCore, FormatOptions, OpenOptions};
 use spanlock_range_lock::{
     Access, LockId, RangeError, RawRangeLock, RwCounter, Span, Token, TryLockError,
 };
@@ -126,6 +126,43 @@ fn threads_may_open_and_remove_one_file() {
     assert_eq!(now.pages_free, again.pages_free);
 }
 
+/// A file that one thread evicts can be opened, changed and removed by another one.
+#[test]
+fn threads_may_evict_open_and_remove_the_same_files() {
+    const FILES: u64 = 3;
+    let volume = format(2000, &FormatOptions::new().inodes(32));
+    let options = OpenOptions::new().cached_files(0);
+    let lock = |capacity| Ok::<_, Error>(segments(capacity));
+    let opened = FileCore::open_with(Arc::clone(volume.pmem()), &options, lock);
+    let (volume, _) = opened.unwrap();
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let (volume, mut rng) = (&volume, Rng::new(seed));
+            scope.spawn(move || {
+                for _ in 0..2000 {
+                    let name = name(rng.below(FILES) as usize);
+                    if rng.below(20) == 0 {
+                        // Another thread may have removed it.
+                        let removed = volume.remove(&name);
+                        let is_gone = matches!(removed, Ok(()) | Err(Error::NotFound { .. }));
+                        assert!(is_gone, "{removed:?}");
+                        continue;
+                    }
+                    let file = volume.open_or_create(&name).unwrap();
+                    file.write_at(&[1; 10], rng.below(100) * PAGE).unwrap();
+                }
+            });
+        }
+    });
+    let again = reopen(&volume);
+    assert_eq!(again.list(), volume.list());
+    assert_eq!(again.stats().pages_free, volume.stats().pages_free);
+    for (name, _) in volume.list() {
+        let [one, other] = [&volume, &again].map(|it| content(&it.open_file(&name).unwrap()));
+        assert!(one == other, "{name}");
+    }
+}
+
 type Shared = Arc<OnceLock<FileCore<Arc<Mem>, Curious>>>;
 
 /// A lock that uses the volume when it is dropped.
@@ -223,32 +260,6 @@ fn an_opening_that_fails_drops_its_lock_when_others_may_open_the_file() {
     };
     let options = OpenOptions::new().read_only(true);
     with_curious(Mem::from_bytes(&bytes), options, opens, is_damaged);
-}
-
-/// A write syncs if many changes are pending. The destructor of the removed file's lock would wait
-/// for that write.
-#[test]
-fn a_sync_within_a_write_drops_no_lock() {
-    static DROPPED: AtomicBool = AtomicBool::new(false);
-    let mem = Arc::clone(format(1024, &FormatOptions::new()).pmem());
-    let options = OpenOptions::new().durability(Durability::AtSync);
-    let writes: fn(&FileCore<_, _>) = |volume| {
-        volume.open_file("b").unwrap().write_at(b"z", 0).unwrap();
-        DROPPED.store(true, Ordering::Relaxed);
-    };
-    with_curious(mem, options, writes, |volume| {
-        let other = volume.create("b").unwrap();
-        let free = volume.stats().inodes_free;
-        volume.create("a").unwrap().write_at(b"x", 0).unwrap();
-        volume.remove("a").unwrap();
-        assert_eq!(volume.stats().inodes_free, free - 1);
-        while volume.stats().inodes_free < free {
-            other.write_at(b"y", 0).unwrap();
-        }
-        assert!(!DROPPED.load(Ordering::Relaxed));
-        volume.sync().unwrap();
-        assert!(DROPPED.load(Ordering::Relaxed));
-    });
 }
 
 /// They leave when a file is opened, even if that one is in memory.

@@ -2,21 +2,17 @@
 //! refuses.
 
 mod basics;
-mod changed;
 mod claims;
 mod cleaning;
-mod close;
 mod common;
 mod compaction;
 mod costs;
 mod crashes;
 mod damage;
-mod digests;
 mod directories;
 mod fsck;
 mod fsx;
 mod full;
-mod grouped;
 mod growth;
 mod journal;
 mod lazy;
@@ -24,7 +20,6 @@ mod model;
 mod names;
 mod operations;
 mod panics;
-mod races;
 mod read_only;
 mod repairs;
 mod stray;

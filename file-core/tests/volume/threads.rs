@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::common::{Handle, Mem, PAGE, Rng, Volume, content, lock_kinds, reopen, segments};
+use crate::common::{
+    Handle, Mem, PAGE, Rng, Volume, content, format, lock_kinds, reopen, segments,
+};
 use spanlock_file_core::{Error, FileCore, FormatOptions};
 
 fn volumes(pages: u64) -> impl Iterator<Item = (&'static str, Volume)> {
@@ -383,4 +385,22 @@ fn a_cleaning_finds_a_file_by_any_of_its_names() {
         assert!(volume.clean().unwrap().pages_freed > 0);
         assert_eq!(volume.clean().unwrap().pages_freed, 0);
     }
+}
+
+/// A name is counted before it can be found.
+#[test]
+fn a_file_that_can_be_found_has_a_name() {
+    let volume = format(4096, &FormatOptions::new().inodes(5000));
+    thread::scope(|scope| {
+        let creates = scope.spawn(|| {
+            (0..4000).for_each(|number| drop(volume.create(&format!("{number}")).unwrap()));
+        });
+        let mut number = 0;
+        while !creates.is_finished() {
+            if let Ok(links) = volume.links(&format!("{number}")) {
+                assert_eq!(links, 1);
+                number += 1;
+            }
+        }
+    });
 }

@@ -24,6 +24,12 @@ pub enum Error {
         /// The length of the storage.
         len: u64,
     },
+    /// A crash has interrupted the creation of the log. No record was ever in it.
+    #[error(
+        "a crash has interrupted the creation of this log, so it never had a record: \
+         create it again with `Log::create`"
+    )]
+    Unfinished,
     /// The storage is not empty, so no log may be created in it.
     #[error(
         "the storage may hold a log or other data: its first {bytes} bytes must be zero, or all of its \

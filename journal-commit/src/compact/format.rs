@@ -56,6 +56,22 @@ pub(super) enum Slot {
 }
 
 impl Superblock {
+    /// Returns the superblock of a new log in a storage of `len` bytes, with blocks of `block`.
+    pub(super) fn first(id: u64, len: u64, block: u64) -> Self {
+        Superblock {
+            id,
+            serial: 1,
+            len,
+            block: block as u32,
+            closed: false,
+            epoch: 1,
+            head: 0,
+            head_record: 1,
+            first_record: 1,
+            settled: 0,
+        }
+    }
+
     pub(super) fn encode(&self) -> [u8; SUPERBLOCK] {
         let mut bytes = [0; SUPERBLOCK];
         bytes[..8].copy_from_slice(&MAGIC);

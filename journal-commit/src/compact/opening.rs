@@ -9,9 +9,10 @@
 //! - **C-O1** The writes of opening are durable before any other write to the storage begins. Until
 //!   then the storage is as the previous log left it, and what a lazy opening read stays true. So
 //!   the crashes of a lazy opening leave the same images as those of [`Log::open`].
-//! - **C-O2** While slot 0 is not sound and the rest of the storage, slot 1 included, is zero, no
-//!   record was ever acknowledged: a batch is written only after both superblocks, and batches are
-//!   never erased. In such a storage, a log can be created anew.
+//! - **C-O2** While slot 0 is not sound, is part of a log's first superblock, and is followed by
+//!   zeros up to the ring, slot 1 included, no record of this log was ever acknowledged: a batch is
+//!   written only after both superblocks, and these are never erased. A crash has interrupted the
+//!   creation, which can be repeated with any options that suit the rest of the storage.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -20,6 +21,7 @@ use spanlock_sync::injected_bug;
 use super::format::{DATA, SLOTS, SUPERBLOCK, Slot, Superblock};
 use super::group::Failure;
 use super::marks::Marks;
+use super::options::BLOCKS;
 use super::recover::Newest;
 use super::ring::{self, Found, Ring};
 use super::{Error, Log, Lsn, Options, Recovery, recover};
@@ -61,7 +63,8 @@ impl Opening {
 
 impl<S: Storage> Log<S> {
     /// Creates an empty log in a storage whose first 8192 bytes are zero. It takes the whole
-    /// storage. With [`Options::id`], all bytes of the storage must be zero.
+    /// storage. With [`Options::id`], all bytes of the storage must be zero. Instead of zeros, the
+    /// start may have what a creation left that a crash has interrupted.
     ///
     /// # Errors
     /// [`Error::Occupied`], and [`Error::BadOption`] if the storage is too small or the block size
@@ -70,7 +73,7 @@ impl<S: Storage> Log<S> {
     pub fn create(storage: S, options: &Options) -> Result<Self, Error> {
         let superblock = first_superblock(&storage, options)?;
         let end = options.id.map_or(DATA, |_| storage.len());
-        if !is_zero(&storage, 0, end)? {
+        if Start::read(&storage)? == Start::Used || !is_zero(&storage, DATA, end)? {
             return Err(Error::Occupied);
         }
         Self::begin(storage, superblock, options, false)
@@ -84,8 +87,8 @@ impl<S: Storage> Log<S> {
     /// [`Error::ReadOnly`].
     ///
     /// # Errors
-    /// [`Error::NotALog`], [`Error::Version`], [`Error::CutShort`] and [`Error::Corrupt`] leave the
-    /// storage unchanged. After [`Error::Io`] the last batch and the superblocks may have been
+    /// [`Error::NotALog`], [`Error::Unfinished`], [`Error::Version`], [`Error::CutShort`] and
+    /// [`Error::Corrupt`] leave the storage unchanged. After [`Error::Io`] the last batch and the superblocks may have been
     /// rewritten. No acknowledged record is lost, and opening can be repeated.
     pub fn open(storage: S, options: &Options) -> Result<Self, Error> {
         Self::recover(storage, options, Err, false)
@@ -97,8 +100,7 @@ impl<S: Storage> Log<S> {
     /// they fail, the log is poisoned. As long as a log is only read, its storage does not change.
     ///
     /// A storage whose bytes are all zero is an empty log. The log's first write creates it. If a
-    /// crash interrupts that write, the storage is still an empty log if it is opened with the same
-    /// block size and, if the options gave an id, with the same id.
+    /// crash interrupts that write, the storage is still an empty log.
     ///
     /// # What differs from `open`
     /// A process that was killed, or whose flush failed, may leave an unacknowledged last batch in
@@ -132,7 +134,7 @@ impl<S: Storage> Log<S> {
     /// unchanged in each case.
     pub fn open_lazily(storage: S, options: &Options) -> Result<Self, Error> {
         let refusal = match first_superblock(&storage, options) {
-            Ok(first) if is_new(&storage, &first, options)? => {
+            Ok(first) if is_new(&storage)? => {
                 return Self::begin(storage, first, options, true);
             }
             first => first.err(),
@@ -278,46 +280,63 @@ fn first_superblock<S: Storage>(storage: &S, options: &Options) -> Result<Superb
         });
     }
     let random = || RandomState::new().build_hasher().finish();
-    Ok(Superblock {
-        id: options.id.unwrap_or_else(random),
-        serial: 1,
-        len,
-        block: block as u32,
-        closed: false,
-        epoch: 1,
-        head: 0,
-        head_record: 1,
-        first_record: 1,
-        settled: 0,
-    })
+    let id = options.id.unwrap_or_else(random);
+    Ok(Superblock::first(id, len, block))
 }
 
-/// Returns whether no log was created in the storage yet: it is zero, except that slot 0 may hold a
-/// part of `first`, the superblock with which a creation was interrupted (C-O2).
-fn is_new<S: Storage>(storage: &S, first: &Superblock, options: &Options) -> Result<bool, Error> {
-    let mut found = [0; SUPERBLOCK];
-    (storage.read_at(&mut found, SLOTS[0])).map_err(Error::io("reading the superblock"))?;
-    let first = first.encode();
-    // A whole superblock is a log already, and recovery restores the other copy.
-    let is_whole = matches!(Superblock::decode(&found), Slot::Sound(_));
-    let is_part = !is_whole
-        && (found.chunks(8).zip(first.chunks(8)).zip(0..)).all(|((found, first), nth)| {
-            let is_zero = found.iter().all(|&byte| byte == 0);
-            // The words of the checksum and of the id differ from one random id to the next.
-            let is_random = options.id.is_none() && (1..3).contains(&nth);
-            is_zero || found == first || is_random
-        });
-    let is_torn = found.iter().any(|&byte| byte != 0);
-    if is_torn
-        && injected_bug!(
-            "creation-not-resumed",
-            "a log whose creation was interrupted cannot be opened",
-            killed_by = "compact-log-new/commit-commit, compact-log-new/sequences-of-1"
-        )
-    {
-        return Ok(false);
+/// What the storage has before the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    Zero,
+    /// A part of the first superblock of a log (C-O2).
+    Unfinished,
+    Used,
+}
+
+impl Start {
+    pub(super) fn read<S: Storage>(storage: &S) -> Result<Start, Error> {
+        let mut found = [0; SUPERBLOCK];
+        (storage.read_at(&mut found, SLOTS[0])).map_err(Error::io("reading the superblock"))?;
+        if !is_zero(storage, SUPERBLOCK as u64, DATA)? {
+            return Ok(Start::Used);
+        }
+        if found == [0; SUPERBLOCK] {
+            return Ok(Start::Zero);
+        }
+        // A whole superblock is a log already, and recovery restores the other copy.
+        let is_whole = matches!(Superblock::decode(&found), Slot::Sound(_));
+        let is_unfinished = !is_whole
+            && is_part_of_first(&found, storage.len())
+            && !injected_bug!(
+                "creation-not-resumed",
+                "a log whose creation was interrupted cannot be opened",
+                killed_by = "compact-log-new/commit-commit, compact-log-new/sequences-of-1"
+            );
+        match is_unfinished {
+            true => Ok(Start::Unfinished),
+            false => Ok(Start::Used),
+        }
     }
-    Ok(is_part && is_zero(storage, SUPERBLOCK as u64, storage.len())?)
+}
+
+/// Returns whether each word is zero or a word of the first superblock of a log in a storage of
+/// this length. Persistent memory tears at words.
+fn is_part_of_first(found: &[u8; SUPERBLOCK], len: u64) -> bool {
+    // The creator may have had other options.
+    let is_part = |block| {
+        let first = Superblock::first(0, len, block).encode();
+        (found.chunks(8).zip(first.chunks(8)).zip(0..)).all(|((found, first), nth)| {
+            let is_zero = found.iter().all(|&byte| byte == 0);
+            // The words of the checksum and of the id differ from one log to the next.
+            is_zero || found == first || (1..3).contains(&nth)
+        })
+    };
+    BLOCKS.into_iter().any(is_part)
+}
+
+/// Returns whether no log was created in the storage yet, and the ring has no remains of another.
+fn is_new<S: Storage>(storage: &S) -> Result<bool, Error> {
+    Ok(Start::read(storage)? != Start::Used && is_zero(storage, DATA, storage.len())?)
 }
 
 /// Returns whether the bytes from `start` to `end` are zero.

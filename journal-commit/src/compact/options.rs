@@ -90,6 +90,9 @@ impl Default for Options {
     }
 }
 
+/// The block sizes that a log can have.
+pub(super) const BLOCKS: [u64; 4] = [512, 1024, 2048, 4096];
+
 pub(super) fn is_block(bytes: u64) -> bool {
-    (512..=4096).contains(&bytes) && bytes.is_power_of_two()
+    BLOCKS.contains(&bytes)
 }

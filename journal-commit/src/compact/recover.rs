@@ -21,6 +21,7 @@ use spanlock_sync::{injected_bug, is_flush_left_out};
 
 use super::format::{DATA, HEADER, Header, SLOTS, SUPERBLOCK, Slot, Superblock, VERSION};
 use super::marks::Marks;
+use super::opening::Start;
 use super::ring::{self, Found, Ring};
 use super::{Error, Lsn};
 use crate::Storage;
@@ -112,7 +113,12 @@ pub(super) fn superblock<S: Storage>(storage: &S) -> Result<Newest, Error> {
             Slot::Damaged | Slot::Foreign => {}
         }
     }
-    let (newest, at) = newest.ok_or(other)?;
+    let Some((newest, at)) = newest else {
+        return Err(match Start::read(storage)? {
+            Start::Unfinished => Error::Unfinished,
+            Start::Zero | Start::Used => other,
+        });
+    };
     check(&newest, len)?;
     let is_ignored = injected_bug!(
         "first-slot-first",

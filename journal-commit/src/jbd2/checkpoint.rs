@@ -64,7 +64,7 @@ impl Inner {
     }
 
     /// Writes all blocks home and leaves an empty log. No other thread may use the journal any
-    /// more.
+    /// more. Then ends the file system's need for a recovery (EF2).
     pub(crate) fn empty(&self) -> Result<(), Failure> {
         let mut superblock = self.checkpointing.lock();
         let (batch, next): (Vec<_>, _) = {
@@ -78,6 +78,13 @@ impl Inner {
         superblock.set(next, 0);
         self.on_medium("emptying the log", || {
             superblock.write(&self.blocks, &self.options.place)
+        })?;
+        self.medium.settle()?;
+        let Some(file_system) = self.file_system else {
+            return Ok(());
+        };
+        self.on_medium("clearing the file system's flag", || {
+            file_system.end(&self.home)
         })?;
         self.medium.settle()
     }

@@ -123,7 +123,7 @@ impl Inner {
                 // One buffer is ready and the others follow soon. Wake as many helpers as are
                 // useful beside this thread.
                 let useful = (committing.submission.runs() as usize - 1).min(thread::cores() - 1);
-                // equivalent(drop): helpers are not needed (C4).
+                // equivalent(drop): helpers are not needed (J-C4).
                 self.done.wake_some(useful);
             }
         });
@@ -202,7 +202,7 @@ impl Inner {
             block
         };
         // Hold back the latest revoke or descriptor block: the last one must be emitted after the
-        // commit block (C3).
+        // commit block (J-C3).
         let mut held: Option<Buffer> = None;
         let mut sum = FIRST_SEED;
         for names in locked.whole.revokes.chunks(format.revokes_per_block()) {
@@ -317,7 +317,7 @@ impl Inner {
         })
     }
 
-    /// Acknowledges a durable transaction (FINISHED, C2).
+    /// Acknowledges a durable transaction (FINISHED, J-C2).
     pub(crate) fn committed(&self, committing: &Committing, flushes: u64) {
         self.forget_revoked(&committing.whole);
         let took = committing.began.elapsed();
@@ -381,7 +381,7 @@ impl Steps<Failure> for CommitSteps<'_> {
     fn write_commit_block(&self) -> Result<(), Failure> {
         // Clone the block: if this thread dies after the write, another thread writes it again.
         let commit_block = self.committing.commit_block.lock().clone();
-        let (block, content) = commit_block.expect("in place before the last buffer (C3)");
+        let (block, content) = commit_block.expect("in place before the last buffer (J-C3)");
         let blocks = &self.inner.blocks;
         let written = blocks.find(block).and_then(|(at, _)| {
             if is_flush_left_out() {

@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! In addition to the invariants of the submission:
-//! - **C3** The commit block is in place before the last buffer is published. The thread that
+//! - **J-C3** The commit block is in place before the last buffer is published. The thread that
 //!   completes the last buffer can therefore write the commit block without waiting.
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) struct Committing {
     pub(crate) submission: Submission,
     /// The buffers by number. Each is present until a thread claims it.
     pub(crate) buffers: Box<[Mutex<Option<Buffer>>]>,
-    /// Present if the commit block is written apart (C3).
+    /// Present if the commit block is written apart (J-C3).
     pub(crate) commit_block: Mutex<Option<Buffer>>,
     /// The transaction that is acknowledged at the end.
     pub(crate) whole: Arc<Committed>,

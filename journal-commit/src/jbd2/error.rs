@@ -106,6 +106,13 @@ pub enum Error {
         /// A description of the damage.
         what: &'static str,
     },
+    /// The ext4 file system in the storage that the journal protects has a superblock with a wrong
+    /// checksum.
+    #[error(
+        "the ext4 file system at home is damaged: its superblock's checksum is wrong; \
+         repair it with e2fsck first"
+    )]
+    BadFileSystem,
     /// The block is not on the device.
     #[error("block {block} is outside the device, which has {blocks} blocks")]
     OutOfDevice {

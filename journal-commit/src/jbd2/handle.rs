@@ -330,6 +330,9 @@ impl BlockMut<'_, '_> {
     /// was.
     pub fn dirty(mut self) -> Result<(), Error> {
         let handle = &mut *self.handle;
+        if let Some(file_system) = handle.inner.file_system {
+            file_system.keep(self.block, &mut self.bytes);
+        }
         let content = Arc::new(std::mem::take(&mut self.bytes));
         let cost = (handle.transaction).put(self.block, content.clone(), handle.left);
         handle.left -= cost.ok_or_else(|| handle.no_credits(self.block))?;

@@ -34,6 +34,7 @@ use spanlock_sync::Mutex;
 use super::buffers::Buffers;
 use super::committing::Committing;
 use super::error::{Error, Failure, failed};
+use super::ext4::FileSystem;
 use super::format::{Format, Tid};
 use super::log::Log;
 use super::options::Options;
@@ -51,6 +52,7 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) blocks: Blocks,
     pub(crate) home: Arc<dyn Storage>,
+    pub(crate) file_system: Option<FileSystem>,
     pub(crate) format: Format,
     pub(crate) uuid: [u8; 16],
     pub(crate) log: Log,
@@ -130,6 +132,7 @@ impl Inner {
         options: Options,
         blocks: Blocks,
         home: Arc<dyn Storage>,
+        file_system: Option<FileSystem>,
         superblock: Superblock,
         recovery: &Recovery,
     ) -> Self {
@@ -145,6 +148,7 @@ impl Inner {
             options,
             blocks,
             home,
+            file_system,
             format: superblock.format(),
             uuid: superblock.uuid(),
             log,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use spanlock_sync::thread;
 
 use super::error::Error;
+use super::ext4::FileSystem;
 use super::format::Tid;
 use super::handle::Handle;
 use super::inner::{Inner, Stats};
@@ -64,6 +65,14 @@ impl Journal {
     /// `log` and `home`. Handles must then not change the journal's own blocks; the journal does
     /// not check this.
     ///
+    /// # ext4
+    /// If `home` is an ext4 file system, the journal also keeps the flag `needs_recovery` in the
+    /// superblock of that file system, so that `e2fsck` and Linux replay what a crash leaves in the
+    /// log. The flag is set before the log has its first transaction. [`close`](Journal::close)
+    /// clears it if this is the file system's own journal. The caller has to do nothing for it. A
+    /// file system of another kind may have a flag of its own, which the caller sets before opening
+    /// and clears after closing.
+    ///
     /// # Errors
     /// As for [`recover`](super::recover()). In addition, opening fails if the superblock is of
     /// version 1, which has no feature flags.
@@ -80,11 +89,22 @@ impl Journal {
             return Err(Error::BadSuperblock { what });
         }
         let home: Arc<dyn Storage> = Arc::new(home);
-        let recovery = replay(&blocks, &superblock, &home)?;
+        let file_system = FileSystem::find(&home, &blocks, &options.place, &superblock)?;
+        let recovery = replay(&blocks, &superblock, &home, file_system)?;
+        if let Some(file_system) = file_system {
+            (file_system.begin(&home)).map_err(Error::io("setting the file system's flag"))?;
+        }
         superblock.allow_revokes();
         superblock.set(recovery.next, superblock.first());
         (superblock.write(&blocks, &options.place)).map_err(Error::io("beginning a new log"))?;
-        let inner = Arc::new(Inner::new(options, blocks, home, superblock, &recovery));
+        let inner = Arc::new(Inner::new(
+            options,
+            blocks,
+            home,
+            file_system,
+            superblock,
+            &recovery,
+        ));
         let shared = inner.clone();
         Ok(Journal {
             inner,

@@ -58,6 +58,11 @@ impl Place {
     pub(crate) fn superblock(&self) -> u32 {
         self.superblock
     }
+
+    /// Returns whether the place is only a part of its storage.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.extents.is_some()
+    }
 }
 
 /// The blocks of a log, by number.

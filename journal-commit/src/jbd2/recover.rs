@@ -55,6 +55,7 @@ use super::blocks::{
 };
 use super::checksum::{FIRST_SEED, crc32_be};
 use super::error::Error;
+use super::ext4::FileSystem;
 use super::format::*;
 use super::log::Log;
 use super::place::{Blocks, Place};
@@ -89,7 +90,8 @@ pub struct Recovery {
 /// Afterwards `home` durably holds the state after the last committed transaction.
 ///
 /// For a journal inside a file system's image, `log` and `home` are the same storage. An empty log
-/// needs no recovery.
+/// needs no recovery. If `home` is an ext4 file system and this is its journal, the file system's
+/// flag `needs_recovery` is cleared at the end.
 ///
 /// # Errors
 /// If the place holds no journal, a damaged journal, or a journal that this build cannot read,
@@ -104,12 +106,16 @@ pub fn recover(
     let blocks = Blocks::new(Arc::new(log), place, block_bytes)?;
     let mut superblock = Superblock::read(&blocks, place)?;
     let was_empty = superblock.start() == 0;
-    let done = replay(&blocks, &superblock, &home)?;
+    let file_system = FileSystem::find(&home, &blocks, place, &superblock)?;
+    let done = replay(&blocks, &superblock, &home, file_system)?;
     if !was_empty {
         superblock.set(done.next, 0);
         superblock
             .write(&blocks, place)
             .map_err(Error::io("emptying the log"))?;
+    }
+    if let Some(file_system) = file_system {
+        (file_system.end(&home)).map_err(Error::io("clearing the file system's flag"))?;
     }
     Ok(done)
 }
@@ -119,6 +125,7 @@ pub(crate) fn replay(
     blocks: &Blocks,
     superblock: &Superblock,
     home: &dyn Storage,
+    file_system: Option<FileSystem>,
 ) -> Result<Recovery, Error> {
     let mut done = Recovery {
         transactions: 0,
@@ -146,9 +153,13 @@ pub(crate) fn replay(
         format: superblock.format(),
         log: Log::new(superblock),
         home,
+        file_system,
     };
     for (data, tid) in &newest {
         replay.check(data, *tid)?;
+    }
+    if let Some(file_system) = file_system {
+        (file_system.begin(home)).map_err(Error::io("setting the file system's flag"))?;
     }
     if let Some(last) = scan.found.last().filter(|_| !newest.is_empty()) {
         (replay.write_again(last)).map_err(Error::io("writing the last transaction once more"))?;
@@ -413,6 +424,7 @@ struct Replay<'a> {
     format: Format,
     log: Log,
     home: &'a dyn Storage,
+    file_system: Option<FileSystem>,
 }
 
 impl Replay<'_> {
@@ -453,6 +465,9 @@ impl Replay<'_> {
         let mut block = self.read(data)?;
         if data.tag.escaped {
             put32(&mut block, MAGIC_AT, MAGIC);
+        }
+        if let Some(file_system) = self.file_system {
+            file_system.keep(data.tag.home, &mut block);
         }
         let at = data.tag.home * self.format.block_bytes as u64;
         self.home

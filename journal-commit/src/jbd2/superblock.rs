@@ -183,6 +183,14 @@ impl Superblock {
         matches!(header(&self.bytes), Some((Kind::SuperV2, _)))
     }
 
+    /// Writes the superblock, durably, but leaves out its magic and its kind.
+    fn write_without_magic(&mut self, blocks: &Blocks, place: &Place) -> std::io::Result<()> {
+        let mut bytes = self.sealed().to_vec();
+        bytes[..TID_AT].fill(0);
+        let (offset, _) = blocks.find(place.superblock())?;
+        blocks.storage.write_fua(&bytes, offset)
+    }
+
     /// Writes the superblock, durably.
     pub(crate) fn write(&mut self, blocks: &Blocks, place: &Place) -> std::io::Result<()> {
         let (offset, _) = blocks.find(place.superblock())?;
@@ -259,7 +267,8 @@ impl FormatOptions {
 /// Makes a new, empty journal, durably. Overwrites the blocks of its place, from the superblock on:
 /// writes the new superblock, and zeros into all other blocks.
 ///
-/// An earlier log in that place is lost, whether or not it was recovered.
+/// An earlier log in that place is lost, whether or not it was recovered. A crash during the call
+/// leaves the earlier journal, a place without a journal, or the new one; the call can be repeated.
 pub fn format(storage: impl Storage + 'static, options: &FormatOptions) -> Result<(), Error> {
     check_block_bytes(options.block_bytes)?;
     let blocks = Blocks::new(Arc::new(storage), &options.place, options.block_bytes)?;
@@ -273,14 +282,29 @@ pub fn format(storage: impl Storage + 'static, options: &FormatOptions) -> Resul
         let (offset, _) = blocks.find(block)?;
         blocks.storage.write_at(&zeros, offset)
     };
-    // Clear the superblock first, so that no program finds a journal during the clearing.
+    // Until the new superblock is on the medium, no program must find a journal. Persistent memory
+    // tears a superblock at 8 bytes, so its first 8 bytes, with the magic, go first and come last.
+    (remove_magic(&blocks, superblock)).map_err(Error::io("removing the earlier journal"))?;
     (superblock..end)
         .try_for_each(clear)
         .and_then(|()| blocks.storage.flush())
         .map_err(Error::io("clearing the log"))?;
-    fresh(options, first, end)
-        .write(&blocks, &options.place)
+    let mut new = fresh(options, first, end);
+    (new.write_without_magic(&blocks, &options.place))
+        .and_then(|()| new.write(&blocks, &options.place))
         .map_err(Error::io("writing the journal's superblock"))
+}
+
+/// Removes the magic of a superblock, durably.
+fn remove_magic(blocks: &Blocks, superblock: u32) -> std::io::Result<()> {
+    let mut bytes = vec![0; blocks.block_bytes];
+    blocks.read(superblock, &mut bytes)?;
+    if get32(&bytes, MAGIC_AT) != MAGIC {
+        return Ok(());
+    }
+    bytes[..TID_AT].fill(0);
+    let (offset, _) = blocks.find(superblock)?;
+    blocks.storage.write_fua(&bytes, offset)
 }
 
 fn fresh(options: &FormatOptions, first: u32, end: u32) -> Superblock {

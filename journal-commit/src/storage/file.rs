@@ -24,6 +24,7 @@ use std::path::Path;
 
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+use spanlock_pmem::{NewFile, PmemError, fill_holes};
 use spanlock_sync::Mutex;
 
 use super::{Storage, check_bounds};
@@ -52,10 +53,21 @@ pub enum FileMode {
     Dsync,
 }
 
+impl FileMode {
+    fn flags(self) -> OFlags {
+        match self {
+            FileMode::Buffered => OFlags::empty(),
+            FileMode::Direct => OFlags::DIRECT,
+            FileMode::Dsync => OFlags::DIRECT | OFlags::DSYNC,
+        }
+    }
+}
+
 /// A file or a block device as a [`Storage`].
 ///
-/// Creating a file allocates and zeroes its blocks. A later write therefore cannot fail because the
-/// disk is full, and a flush has no metadata to write. File systems that never write in place
+/// Creating a file allocates and zeroes its blocks, and opening it fills its holes. A later write
+/// therefore cannot fail because the disk is full, and a flush of a file that was not copied has no
+/// metadata to write. File systems that never write in place
 /// (btrfs, ZFS, bcachefs) are an exception: there each write allocates, and fails if the disk is
 /// full.
 ///
@@ -79,31 +91,28 @@ pub struct FileStorage {
 
 impl FileStorage {
     /// Creates a file of `len` bytes, zeroed on the medium. Fails if `path` exists or if the disk
-    /// has no room. A failed call leaves no new file behind.
+    /// has no room. A failed call leaves no new file behind. The file gets its name last: a crash
+    /// leaves either all of it, or nothing at `path` and perhaps a file `path.new`, which the next
+    /// creation takes over.
     pub fn create(path: impl AsRef<Path>, len: u64, mode: FileMode) -> io::Result<Self> {
         let path = path.as_ref();
         Self::made(path, len, mode).map_err(|error| at(path, error))
     }
 
     fn made(path: &Path, len: u64, mode: FileMode) -> io::Result<Self> {
-        let file = options(mode, OFlags::empty()).create_new(true).open(path)?;
-        // If another opener locked the file first, the file belongs to that opener.
-        lock(&file)?;
-        match zero(path, &file, len) {
-            Ok(()) => Self::new(file, len, mode),
-            Err(error) => {
-                // Report the original error, even if the removal fails too.
-                let _ = std::fs::remove_file(path);
-                Err(error)
-            }
-        }
+        let new = NewFile::begin(path, mode.flags())?;
+        zero(&new, len)?;
+        Self::new(new.publish()?, len, mode)
     }
 
-    /// Opens an existing file or block device. Uses the length that it has now.
+    /// Opens an existing file or block device. Uses the length that it has now. Allocates blocks
+    /// for the holes of a file that was copied sparsely; its contents stay.
     ///
     /// # Errors
     /// [`ResourceBusy`](io::ErrorKind::ResourceBusy) if the file has another opener, or if the
-    /// block device is mounted or has another exclusive user; and any error of the system.
+    /// block device is mounted or has another exclusive user;
+    /// [`StorageFull`](io::ErrorKind::StorageFull) if the disk has no room for the holes; and any
+    /// error of the system.
     pub fn open(path: impl AsRef<Path>, mode: FileMode) -> io::Result<Self> {
         let path = path.as_ref();
         Self::opened(path, mode).map_err(|error| at(path, error))
@@ -117,7 +126,10 @@ impl FileStorage {
         } else {
             OFlags::empty()
         };
-        let mut file = options(mode, claim).open(path).map_err(claimed)?;
+        let flags = (mode.flags() | claim).bits().cast_signed();
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).custom_flags(flags);
+        let mut file = options.open(path).map_err(claimed)?;
         let kind = file.metadata()?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             return Err(io::Error::new(
@@ -133,6 +145,9 @@ impl FileStorage {
         }
         lock(&file)?;
         let len = file.seek(SeekFrom::End(0))?;
+        if kind.is_file() {
+            fill_holes(&file, path, len).map_err(without_room)?;
+        }
         Self::new(file, len, mode)
     }
 
@@ -287,21 +302,6 @@ pub(super) fn unaligned(len: usize, offset: u64) -> io::Error {
     )
 }
 
-fn options(mode: FileMode, more: OFlags) -> OpenOptions {
-    let flags = more
-        | match mode {
-            FileMode::Buffered => OFlags::empty(),
-            FileMode::Direct => OFlags::DIRECT,
-            FileMode::Dsync => OFlags::DIRECT | OFlags::DSYNC,
-        };
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .custom_flags(flags.bits().cast_signed());
-    options
-}
-
 /// Says what to do if the system refuses to open a block device exclusively.
 fn claimed(error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::ResourceBusy {
@@ -329,19 +329,32 @@ fn lock(file: &File) -> io::Result<()> {
     })
 }
 
-/// Allocates and zeroes a new file, and makes its length and its name durable.
-fn zero(path: &Path, file: &File, len: u64) -> io::Result<()> {
+/// Adds what to do to the error of a file whose holes cannot be filled.
+fn without_room(error: PmemError) -> io::Error {
+    match error {
+        PmemError::NoSpace { needed, source, .. } => {
+            let what =
+                format!("no room for the holes of this file: free {needed} bytes on its disk");
+            io::Error::new(source.kind(), what)
+        }
+        PmemError::Io { source, .. } => source,
+        other => io::Error::other(other),
+    }
+}
+
+/// Allocates and zeroes a new file.
+fn zero(new: &NewFile, len: u64) -> io::Result<()> {
     if len > 0 {
         // This call finds a full disk before anything is written. If it is not supported, the
         // writes below allocate.
-        match fallocate(file, FallocateFlags::empty(), 0, len) {
+        match fallocate(new.file(), FallocateFlags::empty(), 0, len) {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    // Write through another descriptor: `file` may need aligned transfers, but the last write may
-    // be unaligned.
-    let plain = OpenOptions::new().write(true).open(path)?;
+    // Write through another descriptor: the file's own may need aligned transfers, but the last
+    // write may be unaligned.
+    let plain = OpenOptions::new().write(true).open(new.temporary())?;
     let zeros = vec![0; ZEROS];
     let mut at = 0;
     while at < len {
@@ -349,21 +362,6 @@ fn zero(path: &Path, file: &File, len: u64) -> io::Result<()> {
         plain.write_all_at(&zeros[..some as usize], at)?;
         at += some;
     }
-    sync(&plain, path)?;
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    sync(&File::open(folder)?, folder)
-}
-
-/// Makes a file or a folder durable.
-fn sync(file: &File, path: &Path) -> io::Result<()> {
-    file.sync_all()?;
-    #[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
-    tests::note_synced(path);
-    #[cfg(not(all(test, not(any(spanlock_loom, spanlock_shuttle)))))]
-    let _ = path;
     Ok(())
 }
 

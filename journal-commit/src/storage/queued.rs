@@ -4,9 +4,10 @@
 //! the device works on many of them at the same time. A [`FileStorage`] waits for each write.
 //!
 //! # Invariants
-//! - **Q1** The kernel reads the bytes of a write until it reports the write's completion. Until
+//! - **QS-I1** The kernel reads the bytes of a write until it reports the write's completion. Until
 //!   then they are in `pending`, and nothing moves, changes or frees them.
-//! - **Q2** Two writes in flight do not overlap, so the order of their completions does not matter.
+//! - **QS-I2** Two writes in flight do not overlap, so the order of their completions does not
+//!   matter.
 
 #[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
 mod tests;
@@ -143,7 +144,7 @@ impl Queue {
         self.pending.iter().all(Option::is_none)
     }
 
-    /// Submits a write. The caller has checked that none in flight overlaps it (Q2).
+    /// Submits a write. The caller has checked that none in flight overlaps it (QS-I2).
     fn submit(&mut self, file: &FileStorage, data: &[u8], offset: u64) -> io::Result<()> {
         self.reap(file);
         let free = loop {
@@ -157,13 +158,14 @@ impl Queue {
         let fd = types::Fd(file.file().as_raw_fd());
         let write = opcode::Write::new(fd, copy.bytes().as_ptr(), data.len() as u32);
         let entry = write.offset(offset).build().user_data(free as u64);
-        // The memory of `copy` does not move with it (Q1).
+        // The memory of `copy` does not move with it (QS-I1).
         self.pending[free] = Some(Pending {
             data: copy,
             offset,
             len: data.len(),
         });
-        // SAFETY: Q1. The file is open until this storage is dropped, which waits for all writes.
+        // SAFETY: QS-I1. The file is open until this storage is dropped, which waits for all
+        // writes.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         if pushed.is_err() {
             // Every entry was submitted when it was pushed, unless that failed.
@@ -280,7 +282,7 @@ impl Drop for QueuedStorage {
     fn drop(&mut self) {
         let mut queue = self.queue.lock();
         if queue.settle(&self.file).is_err() {
-            // Q1: the kernel may still read these bytes, so they are leaked.
+            // QS-I1: the kernel may still read these bytes, so they are leaked.
             queue.pending.iter_mut().for_each(|it| forget(it.take()));
         }
     }

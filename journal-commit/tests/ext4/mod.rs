@@ -204,6 +204,40 @@ impl Image {
     }
 }
 
+/// Mounts and unmounts the image, so that the kernel replays the journal. Returns the
+/// image afterwards, or the error if the kernel refuses it.
+pub(crate) fn kernel(image: &Image, crashed: &[u8]) -> Result<Vec<u8>, String> {
+    let (path, point) = (image.folder().join("mount"), image.folder().join("point"));
+    overwrite(&path, crashed);
+    fs::create_dir_all(&point).unwrap();
+    let mount = tool("mount")
+        .args(["-o", "loop"])
+        .arg(&path)
+        .arg(&point)
+        .output();
+    let mount = mount.map_err(|error| error.to_string())?;
+    if !mount.status.success() {
+        return Err(text(&mount));
+    }
+    run(tool("umount").arg(&point));
+    Ok(fs::read(&path).unwrap())
+}
+
+/// Returns whether the kernel can mount a sound image.
+pub(crate) fn kernel_mounts() -> bool {
+    let image = Image::new(1024, "metadata_csum,64bit", 8);
+    match kernel(&image, &image.bytes()) {
+        Ok(_) => true,
+        Err(error) => {
+            println!(
+                "SKIPPED the kernel, which mounts no image here: {}",
+                error.trim()
+            );
+            false
+        }
+    }
+}
+
 /// Returns the place of a journal in these blocks.
 pub(crate) fn place_of(journal: &[u64]) -> Place {
     let mut extents: Vec<Extent> = Vec::new();

@@ -4,10 +4,11 @@ use core::ops::Range;
 use core::ptr::{self, NonNull};
 use std::fs::File;
 
+use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, MremapFlags, MsyncFlags, ProtFlags};
 
-/// The unit of msync: a multiple of every page size of the architecture. The base is page-aligned,
+/// The unit of msync and of parts that are mapped alone: a multiple of every page size of the architecture. The base is page-aligned,
 /// so offsets that are multiples of this are too.
 const SYNC_BYTES: usize = if cfg!(target_arch = "x86_64") {
     4096
@@ -15,8 +16,9 @@ const SYNC_BYTES: usize = if cfg!(target_arch = "x86_64") {
     65536
 };
 
-/// **PM-I6** While it lives, `base .. base + len` is mapped shared and readable, and writable
-/// unless it was mapped to be read only. Only [`grow`](Mapping::grow), by `&mut`, changes it.
+/// - **PM-I6** While it lives, `base .. base + len` is mapped shared and readable, and writable
+///   unless it was mapped to be read only. Then holes may be mapped as zeros instead. Only
+///   [`grow`](Mapping::grow), by `&mut`, changes it.
 #[derive(Debug)]
 pub(super) struct Mapping {
     base: NonNull<u8>,
@@ -51,6 +53,32 @@ impl Mapping {
     /// Maps the first `len` bytes of `file`, to be read only.
     pub(super) fn read_only(file: &File, len: usize) -> Result<Self, Errno> {
         Self::map(file, len, ProtFlags::READ, MapFlags::SHARED)
+    }
+
+    /// Maps the first `len` bytes of `file`, to be read only. Its holes are mapped as zeros that
+    /// belong to no file. In memory, a file system allocates a page when a hole is read through a
+    /// mapping of the file, and raises SIGBUS if it is full.
+    pub(super) fn read_only_without_holes(file: &File, len: usize) -> Result<Self, Errno> {
+        let mut data = next_data(file, 0, len)?;
+        if data == Some(0..len) {
+            return Self::read_only(file, len);
+        }
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: the kernel chooses the address, so the mapping replaces no other memory.
+        let base = unsafe { mm::mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ, flags)? };
+        let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address zero");
+        let whole = Self { base, len };
+        while let Some(Range { start, end }) = data {
+            let flags = MapFlags::SHARED | MapFlags::FIXED;
+            // SAFETY: `start..end` lies in `whole`, to which nothing refers yet, so only zeros are
+            // replaced.
+            unsafe {
+                let at = whole.base().add(start).cast();
+                mm::mmap(at, end - start, ProtFlags::READ, flags, file, start as u64)?;
+            }
+            data = next_data(file, end, len)?;
+        }
+        Ok(whole)
     }
 
     fn map(file: &File, len: usize, access: ProtFlags, flags: MapFlags) -> Result<Self, Errno> {
@@ -100,6 +128,23 @@ impl Mapping {
             )
         }
     }
+}
+
+/// Returns the next part of the file's first `len` bytes, from `at` on, that is not a hole, in
+/// whole pages.
+fn next_data(file: &File, at: usize, len: usize) -> Result<Option<Range<usize>>, Errno> {
+    let find = |from| match seek(file, from) {
+        Ok(found) => Ok(usize::try_from(found).map_or(len, |found| found.min(len))),
+        Err(Errno::NXIO) => Ok(len),
+        Err(error) => Err(error),
+    };
+    let start = find(SeekFrom::Data(at as u64))?;
+    if start == len {
+        return Ok(None);
+    }
+    let end = find(SeekFrom::Hole(start as u64))?;
+    let pages = end.next_multiple_of(SYNC_BYTES).min(len);
+    Ok(Some(start - start % SYNC_BYTES..pages))
 }
 
 impl Drop for Mapping {

@@ -5,24 +5,20 @@ use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
 
+use rustix::fs::OFlags;
+
 use crate::error::PmemError;
 use crate::mapped::PAGE_BYTES;
+use crate::mapped::new_file::NewFile;
 
-/// Creates a new, empty file and locks it. Fails if the path exists, and leaves it unchanged.
-pub(super) fn create_new(path: &Path) -> Result<LockedFile, PmemError> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .map_err(|source| open_failed(path, source))?;
-    LockedFile::new(file, path, Access::Write).inspect_err(|_| remove(path))
-}
-
-/// Removes a new file after a failure.
-pub(super) fn remove(path: &Path) {
-    // Report the original error, not that of the removal.
-    let _ = std::fs::remove_file(path);
+/// Begins to create a file. Fails if the path exists, and leaves it unchanged.
+pub(super) fn create_new(path: &Path) -> Result<NewFile, PmemError> {
+    NewFile::begin(path, OFlags::empty()).map_err(|source| match source.kind() {
+        io::ErrorKind::ResourceBusy => PmemError::InUse {
+            path: path.to_owned(),
+        },
+        _ => open_failed(path, source),
+    })
 }
 
 /// How a file is opened, and locked against other openers.
@@ -67,20 +63,6 @@ pub(super) fn check_len(path: &Path, len: u64) -> Result<usize, PmemError> {
             len,
         }),
     }
-}
-
-/// Makes the name of a new file durable.
-pub(super) fn sync_folder(path: &Path) -> Result<(), PmemError> {
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(|source| io_failed(folder, "writing the folder back", source))?;
-    #[cfg(test)]
-    super::tests::note_synced(folder);
-    Ok(())
 }
 
 pub(super) fn io_failed(path: &Path, doing: &'static str, source: io::Error) -> PmemError {
@@ -145,7 +127,7 @@ fn check_is_file(path: &Path, found: &Metadata) -> Result<(), PmemError> {
     })
 }
 
-fn open_failed(path: &Path, source: io::Error) -> PmemError {
+pub(super) fn open_failed(path: &Path, source: io::Error) -> PmemError {
     let not_a_file = std::fs::metadata(path)
         .ok()
         .and_then(|it| check_is_file(path, &it).err());

@@ -15,18 +15,18 @@ thread_local! {
     static SYNCED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Called when a folder was made durable.
-pub(super) fn note_synced(folder: &Path) {
-    SYNCED.with_borrow_mut(|all| all.push(folder.to_owned()));
+/// Called when a file or a folder was made durable.
+pub(super) fn note_synced(path: &Path) {
+    SYNCED.with_borrow_mut(|all| all.push(path.to_owned()));
 }
 
-/// The name of a new file is durable only if its folder is.
+/// The file is durable before it has its name, and the name is durable only if the folder is.
 #[test]
-fn the_folder_of_a_new_file_is_made_durable() {
+fn a_new_file_and_its_folder_are_made_durable() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("region");
     drop(MappedFile::create(&path, 4096, Options::new()).unwrap());
-    assert_eq!(SYNCED.take(), [folder.path()]);
+    assert_eq!(SYNCED.take(), [&path.with_extension("new"), folder.path()]);
     drop(MappedFile::open(&path, Options::new()).unwrap());
     assert!(SYNCED.take().is_empty());
 }

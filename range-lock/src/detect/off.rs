@@ -1,6 +1,7 @@
 //! Detection switched off: nothing has a size, and every function is empty.
 
-use crate::raw::{Access, RawRangeLock, Span};
+use super::Call;
+use crate::raw::{Access, RawRangeLock, Span, Token};
 
 /// The identity by which the feature `deadlock-detection` knows a lock: a field of the lock,
 /// returned by its [`RawRangeLock::id`]. Without the feature it has no size.
@@ -15,6 +16,9 @@ impl LockId {
     }
 }
 
+#[inline(always)]
+pub(crate) fn check_home<L: RawRangeLock + ?Sized>(_: &L) {}
+
 /// The record of a hold.
 pub(crate) struct Watch;
 
@@ -25,12 +29,12 @@ impl Watch {
     }
 
     #[inline(always)]
-    pub(crate) fn begin<L: RawRangeLock + ?Sized>(_: &L, _: Span, _: Access) -> Self {
+    pub(crate) fn begin<L: RawRangeLock + ?Sized>(_: &L, _: Span, _: Access, _: Token) -> Self {
         Watch
     }
 
     #[inline(always)]
-    pub(crate) fn change<L: RawRangeLock + ?Sized>(&self, _: &L, _: Span, _: Access) {}
+    pub(crate) fn change<L: RawRangeLock + ?Sized>(&self, _: &L, _: Span, _: Access, _: Token) {}
 
     #[inline(always)]
     pub(crate) fn split<L: RawRangeLock + ?Sized>(&self, _: &L, _: Span, _: Access) -> Self {
@@ -48,7 +52,7 @@ pub(crate) struct Waiting;
 pub(crate) fn before<L: RawRangeLock + ?Sized>(
     _: &L,
     _: &[(Span, Access)],
-    _: Option<&Watch>,
+    _: Call<'_>,
 ) -> Waiting {
     Waiting
 }

@@ -1,15 +1,22 @@
 //! Detection switched on: one registry of all threads' holds and waiting requests, and of the
 //! orders in which locks were taken.
 
+#[path = "danger.rs"]
+mod danger;
+#[path = "waits.rs"]
+mod waits;
+
 use core::panic::Location;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 use spanlock_sync::Mutex;
 use spanlock_sync::thread::{self, ThreadId};
 
-use crate::raw::{Access, RawRangeLock, Span};
+use super::Call;
+use crate::raw::{Access, RawRangeLock, Span, Token};
+
+use danger::Danger;
 
 static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
 
@@ -19,6 +26,22 @@ static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
 pub struct LockId {
     /// Never reused.
     number: u64,
+    /// The [address of the registry](here) that gave the number.
+    home: usize,
+}
+
+/// Returns the address of the registry. If a shared library has a copy of this crate, that copy has
+/// a registry of its own, as it has a table of queues of its own.
+fn here() -> usize {
+    (&raw const REGISTRY).addr()
+}
+
+/// Panics if the lock was created by another copy of this crate.
+#[track_caller]
+pub(crate) fn check_home<L: RawRangeLock + ?Sized>(lock: &L) {
+    if let Some(id) = lock.id() {
+        id.number();
+    }
 }
 
 impl LockId {
@@ -26,7 +49,28 @@ impl LockId {
     pub fn new() -> Self {
         LockId {
             number: REGISTRY.lock().number(),
+            home: here(),
         }
+    }
+
+    /// Returns the identity of a lock that another copy of this crate has created. For tests.
+    #[doc(hidden)]
+    pub fn of_another_copy() -> Self {
+        LockId {
+            number: 1,
+            home: here() + 1,
+        }
+    }
+
+    #[track_caller]
+    fn number(&self) -> u64 {
+        assert!(
+            self.home == here(),
+            "this lock was created by another copy of the crate spanlock-range-lock (in a shared \
+             library, or in the program that loaded this one): its waiters would never be woken, \
+             because each copy has queues of its own"
+        );
+        self.number
     }
 }
 
@@ -38,7 +82,9 @@ impl Default for LockId {
 
 impl Drop for LockId {
     fn drop(&mut self) {
-        REGISTRY.lock().forget(self.number);
+        if self.home == here() {
+            REGISTRY.lock().forget(self.number);
+        }
     }
 }
 
@@ -53,8 +99,15 @@ impl Watch {
 
     /// Records a hold of the calling thread.
     #[track_caller]
-    pub(crate) fn begin<L: RawRangeLock + ?Sized>(lock: &L, span: Span, access: Access) -> Self {
-        let (key, span, site) = (Key::of(lock), rounded(lock, span), Location::caller());
+    pub(crate) fn begin<L: RawRangeLock + ?Sized>(
+        lock: &L,
+        span: Span,
+        access: Access,
+        token: Token,
+    ) -> Self {
+        let (key, site) = (Key::of(lock), Location::caller());
+        let counts = counts(lock, span, token);
+        let span = rounded(lock, span);
         let me = thread::id();
         let entry = REGISTRY.lock().record(me, |entry| Held {
             entry,
@@ -62,17 +115,25 @@ impl Watch {
             span,
             access,
             site,
+            counts,
         });
         Watch(Some((me, entry)))
     }
 
-    /// Records that the hold now covers `span` with `access`.
-    pub(crate) fn change<L: RawRangeLock + ?Sized>(&self, lock: &L, span: Span, access: Access) {
+    /// Records that the hold now covers `span` with `access`, by this token.
+    pub(crate) fn change<L: RawRangeLock + ?Sized>(
+        &self,
+        lock: &L,
+        span: Span,
+        access: Access,
+        token: Token,
+    ) {
+        let counts = counts(lock, span, token);
         let span = rounded(lock, span);
         if let Some((owner, entry)) = self.0
             && let Some(held) = REGISTRY.lock().held(owner, entry)
         {
-            (held.span, held.access) = (span, access);
+            (held.span, held.access, held.counts) = (span, access, counts);
         }
     }
 
@@ -86,13 +147,16 @@ impl Watch {
         let span = rounded(lock, span);
         let mut registry = REGISTRY.lock();
         let part = self.0.and_then(|(owner, entry)| {
-            let &mut Held { key, site, .. } = registry.held(owner, entry)?;
+            let &mut Held {
+                key, site, counts, ..
+            } = registry.held(owner, entry)?;
             let entry = registry.record(owner, |entry| Held {
                 entry,
                 key,
                 span,
                 access,
                 site,
+                counts,
             });
             Some((owner, entry))
         });
@@ -120,19 +184,28 @@ impl Drop for Waiting {
 
 /// Panics if the calling thread, which is about to wait for all of `wanted`, could wait for ever.
 /// Otherwise records the request until the result is dropped.
-///
-/// `me` is a hold that is about to be upgraded; it does not conflict with itself.
 #[track_caller]
 pub(crate) fn before<L: RawRangeLock + ?Sized>(
     lock: &L,
     wanted: &[(Span, Access)],
-    me: Option<&Watch>,
+    call: Call<'_>,
 ) -> Waiting {
+    let (upgrades, reader_limit) = match call {
+        Call::Lock => {
+            let limits = wanted
+                .iter()
+                .map(|&(span, _)| lock.reader_limit(span, None));
+            (None, limits.min())
+        }
+        Call::Batch => (None, None),
+        Call::Upgrade(hold) => (hold.0.map(|(_, entry)| entry), None),
+    };
     let request = Request {
         thread: thread::id(),
         key: Key::of(lock),
         wanted: Vec::from_iter(wanted.iter().map(|&(span, how)| (rounded(lock, span), how))),
-        upgrades: me.and_then(|watch| watch.0).map(|(_, entry)| entry),
+        reader_limit: reader_limit.unwrap_or(u32::MAX),
+        upgrades,
         site: Location::caller(),
     };
     // The registry is unlocked before the panic.
@@ -141,6 +214,11 @@ pub(crate) fn before<L: RawRangeLock + ?Sized>(
         Ok(number) => Waiting(number),
         Err(danger) => panic!("{danger}"),
     }
+}
+
+/// Returns whether a reader with this hold takes one of a limited number of places.
+fn counts<L: RawRangeLock + ?Sized>(lock: &L, span: Span, token: Token) -> bool {
+    lock.reader_limit(span, Some(token)) != u32::MAX
 }
 
 fn rounded<L: RawRangeLock + ?Sized>(lock: &L, span: Span) -> Span {
@@ -156,9 +234,10 @@ enum Key {
 }
 
 impl Key {
+    #[track_caller]
     fn of<L: RawRangeLock + ?Sized>(lock: &L) -> Key {
         match lock.id() {
-            Some(id) => Key::Number(id.number),
+            Some(id) => Key::Number(id.number()),
             None => Key::Address(core::ptr::from_ref(lock).cast::<()>().addr()),
         }
     }
@@ -170,6 +249,8 @@ struct Held {
     span: Span,
     access: Access,
     site: Site,
+    /// Whether it takes one of a limited number of places, if it reads.
+    counts: bool,
 }
 
 /// A request that is about to wait, or waits.
@@ -177,48 +258,10 @@ struct Request {
     thread: ThreadId,
     key: Key,
     wanted: Vec<(Span, Access)>,
+    /// The request also waits while so many readers hold one of its positions.
+    reader_limit: u32,
     /// The entry of the hold that an upgrade changes. Its hold comes before all waiting requests.
     upgrades: Option<u64>,
-    site: Site,
-}
-
-impl Request {
-    /// Returns what this request waits for, if one of these conflicts with it.
-    fn waits_for(
-        &self,
-        key: Key,
-        others: &[(Span, Access)],
-        site: Site,
-        how: &'static str,
-    ) -> Option<Step> {
-        let conflict = |&&(span, access): &&(Span, Access)| {
-            others
-                .iter()
-                .any(|&(other, by)| span.overlaps(other) && access.conflicts_with(by))
-        };
-        let wanted = *self
-            .wanted
-            .iter()
-            .filter(|_| key == self.key)
-            .find(conflict)?;
-        let behind = *others.iter().find(|(other, _)| wanted.0.overlaps(*other))?;
-        Some(Step {
-            wanted,
-            requested: self.site,
-            behind,
-            how,
-            site,
-        })
-    }
-}
-
-/// A request that waits for another thread: for its hold, or for a request that came first.
-struct Step {
-    wanted: (Span, Access),
-    requested: Site,
-    behind: (Span, Access),
-    /// `held` or `requested`.
-    how: &'static str,
     site: Site,
 }
 
@@ -283,65 +326,14 @@ impl Registry {
         if let Some(danger) = self.danger(&request) {
             return Err(danger);
         }
-        let (number, me) = (self.number(), request.thread);
+        let number = self.number();
         self.requests.insert(number, request);
-        let mut steps = Vec::new();
-        if self.leads_to(me, number, &mut HashSet::new(), &mut steps) {
+        let waits = self.endless(number);
+        if !waits.is_empty() {
             self.requests.remove(&number);
-            return Err(Danger::Threads(steps));
+            return Err(Danger::Threads(waits));
         }
         Ok(number)
-    }
-
-    /// Returns whether the request waits for `me`, perhaps through other threads. If so, adds the
-    /// steps that lead from it to `me`, last step first.
-    fn leads_to(
-        &self,
-        me: ThreadId,
-        number: u64,
-        seen: &mut HashSet<ThreadId>,
-        steps: &mut Vec<Step>,
-    ) -> bool {
-        for (thread, step) in self.blockers(number) {
-            // A thread that waits is stopped by its latest request.
-            let mut requests = self.requests.iter().rev();
-            let latest = requests.find(|(_, request)| request.thread == thread);
-            let found = thread == me
-                || seen.insert(thread)
-                    && latest.is_some_and(|(&next, _)| self.leads_to(me, next, seen, steps));
-            if found {
-                steps.push(step);
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Returns the other threads for which a request waits, as if the lock served conflicting
-    /// requests first come, first served.
-    fn blockers(&self, number: u64) -> Vec<(ThreadId, Step)> {
-        let request = &self.requests[&number];
-        let mut blockers = Vec::new();
-        for (&thread, holds) in &self.threads {
-            for held in holds.iter().filter(|_| thread != request.thread) {
-                let (key, span) = (held.key, (held.span, held.access));
-                let step = request.waits_for(key, &[span], held.site, "held");
-                blockers.extend(step.map(|step| (thread, step)));
-            }
-        }
-        for (&other, first) in &self.requests {
-            // Upgrades come before all waiting requests.
-            let is_before = match (first.upgrades, request.upgrades) {
-                (_, Some(_)) => false,
-                (Some(_), None) => true,
-                (None, None) => other < number,
-            };
-            if is_before && first.thread != request.thread {
-                let step = request.waits_for(first.key, &first.wanted, first.site, "requested");
-                blockers.extend(step.map(|step| (first.thread, step)));
-            }
-        }
-        blockers
     }
 
     fn danger(&mut self, asking: &Request) -> Option<Danger> {
@@ -413,73 +405,4 @@ fn way(
         }
     }
     None
-}
-
-/// The danger that a request would run into.
-enum Danger {
-    Itself {
-        wanted: (Span, Access, Site),
-        held: (Span, Access, Site),
-    },
-    Circle {
-        first: u64,
-        taken: u64,
-        order: Order,
-        way: Vec<(u64, u64, Order)>,
-    },
-    /// The last step first.
-    Threads(Vec<Step>),
-}
-
-impl fmt::Display for Danger {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Danger::Itself { wanted, held } => {
-                let ((span, how, site), (mine, held_how, since)) = (wanted, held);
-                write!(
-                    f,
-                    "deadlock: {span:?} ({how:?}) is requested at {site} by the thread that holds \
-                     {mine:?} ({held_how:?}) of the same lock since {since}: it would wait for \
-                     itself; release that hold first"
-                )
-            }
-            Danger::Circle {
-                first,
-                taken,
-                order,
-                way,
-            } => {
-                write!(
-                    f,
-                    "deadlock: locks are taken in opposite orders; choose one order everywhere"
-                )?;
-                let this = (*first, *taken, *order);
-                for (held, taken, order) in std::iter::once(&this).chain(way) {
-                    write!(
-                        f,
-                        "\n  lock {taken} at {}, with lock {held} held since {}",
-                        order.taken, order.held
-                    )?;
-                }
-                Ok(())
-            }
-            Danger::Threads(steps) => {
-                write!(
-                    f,
-                    "deadlock: threads would wait for each other; request all ranges of a lock in \
-                     one call, or release the first"
-                )?;
-                for step in steps.iter().rev() {
-                    let ((span, access), (behind, by)) = (step.wanted, step.behind);
-                    write!(
-                        f,
-                        "\n  {span:?} ({access:?}) is requested at {}, and waits for {behind:?} \
-                         ({by:?}), {} at {}",
-                        step.requested, step.how, step.site
-                    )?;
-                }
-                Ok(())
-            }
-        }
-    }
 }

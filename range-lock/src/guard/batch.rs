@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use super::hold::LockRef;
 use crate::capabilities::RawRangeLockBatch;
-use crate::detect::{self, Watch};
+use crate::detect::{self, Call, Watch};
 use crate::error::{NoMemory, RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
@@ -113,7 +113,7 @@ impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
         let batch = normalised(requests, raw.granularity(), raw.capacity())?;
         let (mut tokens, parts) = Self::room_for(&batch)?;
         {
-            let _waiting = detect::before(raw, &batch, None);
+            let _waiting = detect::before(raw, &batch, Call::Batch);
             // SAFETY: `normalised` has put the spans in order, rounded and disjoint.
             unsafe { raw.lock_batch(&batch, &mut tokens) }?;
         }
@@ -134,6 +134,7 @@ impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
         let raw = lock.raw();
         let batch = normalised(requests, raw.granularity(), raw.capacity())?;
         let (mut tokens, parts) = Self::room_for(&batch)?;
+        detect::check_home(raw);
         // SAFETY: `normalised` has put the spans in order, rounded and disjoint.
         unsafe { raw.try_lock_batch(&batch, &mut tokens) }?;
         Ok(Self::of(lock, batch, tokens, parts))
@@ -158,7 +159,7 @@ impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
     ) -> Self {
         // A loop instead of a closure, because closures do not track their caller.
         for ((span, access), token) in batch.into_iter().zip(tokens) {
-            let watch = Watch::begin(lock.raw(), span, access);
+            let watch = Watch::begin(lock.raw(), span, access, token);
             let lock = lock.clone();
             parts.push(Part {
                 lock,

@@ -8,7 +8,7 @@ use core::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use spanlock_sync::hint::{Backoff, scaled};
-use spanlock_sync::{Park, Parker, Wakeup};
+use spanlock_sync::{Park, Parker, Wakeup, time};
 
 /// A future that may be overlooked wakes itself at each poll, because it cannot sleep for a bounded
 /// time. After this many polls that do so in a row, the thread sleeps for it.
@@ -53,7 +53,7 @@ pub(super) fn block_on<F: Future>(future: F, deadline: Option<Instant>) -> Optio
 #[cold]
 fn nap(parker: &Parker, eager: &mut u32) -> Wakeup {
     *eager = EAGER;
-    parker.park_until(Some(Instant::now() + NAP));
+    parker.park_until(time::now().map(|now| now + NAP));
     Wakeup::Woken
 }
 

@@ -27,10 +27,13 @@ use core::ops::Range;
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "std")]
+use spanlock_sync::time;
+
+#[cfg(feature = "std")]
 use super::deadline::block_on;
 use super::wait::LockFuture;
 use crate::capabilities::{RawRangeLockSplit, RawRangeLockWait};
-use crate::detect::{self, Watch};
+use crate::detect::{self, Call, Watch};
 #[cfg(feature = "std")]
 use crate::error::TimedLockError;
 use crate::error::{RangeError, TryLockError};
@@ -159,10 +162,10 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
             return Ok(Self::of_nothing(lock));
         };
         let token = {
-            let _waiting = detect::before(lock.raw(), &[(span, A::ACCESS)], None);
+            let _waiting = detect::before(lock.raw(), &[(span, A::ACCESS)], Call::Lock);
             lock.raw().lock(span, A::ACCESS)?
         };
-        let watch = Watch::begin(lock.raw(), span, A::ACCESS);
+        let watch = Watch::begin(lock.raw(), span, A::ACCESS, token);
         Ok(Self::of(lock, span, token, watch))
     }
 
@@ -177,8 +180,9 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
         let Some(span) = Span::new(range)? else {
             return Ok(Self::of_nothing(lock));
         };
+        detect::check_home(lock.raw());
         let token = lock.raw().try_lock(span, A::ACCESS)?;
-        let watch = Watch::begin(lock.raw(), span, A::ACCESS);
+        let watch = Watch::begin(lock.raw(), span, A::ACCESS, token);
         Ok(Self::of(lock, span, token, watch))
     }
 
@@ -214,8 +218,8 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
     #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub(super) fn watched(mut self) -> Self {
-        if let Some((span, _)) = self.held {
-            self.watch = Watch::begin(self.lock.raw(), span, A::ACCESS);
+        if let Some((span, token)) = self.held {
+            self.watch = Watch::begin(self.lock.raw(), span, A::ACCESS, token);
         }
         self
     }
@@ -232,8 +236,8 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
         // SAFETY: both are moved out once, because `hold` is not dropped; its other fields need no
         // drop.
         let (lock, watch) = unsafe { (core::ptr::read(&hold.lock), core::ptr::read(&hold.watch)) };
-        if let Some((span, _)) = hold.held {
-            watch.change(lock.raw(), span, B::ACCESS);
+        if let Some((span, token)) = hold.held {
+            watch.change(lock.raw(), span, B::ACCESS, token);
         }
         Hold {
             lock,
@@ -262,7 +266,7 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
         range: Range<u64>,
         timeout: Duration,
     ) -> Result<Self, TimedLockError> {
-        Self::wait_until(lock, range, || Instant::now().checked_add(timeout))
+        Self::wait_until(lock, range, |now| now.checked_add(timeout))
     }
 
     /// Locks `range`; blocks until no conflicting hold is left or `deadline` has passed. A
@@ -277,7 +281,7 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
         range: Range<u64>,
         deadline: Instant,
     ) -> Result<Self, TimedLockError> {
-        Self::wait_until(lock, range, || Some(deadline))
+        Self::wait_until(lock, range, |_| Some(deadline))
     }
 
     /// Tries first, and waits until the deadline, if any, only if the try fails. So an uncontended
@@ -287,15 +291,17 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
     fn wait_until(
         lock: P,
         range: Range<u64>,
-        deadline: impl FnOnce() -> Option<Instant>,
+        deadline: impl FnOnce(Instant) -> Option<Instant>,
     ) -> Result<Self, TimedLockError> {
         match Self::try_lock(lock.clone(), range.clone()) {
             Ok(hold) => return Ok(hold),
             Err(TryLockError::Range(error)) => return Err(error.into()),
             Err(TryLockError::WouldBlock) => {}
         }
-        let deadline = deadline();
-        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+        // Without a clock, this was a try.
+        let now = time::now().ok_or(TimedLockError::TimedOut)?;
+        let deadline = deadline(now);
+        if deadline.is_some_and(|deadline| deadline <= now) {
             return Err(TimedLockError::TimedOut);
         }
         // `block_on` drops the future at the deadline, which gives up the request.

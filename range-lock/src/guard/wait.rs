@@ -7,7 +7,7 @@ use core::task::{Context, Poll, ready};
 
 use super::hold::{Hold, LockRef, Mode};
 use crate::capabilities::RawRangeLockWait;
-use crate::detect::Watch;
+use crate::detect::{self, Watch};
 use crate::error::RangeError;
 use crate::raw::Span;
 
@@ -35,6 +35,7 @@ pub struct LockFuture<P: LockRef<Lock: RawRangeLockWait>, A: Mode> {
 impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> LockFuture<P, A> {
     /// Returns a future that has requested nothing yet.
     pub(super) fn new(lock: P, span: Result<Option<Span>, RangeError>) -> Self {
+        detect::check_home(lock.raw());
         LockFuture {
             lock: Some(lock),
             span,

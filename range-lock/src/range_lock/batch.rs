@@ -18,7 +18,7 @@ use crate::raw::{Access, Span};
 /// slice. Elements that were not requested are out of reach, even where the lock rounds outwards.
 #[must_use = "dropping the guard at once releases the ranges"]
 pub struct RangeBatchGuard<P: LockRef, T> {
-    /// The first element of the slice. `*mut`, so that the guard is invariant in `T` (R3).
+    /// The first element of the slice. `*mut`, so that the guard is invariant in `T` (RL-I3).
     first: *mut T,
     /// The requested ranges, in ascending order and merged. They lie within the slice and are held
     /// by `_hold`.
@@ -110,7 +110,7 @@ impl<P: LockRef, T> RangeBatchGuard<P, T> {
         if !self.holds(&range, Access::Read) {
             return None;
         }
-        // SAFETY: R2: all of `range` is held for as long as `self` lives, and lies within the
+        // SAFETY: RL-I2: all of `range` is held for as long as `self` lives, and lies within the
         // slice.
         Some(unsafe { &*self.elements(&range) })
     }
@@ -140,8 +140,8 @@ impl<P: LockRef, T> RangeBatchGuard<P, T> {
                 return Err(GetDisjointMutError::OverlappingIndices);
             }
         }
-        // SAFETY: R2: all ranges are held exclusively for as long as `self` lives, and lie within
-        // the slice. `&mut self` makes these the guard's only references, and no two of them
+        // SAFETY: RL-I2: all ranges are held exclusively for as long as `self` lives, and lie
+        // within the slice. `&mut self` makes these the guard's only references, and no two of them
         // overlap.
         Ok(ranges.map(|range| unsafe { &mut *self.elements(&range) }))
     }
@@ -166,9 +166,9 @@ impl<P: LockRef, T> RangeBatchGuard<P, T> {
     }
 
     /// Returns the elements of `range`, which lies within the slice. A pointer and not a reference,
-    /// because the guard may not hold all of them for writing (R2).
+    /// because the guard may not hold all of them for writing (RL-I2).
     fn elements(&self, range: &Range<usize>) -> *mut [T] {
-        // SAFETY: within the slice: in bounds, or one past the end (R1).
+        // SAFETY: within the slice: in bounds, or one past the end (RL-I1).
         let first = unsafe { self.first.add(range.start) };
         core::ptr::slice_from_raw_parts_mut(first, range.end - range.start)
     }

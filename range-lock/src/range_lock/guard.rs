@@ -21,7 +21,7 @@ use crate::raw::{RawRangeLock, Span};
 /// The pointer by which a guard reaches its [`RangeLock`] of `T`s: `&RangeLock<T, L>`, or
 /// `Arc<RangeLock<T, L>>` for an owned guard. Sealed.
 pub trait SliceRef<T>: LockRef {
-    /// Returns the address of the first element, and the number of elements (R1).
+    /// Returns the address of the first element, and the number of elements (RL-I1).
     #[doc(hidden)]
     fn elements(&self) -> (*mut T, usize);
 }
@@ -67,8 +67,8 @@ slice_ref!(Arc<RangeLock<T, L>>);
 /// ```
 #[must_use = "dropping the guard at once releases the range"]
 pub struct RangeGuard<P: LockRef, T, A: Mode> {
-    /// The elements of the held span (R2, R4). `*mut`, because a guard that can write must be
-    /// invariant in `T` (R3).
+    /// The elements of the held span (RL-I2, RL-I4). `*mut`, because a guard that can write must be
+    /// invariant in `T` (RL-I3).
     data: *mut [T],
     hold: Hold<P, A>,
 }
@@ -145,8 +145,8 @@ impl<T, P: SliceRef<T>, A: Mode> RangeGuard<P, T, A> {
     #[inline]
     fn of(hold: Hold<P, A>, range: Range<usize>) -> Self {
         let (first, _) = hold.lock_ref().elements();
-        // A pointer, not a reference: other guards have references to other elements (R2).
-        // SAFETY: `checked` found `range.start <= range.end <= len`: within bounds (R1).
+        // A pointer, not a reference: other guards have references to other elements (RL-I2).
+        // SAFETY: `checked` found `range.start <= range.end <= len`: within bounds (RL-I1).
         let first = unsafe { first.add(range.start) };
         let data = core::ptr::slice_from_raw_parts_mut(first, range.end - range.start);
         RangeGuard { data, hold }
@@ -271,7 +271,7 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
     /// `keep` is reversed, or ends past the guard's elements. The guard is unchanged.
     pub fn shrink(&mut self, keep: Range<usize>) -> Result<(), PartError> {
         let base = self.part(keep.clone())?;
-        // R4: shrink the slice first.
+        // RL-I4: shrink the slice first.
         self.data = self.elements(keep.clone());
         self.hold
             .shrink(base + keep.start as u64..base + keep.end as u64)
@@ -299,7 +299,7 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
     pub fn split_off(&mut self, at: usize) -> Result<Self, PartError> {
         let base = self.part(at..at)?;
         let (all, data) = (self.data, self.elements(at..self.data.len()));
-        // R4: cut the slice first.
+        // RL-I4: cut the slice first.
         self.data = self.elements(0..at);
         match self.hold.split_off(base + at as u64) {
             Ok(hold) => Ok(RangeGuard { data, hold }),
@@ -352,7 +352,7 @@ impl<P: LockRef, T, A: Mode> Deref for RangeGuard<P, T, A> {
     type Target = [T];
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: R2: the span of `data` is held for as long as `self` lives.
+        // SAFETY: RL-I2: the span of `data` is held for as long as `self` lives.
         unsafe { &*self.data }
     }
 }
@@ -360,7 +360,7 @@ impl<P: LockRef, T, A: Mode> Deref for RangeGuard<P, T, A> {
 impl<P: LockRef, T> DerefMut for RangeGuard<P, T, Exclusive> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: R2, and `&mut self` makes this the guard's only reference.
+        // SAFETY: RL-I2, and `&mut self` makes this the guard's only reference.
         unsafe { &mut *self.data }
     }
 }

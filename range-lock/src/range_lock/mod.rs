@@ -37,22 +37,22 @@ use crate::raw::RawRangeLock;
 /// ```
 ///
 /// # Invariants
-/// - **R1** `data` and `len` are those of a `Box<[T]>` that this lock owns.
-/// - **R2** A reference into `data` exists only inside a guard, for the span that the guard holds.
-///   It is `&mut` only in an exclusive guard, or for a part that a [`RangeBatchGuard`] holds
+/// - **RL-I1** `data` and `len` are those of a `Box<[T]>` that this lock owns.
+/// - **RL-I2** A reference into `data` exists only inside a guard, for the span that the guard
+///   holds. It is `&mut` only in an exclusive guard, or for a part that a [`RangeBatchGuard`] holds
 ///   exclusively. So by the exclusion of [`RawRangeLock`] no `&mut [T]` overlaps another reference,
 ///   and by its visibility each guard sees what earlier guards wrote.
-/// - **R3** A `RangeLock<T>` is never used as a `RangeLock<U>`, not even for a `U` with a shorter
-///   lifetime. A shared reference to the lock can write elements, so it is invariant in `T`, like a
-///   `Mutex`.
-/// - **R4** The elements of a guard lie within its hold, at every moment at which foreign code can
-///   run. A method that shrinks both shrinks the elements first: a release wakes waiters, and a
+/// - **RL-I3** A `RangeLock<T>` is never used as a `RangeLock<U>`, not even for a `U` with a
+///   shorter lifetime. A shared reference to the lock can write elements, so it is invariant in
+///   `T`, like a `Mutex`.
+/// - **RL-I4** The elements of a guard lie within its hold, at every moment at which foreign code
+///   can run. A method that shrinks both shrinks the elements first: a release wakes waiters, and a
 ///   waker that panics ends the method early.
 pub struct RangeLock<T, L: RawRangeLock> {
     lock: L,
     data: NonNull<T>,
     len: usize,
-    /// Makes the lock invariant in `T` (R3), and says that it drops `T`s.
+    /// Makes the lock invariant in `T` (RL-I3), and says that it drops `T`s.
     owns: PhantomData<Cell<T>>,
 }
 
@@ -127,7 +127,7 @@ impl<T, L: RawRangeLock> RangeLock<T, L> {
 
     /// Returns the elements without locking: `&mut` proves that nobody holds any.
     pub fn get_mut(&mut self) -> &mut [T] {
-        // SAFETY: R1; `&mut self` excludes every guard, so by R2 no other reference exists.
+        // SAFETY: RL-I1; `&mut self` excludes every guard, so by RL-I2 no other reference exists.
         unsafe { core::slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
     }
 
@@ -136,22 +136,22 @@ impl<T, L: RawRangeLock> RangeLock<T, L> {
         let this = core::mem::ManuallyDrop::new(self);
         // SAFETY: `this` is never dropped, so the lock is moved out once.
         drop(unsafe { core::ptr::read(&this.lock) });
-        // SAFETY: R1, and `this` is never dropped, so the box is taken once.
+        // SAFETY: RL-I1, and `this` is never dropped, so the box is taken once.
         unsafe { Self::take_box(this.data, this.len) }
     }
 
     /// # Safety
-    /// `data` and `len` are those of a lock (R1), and nobody uses them afterwards.
+    /// `data` and `len` are those of a lock (RL-I1), and nobody uses them afterwards.
     unsafe fn take_box(data: NonNull<T>, len: usize) -> Box<[T]> {
         let slice = core::ptr::slice_from_raw_parts_mut(data.as_ptr(), len);
-        // SAFETY: R1: these are the parts of a leaked `Box<[T]>`; the caller gives them up.
+        // SAFETY: RL-I1: these are the parts of a leaked `Box<[T]>`; the caller gives them up.
         unsafe { Box::from_raw(slice) }
     }
 }
 
 impl<T, L: RawRangeLock> Drop for RangeLock<T, L> {
     fn drop(&mut self) {
-        // SAFETY: R1; `&mut self` excludes every guard, and nothing uses the parts after this.
+        // SAFETY: RL-I1; `&mut self` excludes every guard, and nothing uses the parts after this.
         drop(unsafe { Self::take_box(self.data, self.len) });
     }
 }

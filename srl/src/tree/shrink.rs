@@ -82,7 +82,7 @@ impl<W: Word> Tree<W> {
             gate.end_doubt();
             for_each_surely(unlinked.drain(..), |Unlinked { depth, child }| {
                 // SAFETY: every thread that found the child has left its critical section, and no
-                // word in it is held (N-I4, N-I5).
+                // word in it is held (ST-I4, ST-I5).
                 freed += unsafe { self.free(depth, child, &|words| queue.evict(words)) };
             });
         }
@@ -155,7 +155,7 @@ impl<W: Word> Tree<W> {
         let evict = |words| queue.evict(words);
         let mut freed = 0;
         // SAFETY: no thread finds the child any more. Every thread that found it has left its
-        // critical section, and no word in it is held (N-I4, N-I5).
+        // critical section, and no word in it is held (ST-I4, ST-I5).
         let free = |it: Unlinked| freed += unsafe { self.free(it.depth, it.child, &evict) };
         and_surely(open, || for_each_surely(walk.unlinked.drain(..), free));
         freed
@@ -168,7 +168,7 @@ impl<W: Word> Tree<W> {
     unsafe fn inner<'a>(&self, depth: usize, first: u64, child: *mut Node) -> Option<Inner<'a>> {
         let level = *self.levels.inner.get(depth)?;
         (!child.is_null()).then(|| Inner {
-            // SAFETY: N-I1. The child stays: the caller's promise.
+            // SAFETY: ST-I1. The child stays: the caller's promise.
             slots: unsafe { node::contents(child, level.len()) },
             first,
             depth: depth + 1,
@@ -191,7 +191,7 @@ impl<W: Word> Tree<W> {
         if child.is_null() {
             return false;
         }
-        // SAFETY: N-I1. The child stays, since only this thread may unlink it (N-I2).
+        // SAFETY: ST-I1. The child stays, since only this thread may unlink it (ST-I2).
         unsafe {
             match self.inner(depth, 0, child) {
                 Some(inner) => inner.slots.iter().all(|slot| slot.load().is_null()),
@@ -227,7 +227,7 @@ impl<W: Word> Tree<W> {
             return 0;
         }
         let (mut below, mut own) = (0, 0);
-        // SAFETY: N-I1, and the caller's promise. The words and slots are not used after the node
+        // SAFETY: ST-I1, and the caller's promise. The words and slots are not used after the node
         // is freed.
         unsafe {
             if let Some(level) = self.levels.inner.get(depth) {

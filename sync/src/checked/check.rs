@@ -132,6 +132,13 @@ pub fn executions() -> usize {
     EXECUTIONS.load(Relaxed)
 }
 
+/// Returns a hash of the operations of the execution so far, in order. The same schedule of the
+/// same model has the same operations. Unless footprints are recorded, the hash does not tell
+/// objects apart.
+pub fn fingerprint() -> u64 {
+    crate::footprint::fingerprint()
+}
+
 /// Notes that an operation of the model has finished.
 ///
 /// Shuttle can bound the number of steps (`MaxSteps::FailAfter`). This call restarts shuttle's

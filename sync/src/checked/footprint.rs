@@ -89,6 +89,8 @@ const ORDER: u64 = NUMBERING + 1;
 
 thread_local! {
     static OPERATIONS: Cell<u64> = const { Cell::new(0) };
+    /// A hash of the touches of the current execution, in order.
+    static FINGERPRINT: Cell<u64> = const { Cell::new(0) };
     static RECORDING: Cell<bool> = const { Cell::new(false) };
     static WATCH: Cell<Option<Watch>> = const { Cell::new(None) };
     static TOUCHED: RefCell<Vec<Touch>> = const { RefCell::new(Vec::new()) };
@@ -125,8 +127,14 @@ pub(crate) fn operations() -> u64 {
     OPERATIONS.get()
 }
 
+/// Returns a hash of what the current execution has touched so far.
+pub(crate) fn fingerprint() -> u64 {
+    FINGERPRINT.get()
+}
+
 /// Makes the numbers of objects begin anew.
 pub(crate) fn begin_execution() {
+    FINGERPRINT.set(0);
     MADE.with_borrow_mut(Vec::clear);
 }
 
@@ -134,6 +142,10 @@ fn touch(object: u64, access: Access, part: Part) {
     if object & NO_THREADS == 0 {
         OPERATIONS.set(OPERATIONS.get() + 1);
     }
+    // The hash of rustc (FxHash).
+    let word = object.wrapping_mul(8) + access as u64;
+    let hash = FINGERPRINT.get().rotate_left(5) ^ word;
+    FINGERPRINT.set(hash.wrapping_mul(0x517c_c1b7_2722_0a95));
     if !RECORDING.get() {
         return;
     }

@@ -5,7 +5,7 @@ use core::task::Waker;
 use core::time::Duration;
 use std::time::Instant;
 
-use crate::{Parker, Wakeup};
+use crate::{Parker, Wakeup, time};
 
 pub(crate) type Inner = parking::Parker;
 
@@ -72,7 +72,7 @@ pub(crate) fn park(parker: &Inner, deadline: Option<Instant>) -> Wakeup {
         if try_park(parker) {
             return Wakeup::Woken;
         }
-        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+        if deadline.is_some_and(has_passed) {
             return Wakeup::TimedOut;
         }
         std::thread::yield_now();
@@ -93,9 +93,9 @@ const BRIEFLY: Duration = Duration::from_millis(1);
 
 pub(crate) fn park_briefly(parker: &Inner) {
     try_park(parker);
-    park(parker, Some(Instant::now() + BRIEFLY));
+    park(parker, time::now().map(|now| now + BRIEFLY));
 }
 
 pub(crate) fn has_passed(deadline: Instant) -> bool {
-    deadline <= Instant::now()
+    time::now().is_none_or(|now| deadline <= now)
 }

@@ -44,20 +44,20 @@ static COUNTS: [Counts; BUCKETS] = [const {
     }
 }; BUCKETS];
 
-/// A moment of the system's clock.
+/// A moment of the system's clock. Without a clock, every moment is long past.
 #[cfg(feature = "std")]
 #[derive(Clone, Copy)]
-pub(crate) struct Moment(std::time::Instant);
+pub(crate) struct Moment(Option<std::time::Instant>);
 
 #[cfg(feature = "std")]
 impl Moment {
     pub(crate) fn now() -> Self {
-        Moment(std::time::Instant::now())
+        Moment(crate::time::now())
     }
 
     /// Returns whether this moment is longer ago than `time`.
     pub(crate) fn is_past(self, time: Duration) -> bool {
-        self.0.elapsed() > time
+        self.0.is_none_or(|moment| moment.elapsed() > time)
     }
 }
 

@@ -3,7 +3,9 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use super::verify::Partition;
+use anyhow::{Result, ensure};
+
+use super::partition::Partition;
 
 /// Builds each package's models under loom and under shuttle, and runs each row (one program in one
 /// mode of a checker) in its own process.
@@ -84,6 +86,25 @@ impl Common {
     /// Whether neither `--package` nor `--filter` is given.
     pub(super) fn is_everything(&self) -> bool {
         self.filter.is_empty() && self.scope.package.is_empty()
+    }
+
+    /// Keeps the items whose names contain at least one text of `--filter`; without a filter, keeps
+    /// all. If a text is in no name, returns the error `missing`, with the text in place of `{}`.
+    pub(super) fn retain<T>(
+        &self,
+        items: &mut Vec<T>,
+        name: impl Fn(&T) -> String,
+        missing: &str,
+    ) -> Result<()> {
+        let has = |item: &T, text: &String| name(item).contains(text);
+        for text in &self.filter {
+            let is_there = items.iter().any(|item| has(item, text));
+            ensure!(is_there, "{}", missing.replace("{}", text));
+        }
+        items.retain(|item| {
+            self.filter.is_empty() || self.filter.iter().any(|text| has(item, text))
+        });
+        Ok(())
     }
 }
 

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::build::Built;
-use super::kill::{Candidate, Candidates, Change, Reached, searches};
+use super::change::Change;
 use super::models::{Plan, Task};
 use super::mutants::sources;
+use super::reached::{Candidate, Candidates, Reached, searches};
 use crate::info::{BugSite, Kind, ProgramInfo};
 use crate::mode::Mode;
 

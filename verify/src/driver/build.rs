@@ -15,7 +15,7 @@ use cargo_metadata::{Message, Metadata, MetadataCommand, PackageId};
 use indicatif::ProgressBar;
 
 use super::args::{Common, Scope};
-use super::verify::Partition;
+use super::partition::Partition;
 use crate::mode::Checker;
 use crate::rows::row::Circumstances;
 

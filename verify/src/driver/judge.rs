@@ -6,12 +6,14 @@ use std::time::Duration;
 use crc32c::crc32c;
 
 use super::build::Built;
+use super::explore::spin_version;
 use super::models::Task;
-use super::process::{End, Ended, spin_version};
+use super::process::{End, Ended};
 use crate::info::{Deviation, Form};
+use crate::messages::Found;
 use crate::mode::{Checker, Mode};
 use crate::plan::Job;
-use crate::rows::row::{Agreement, Circumstances, Found, Known, Row, Verdict};
+use crate::rows::row::{Agreement, Circumstances, Known, Row, Verdict};
 use crate::rows::verdict;
 
 /// Judges each row by itself, and then compares the outcomes of the rows of each program.

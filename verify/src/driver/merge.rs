@@ -11,10 +11,11 @@ use serde::de::DeserializeOwned;
 
 use super::args::MergeArgs;
 use super::build::{Built, MODELS};
-use super::kill::{Change, Changes, KINDS, Kind};
+use super::change::{Change, Changes, Kind};
 use super::models::{models, suites};
-use super::report::{Outputs, Results, SHARED_BY_NONE, conclude};
-use super::verify::Partition;
+use super::outputs::Outputs;
+use super::partition::Partition;
+use super::report::{Results, SHARED_BY_NONE, conclude};
 use crate::rows::pairs::tables;
 use crate::rows::row::{Circumstances, Row};
 
@@ -36,13 +37,13 @@ pub(super) fn merge(args: &MergeArgs) -> Result<ExitCode> {
         rows,
         ..Results::default()
     };
-    for (kind, path) in KINDS.iter().zip([&args.mutants, &args.bugs]) {
+    for (kind, path) in Kind::ALL.into_iter().zip([&args.mutants, &args.bugs]) {
         if let Some(path) = path {
             let all = changes(path, kind, (&run, &args.files[0]))?;
             results.changes.push(Changes { kind, all });
         }
     }
-    if run.selection.contains("--full") && results.changes.len() < KINDS.len() {
+    if run.selection.contains("--full") && results.changes.len() < Kind::ALL.len() {
         results.notes.push(SHARED_BY_NONE.to_owned());
     }
     if ours.ends_with("-dirty") || ours == "unknown" {
@@ -67,13 +68,13 @@ fn read<T: DeserializeOwned>(path: &Path, command: &str) -> Result<Vec<T>> {
 }
 
 /// Reads all changes of a kind, and checks that they have the rows' version, commit and compiler.
-fn changes(path: &Path, kind: &Kind, rows: Run) -> Result<Vec<Change>> {
-    let command = format!("cargo verify {} --json", kind.command);
+fn changes(path: &Path, kind: Kind, rows: Run) -> Result<Vec<Change>> {
+    let command = format!("cargo verify {} --json", kind.command());
     let all: Vec<Change> = read(path, &command)?;
     for Change { run, .. } in &all {
         same(rows, (run, path), &["version", "commit", "rustc"])?;
     }
-    let is_right = |it: &Change| it.kind == kind.command && it.run.selection.is_empty();
+    let is_right = |it: &Change| it.kind == kind.command() && it.run.selection.is_empty();
     let asked = all.first().map_or(1, |changes| changes.run.rows);
     ensure!(
         asked == all.len() && all.iter().all(is_right),

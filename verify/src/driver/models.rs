@@ -10,11 +10,11 @@ use anyhow::{Error, Result, anyhow, bail};
 use super::args::Scope;
 use super::build::{Built, Package};
 use super::process::exited;
+use crate::execution::no_replay;
 use crate::info::{Description, SuiteInfo};
 use crate::mode::{Checker, Mode};
 use crate::plan::{Job, Unrecorded, jobs};
 use crate::rows::counts::{Count, Counts};
-use crate::worlds::no_replay;
 
 /// The models of a package.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Task {
 
     /// Estimates the work of the row.
     pub(super) fn cost(&self) -> u64 {
-        self.models.counts.cost(&self.job)
+        self.job.cost(&self.models.counts)
     }
 
     /// Returns the row's suite.

@@ -13,8 +13,9 @@ use anyhow::{Context, Result};
 use walkdir::WalkDir;
 
 use super::build::Built;
-use super::kill::{Candidates, Change, Reached, searches};
+use super::change::Change;
 use super::models::Plan;
+use super::reached::{Candidates, Reached, Site, searches};
 use crate::mode::Mode;
 
 /// The number of lines, from that of a reported call on, whose orderings belong to the call.
@@ -53,64 +54,6 @@ pub(super) fn candidates<'a>(
         candidates.push((change, Vec::new()));
     }
     Ok((candidates, Vec::new()))
-}
-
-/// A site of the facade: an atomic operation, a fence, a wake, a flush or a drain.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Site {
-    pub(super) file: String,
-    line: usize,
-    /// `file:line:column:operation`
-    place: String,
-    operation: String,
-    /// The ordering in the source; empty for the others.
-    ordering: String,
-}
-
-impl Site {
-    /// Parses a site as a model binary reports it: `file:line:column:operation=Ordering`.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let (place, ordering) = text.rsplit_once('=')?;
-        let (rest, operation) = place.rsplit_once(':')?;
-        let (rest, _column) = rest.rsplit_once(':')?;
-        let (file, line) = rest.rsplit_once(':')?;
-        Some(Site {
-            file: file.to_owned(),
-            line: line.parse().ok()?,
-            place: place.to_owned(),
-            operation: operation.to_owned(),
-            ordering: ordering.to_owned(),
-        })
-    }
-
-    /// Whether the site makes something durable, which only programs with crashes or devices judge.
-    pub(super) fn is_flush(&self) -> bool {
-        matches!(&*self.operation, "flush" | "drain")
-    }
-
-    /// Returns the orderings that are one step weaker, and `drop` where the site can be omitted.
-    fn mutations(&self) -> &'static [&'static str] {
-        match (&*self.operation, &*self.ordering) {
-            ("wake" | "flush" | "drain", _) => &["drop"],
-            ("fence", "SeqCst") => &["drop", "AcqRel"],
-            ("fence", "AcqRel") => &["drop", "Acquire", "Release"],
-            ("fence", _) => &["drop"],
-            (_, "Acquire" | "Release") => &["Relaxed"],
-            (_, "AcqRel") => &["Acquire", "Release"],
-            ("load" | "failure", "SeqCst") => &["Acquire"],
-            ("store", "SeqCst") => &["Release"],
-            (_, "SeqCst") => &["AcqRel"],
-            _ => &[],
-        }
-    }
-
-    /// Returns `Acquire->Relaxed`, or `drop`.
-    fn change(&self, mutation: &str) -> String {
-        match mutation {
-            "drop" => mutation.to_owned(),
-            weaker => format!("{}->{weaker}", self.ordering),
-        }
-    }
 }
 
 fn source(file: &Path) -> Result<String> {

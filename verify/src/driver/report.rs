@@ -3,31 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf, absolute};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
-use serde::Serialize;
-use tempfile::{Builder, NamedTempFile};
+use anyhow::{Context, Result};
 
 use super::args::Common;
 use super::build::MODELS;
-use super::kill::Changes;
+use super::change::Changes;
 use super::models::{models, suites};
-use super::{exit_code, retain_meant, table};
+use super::output::{exit_code, say, tell_lines};
+use super::outputs::{FILES, Outputs, json, replace};
+use super::table;
 use crate::rows::pairs::{Cell, Table, tables};
 use crate::rows::row::{Agreement, Row};
-
-/// The files of a report. `conclude` relies on the order of the first three.
-const FILES: [&str; 5] = [
-    "verify.json",
-    "verify.md",
-    "verify.html",
-    "mutants.json",
-    "bugs.json",
-];
 
 /// The note for a partition, which judges neither mutants nor injected bugs.
 pub(super) const SHARED_BY_NONE: &str = "No partition has mutants and injected bugs: run `cargo \
@@ -52,115 +40,33 @@ impl Results {
     }
 }
 
-/// The files and folders for results.
-pub(super) struct Outputs {
-    json: Option<PathBuf>,
-    /// The folder of the report.
-    pub(super) report: Option<PathBuf>,
-}
-
-impl Outputs {
-    /// Checks that all files can be written, so that a long run does not fail at its end.
-    pub(super) fn new(json: Option<&PathBuf>, report: Option<&PathBuf>) -> Result<Self> {
-        if let Some(path) = json {
-            check(path)
-                .with_context(|| format!("--json {}: cannot write there", path.display()))?;
-        }
-        if let Some(folder) = report {
-            let place = folder.display();
-            ensure!(folder.is_dir(), "--report {place}: there is no such folder");
-            for path in FILES.map(|name| folder.join(name)) {
-                check(&path)
-                    .with_context(|| format!("--report: cannot write {}", path.display()))?;
-            }
-        }
-        Ok(Outputs {
-            json: json.cloned(),
-            report: report.cloned(),
-        })
-    }
-
-    /// Writes `rows` to the file of `--json`, if there is one.
-    pub(super) fn write(&self, rows: &[impl Serialize]) -> Result<()> {
-        let Some(file) = &self.json else {
-            return Ok(());
-        };
-        let path = file.display();
-        replace(file, &json(rows)?).with_context(|| format!("--json {path}: cannot write"))?;
-        println!("Rows written to {path}.");
-        Ok(())
-    }
-}
-
-/// Checks that a file can be written at `path`, without changing anything there.
-fn check(path: &Path) -> io::Result<()> {
-    match fs::metadata(path) {
-        // A terminal, a pipe or `/dev/null` is opened only when it is written.
-        Ok(there) if !there.is_file() && !there.is_dir() => return Ok(()),
-        Ok(_) => drop(File::options().append(true).open(path)?),
-        Err(_) => {}
-    }
-    temporary(&followed(path)?).map(drop)
-}
-
-/// Replaces a file as a whole, by renaming a temporary file. Writes to pipes and devices directly.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    if fs::metadata(path).is_ok_and(|it| !it.is_file()) {
-        return fs::write(path, text);
-    }
-    let path = followed(path)?;
-    let mut file = temporary(&path)?;
-    file.write_all(text.as_bytes())?;
-    file.persist(&path)?;
-    Ok(())
-}
-
-/// Resolves links, so that `replace` replaces the linked file and not the link.
-fn followed(path: &Path) -> io::Result<PathBuf> {
-    fs::canonicalize(path).or_else(|_| absolute(path))
-}
-
-fn temporary(path: &Path) -> io::Result<NamedTempFile> {
-    let mut builder = Builder::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // The mode of every new file. The umask clears bits in it.
-        builder.permissions(fs::Permissions::from_mode(0o666));
-    }
-    builder.tempfile_in(path.parent().unwrap_or(path))
-}
-
-fn json(rows: &[impl Serialize]) -> Result<String> {
-    Ok(serde_json::to_string_pretty(rows)? + "\n")
-}
-
 /// Prints and writes the results. Returns exit code 0 if nothing failed.
 pub(super) fn conclude(results: &Results, outputs: &Outputs) -> Result<ExitCode> {
     let rows = &results.rows;
-    println!("{}", table::rows(rows));
-    print!("{}{}", table::failures(rows), table::drifts(rows));
-    println!("{}", table::summary(rows));
+    say!("{}", table::rows(rows));
+    tell_lines(&table::failures(rows));
+    tell_lines(&table::drifts(rows));
+    say!("{}", table::summary(rows));
     for changes in &results.changes {
-        println!("{}", changes.summary());
+        say!("{}", changes.summary());
     }
     if !results.tables.is_empty() {
-        println!("{}", pairs_told(&results.tables));
+        say!("{}", pairs_told(&results.tables));
     }
     let empty: Vec<String> = results.tables.iter().flat_map(Table::problems).collect();
     let remarks = empty.iter().chain(results.remarks());
-    remarks.for_each(|remark| println!("{remark}"));
+    remarks.for_each(|remark| say!("{remark}"));
     outputs.write(rows)?;
     if let Some(folder) = &outputs.report {
         let pages = [json(rows)?, markdown(results), html(results)];
         let mut texts: Vec<_> = FILES.map(str::to_owned).into_iter().zip(pages).collect();
         for Changes { kind, all } in &results.changes {
-            texts.push((format!("{}.json", kind.command), json(all)?));
+            texts.push((format!("{}.json", kind.command()), json(all)?));
         }
         for (name, text) in texts {
             let path = folder.join(name);
             replace(&path, &text).with_context(|| format!("{}: cannot write", path.display()))?;
-            println!("Written: {}", path.display());
+            say!("Written: {}", path.display());
         }
     }
     let pass = rows.iter().all(|row| row.verdict.passes() && !row.drifts());
@@ -206,7 +112,7 @@ fn html(results: &Results) -> String {
     let rows = &results.rows;
     let changes = results.changes.iter().map(|changes| {
         let Changes { kind, all } = changes;
-        serde_json::json!({"title": kind.many, "told": changes.summary(), "all": all})
+        serde_json::json!({"title": kind.many(), "told": changes.summary(), "all": all})
     });
     let cells = results.tables.iter().flat_map(|table| &table.cells);
     let data = serde_json::json!({
@@ -240,11 +146,10 @@ fn markdown(results: &Results) -> String {
     if !failures.is_empty() {
         let _ = writeln!(text, "## What failed\n\n````text\n{failures}````\n");
     }
-    let _ = writeln!(text, "## Rows\n\n{}", table::rows(rows).force_no_tty());
+    let _ = writeln!(text, "## Rows\n\n{}", table::rows(rows).whole());
     for changes in results.changes.iter().filter(|it| !it.all.is_empty()) {
-        let (title, summary) = (changes.kind.many, changes.summary());
-        let mut table = changes.table();
-        let table = table.force_no_tty();
+        let (title, summary) = (changes.kind.many(), changes.summary());
+        let table = changes.table().whole();
         let _ = writeln!(text, "\n## {title}\n\n{summary}\n\n{table}");
     }
     if !results.tables.is_empty() {
@@ -266,15 +171,19 @@ pub(super) fn pairs(args: &Common) -> Result<ExitCode> {
     let names = names.join(", ");
     let missing = format!("no primitive's name contains `{{}}`\n  they are {names}");
     let name = |table: &Table| table.primitive.clone();
-    retain_meant(&mut tables, &args.filter, name, &missing)?;
+    args.retain(&mut tables, name, &missing)?;
     for table in &tables {
-        println!("{}\n\n{}\n", table.primitive, matrix(table));
-        table.cells.iter().for_each(|it| println!("{}", line(it)));
-        println!();
+        say!("{}\n", table.primitive);
+        let matrix = matrix(table);
+        if table::fits(&matrix) {
+            say!("{matrix}\n");
+        }
+        table.cells.iter().for_each(|it| say!("{}", line(it)));
+        say!();
     }
-    println!("{}", pairs_told(&tables));
+    say!("{}", pairs_told(&tables));
     let problems: Vec<String> = tables.iter().flat_map(Table::problems).collect();
-    problems.iter().for_each(|problem| println!("{problem}"));
+    problems.iter().for_each(|problem| say!("{problem}"));
     let cells: Vec<&Cell> = tables.iter().flat_map(|table| &table.cells).collect();
     outputs.write(&cells)?;
     Ok(exit_code(problems.is_empty()))

@@ -16,8 +16,10 @@ use rayon::ThreadPoolBuilder;
 use rayon::iter::{ParallelBridge, ParallelIterator};
 
 use super::build::Built;
+use super::explore::explore;
 use super::models::{Models, Task, tasks};
-use super::process::{End, Ended, explore};
+use super::output::{say, warn};
+use super::process::{End, Ended};
 use crate::info::Kind;
 use crate::mode::Mode;
 use crate::plan::{Job, Unrecorded, jobs};
@@ -142,7 +144,7 @@ pub(super) fn accept(
         counts.0.retain(|row, _| {
             let is_planned = planned.contains(row);
             if !is_planned {
-                println!("The record of {row} is deleted: no run has this row any more.");
+                say!("The record of {row} is deleted: no run has this row any more.");
             }
             is_planned
         });
@@ -182,7 +184,10 @@ pub(super) fn at_the_same_time<T: Sync, R: Send>(
         if bar.is_hidden() && told.elapsed() > Duration::from_secs(30) {
             *told = Instant::now();
             let (done, all) = (bar.position(), items.len());
-            eprintln!("{done} of {all} {what}, now {}", bar.message());
+            warn(format_args!(
+                "{done} of {all} {what}, now {}",
+                bar.message()
+            ));
         }
     };
     let pool = ThreadPoolBuilder::new().num_threads(workers).build();

@@ -2,10 +2,8 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::fs;
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,15 +11,20 @@ use anyhow::{Result, bail, ensure};
 
 use super::args::{Args, Change, Common, KnownBugsArgs, Scope};
 use super::build::{Built, KNOWN_BUGS, MODELS};
+use super::explore::explore;
 use super::models::{Models, Task, models, suites, tasks};
-use super::process::{End, explore};
-use super::report::{Outputs, Results, SHARED_BY_NONE, conclude};
+use super::output::{exit_code, say, tell_lines};
+use super::outputs::Outputs;
+use super::partition::Partition;
+use super::process::End;
+use super::report::{Results, SHARED_BY_NONE, conclude};
 use super::run::{accept, run_all, workers};
-use super::{exit_code, judge, kill, retain_meant, table};
+use super::{judge, kill, table};
 use crate::info::Kind;
+use crate::messages::REFUSES;
 use crate::plan::{Job, Unrecorded};
 use crate::rows::pairs::tables;
-use crate::rows::row::{Circumstances, REFUSES, Row, Verdict};
+use crate::rows::row::{Circumstances, Row, Verdict};
 
 /// The time limit of each row of a known bug.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -34,7 +37,7 @@ pub(super) fn verify(args: &Args) -> Result<ExitCode> {
     let (mut built, models) = models(&args.common.scope, MODELS, false)?;
     let (tasks, run) = select(args, &built, &models)?;
     if args.list {
-        println!("{}", table::list(&tasks));
+        say!("{}", table::list(&tasks));
         return Ok(ExitCode::SUCCESS);
     }
     if args.full && whole && args.partition.is_none() && outputs.report.is_none() {
@@ -52,7 +55,7 @@ pub(super) fn verify(args: &Args) -> Result<ExitCode> {
     };
     if args.accept {
         let accepted = accept(&models, &ran, &mut results.rows)?;
-        println!("{accepted} searches recorded.");
+        say!("{accepted} searches recorded.");
     }
     if tasks.is_empty() && args.partition.is_none() {
         let why = "No row ran: record searches with `cargo verify --accept`, or add programs.";
@@ -114,7 +117,7 @@ fn select(
     } else {
         all.retain(|task| !task.job.long);
     }
-    all.retain(|task| !args.quick || task.models.counts.is_quick(&task.job));
+    all.retain(|task| !args.quick || task.job.is_quick(&task.models.counts));
     let among = match (args.quick, args.full) {
         (true, _) => " among the quick ones",
         (_, true) => "",
@@ -125,7 +128,7 @@ fn select(
          verify --list` shows them all"
     );
     let name = |task: &Task| task.job.name();
-    retain_meant(&mut all, &args.common.filter, name, &missing)?;
+    args.common.retain(&mut all, name, &missing)?;
     number(&mut all);
     let options = [
         ("--quick", args.quick),
@@ -163,7 +166,7 @@ pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
     });
     let missing = "no known bug's name contains `{}`";
     let name = |task: &Task| task.job.program.suite.clone();
-    retain_meant(&mut tasks, &common.filter, name, missing)?;
+    common.retain(&mut tasks, name, missing)?;
     number(&mut tasks);
     built.add(tasks.iter().map(|task| task.job.mode.checker()))?;
     let ran = run_all(&tasks, &built, workers(common.jobs), LIMIT, true);
@@ -190,16 +193,16 @@ pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
         let failed = form.iter().find(|row| row.verdict == Verdict::Failed);
         if failed.is_none() {
             let (bug, checker) = (&form[0].primitive, &form[0].blind_spot);
-            println!("NOT FOUND HERE: {bug}: {checker}");
+            say!("NOT FOUND HERE: {bug}: {checker}");
         }
         (bugs, found) = (bugs + 1, found + u32::from(failed.is_some()));
         rows.push(failed.unwrap_or(&form[0]).clone());
     }
-    println!("{}", table::rows(&rows));
-    println!("{found} of {bugs} known bugs found.");
-    let told = |row: &Row| println!("WRONG: {} is {:?}", row.name, row.verdict);
+    say!("{}", table::rows(&rows));
+    say!("{found} of {bugs} known bugs found.");
+    let told = |row: &Row| say!("WRONG: {} is {:?}", row.name, row.verdict);
     wrong.iter().for_each(told);
-    print!("{}", table::failures(&wrong));
+    tell_lines(&table::failures(&wrong));
     outputs.write(&rows)?;
     Ok(exit_code(wrong.is_empty()))
 }
@@ -233,7 +236,7 @@ pub(super) fn replay(
     );
     let tasks = [vec![task.clone()], judge::beside(task, &all)].concat();
     built.add(tasks.iter().map(|task| task.job.mode.checker()))?;
-    println!("{name}: {}", task.job.program.claim);
+    say!("{name}: {}", task.job.program.claim);
     let mut ran = Vec::new();
     for task in tasks {
         let mut more = words.clone();
@@ -249,7 +252,7 @@ pub(super) fn replay(
     {
         bail!("{}", ended.stderr.trim_end());
     }
-    print!("{}", ended.stderr);
+    tell_lines(&ended.stderr);
     if let Some(found) = ended.found().filter(|_| !is_promela) {
         // If no execution reaches the change, the replay shows nothing.
         for ((option, value), reached) in changes.iter().zip([found.weakened, found.bug_fired]) {
@@ -266,50 +269,16 @@ pub(super) fn replay(
     for row in &mut rows {
         row.replay = [&[&*row.replay], &words[..]].concat().join(" ");
     }
-    println!("{}", table::rows(&rows));
-    print!("{}", table::failures(&rows));
+    say!("{}", table::rows(&rows));
+    tell_lines(&table::failures(&rows));
     Ok(exit_code(rows.iter().all(|row| row.verdict.passes())))
-}
-
-/// The `index`-th (from 1) of `count` parts of the rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Partition {
-    index: usize,
-    count: usize,
-}
-
-impl Partition {
-    /// Everything in one part.
-    pub(super) const WHOLE: Partition = Partition { index: 1, count: 1 };
-}
-
-impl FromStr for Partition {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.strip_prefix("slice:").unwrap_or(text).split_once('/');
-        let numbers = parts.and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
-        match numbers {
-            Some((index, count)) if 1 <= index && index <= count => Ok(Partition { index, count }),
-            Some((index, count)) => Err(format!(
-                "there is no part {index} of {count}: parts are numbered from 1"
-            )),
-            None => Err("write K/N for the K-th of N parts, for example 1/3".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for Partition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.index, self.count)
-    }
 }
 
 /// Returns the rows of this part, in order.
 ///
-/// The rows of a program are compared, so they stay in one part. The parts take turns to receive a
-/// program, and the costliest programs are distributed first.
-pub(super) fn part(tasks: Vec<Task>, partition: Partition) -> Vec<Task> {
+/// The rows of a program are compared, so they stay in one part. The costliest programs are
+/// distributed first.
+fn part(tasks: Vec<Task>, partition: Partition) -> Vec<Task> {
     let mut programs: BTreeMap<(String, String), u64> = BTreeMap::new();
     let program = |task: &Task| {
         let program = &task.job.program;
@@ -321,8 +290,7 @@ pub(super) fn part(tasks: Vec<Task>, partition: Partition) -> Vec<Task> {
     }
     let mut programs: Vec<_> = programs.into_iter().collect();
     programs.sort_by_key(|&(_, cost)| Reverse(cost));
-    let mine = programs.into_iter().skip(partition.index - 1);
-    let mine = mine.step_by(partition.count).map(|(program, _)| program);
+    let mine = partition.of(programs).map(|(program, _)| program);
     let mine: BTreeSet<_> = mine.collect();
     let mut tasks = tasks;
     tasks.retain(|task| mine.contains(&program(task)));

@@ -11,112 +11,24 @@
 //!
 //! The harness reduces a failing scenario to a smaller one, and shows its history as a table.
 
+#[cfg(spanlock_shuttle)]
+pub(crate) mod explore;
 pub mod history;
 pub mod judge;
+mod model;
 #[cfg(spanlock_shuttle)]
 pub mod run;
 pub mod scenario;
 pub mod table;
 
-use std::fmt::{Debug, Display};
-use std::hash::Hash;
-
-pub use history::Recorder;
-pub use scenario::Scenario;
-
-/// The most threads of a scenario.
-pub const THREADS: usize = 3;
-
-/// An object, what threads may do with it, and its sequential specification.
-pub trait Model: Send + Sync + 'static {
-    /// An operation with its arguments.
-    type Op: Copy + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static;
-    /// An operation's answer.
-    type Answer: Copy + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static;
-    /// A state of the specification: that of the object, and the operation that each thread is in.
-    type State: Clone + Ord + Hash;
-    /// The object under test. Threads share it by reference.
-    type Object: Send + Sync + 'static;
-
-    /// Creates the object of an execution.
-    fn object(&self) -> Self::Object;
-
-    /// Performs the operations of a thread. Runs each operation inside [`Recorder::record`], and
-    /// calls [`finished`](crate::finished) after it.
-    fn work(
-        &self,
-        object: &Self::Object,
-        thread: usize,
-        ops: &[Self::Op],
-        recorder: &Recorder<Self::Op, Self::Answer>,
-    );
-
-    /// Runs in the main thread after all others have ended, to try what must then succeed.
-    fn at_end(&self, object: &Self::Object, recorder: &Recorder<Self::Op, Self::Answer>);
-
-    /// Returns the state before the first call.
-    fn initial(&self) -> Self::State;
-
-    /// Returns the state after `thread` has called `op`, which will give `answer`.
-    fn call(
-        &self,
-        state: &Self::State,
-        thread: usize,
-        op: Self::Op,
-        answer: Self::Answer,
-    ) -> Self::State;
-
-    /// Returns every state that can come next when an operation that has been called takes effect,
-    /// in whole or in part.
-    fn effects(&self, state: &Self::State) -> Vec<Self::State>;
-
-    /// Returns the state after `thread` gets its answer. `None` if its operation had no effect yet.
-    fn answer(&self, state: &Self::State, thread: usize) -> Option<Self::State>;
-
-    /// Describes a state, for example by the locks that are held. May be empty.
-    fn state_text(&self, state: &Self::State) -> String;
-
-    /// Describes the called operations that have had no effect so far. Empty if there are none.
-    fn open_text(&self, state: &Self::State) -> String;
-
-    /// Says why no state explains this answer.
-    fn unexplained_text(&self, op: Self::Op, answer: Self::Answer) -> String;
-
-    /// Returns every sequence of at most `most` operations that a thread may perform, the shorter
-    /// ones first, beginning with the empty one.
-    fn threads(&self, most: usize) -> Vec<Vec<Self::Op>>;
-
-    /// Whether a thread may perform this sequence of operations.
-    fn is_well_formed(&self, ops: &[Self::Op]) -> bool;
-
-    /// Parses an operation from the text that `Display` writes, for scenarios that a person types.
-    ///
-    /// # Errors
-    /// Fails if there is no such operation, or the object does not support it.
-    fn parse(&self, word: &str) -> Result<Self::Op, String>;
-}
-
-/// Which scenarios a program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scenarios {
-    /// Every scenario of at most two threads. Each is searched.
-    All {
-        /// The most operations per thread in the normal run.
-        operations: usize,
-        /// The most operations per thread in the full run.
-        in_full_run: usize,
-        /// If set, the full run draws this many schedules of each scenario instead of a search.
-        schedules: Option<u64>,
-    },
-    /// Random scenarios of exactly this size, each under 100 random schedules.
-    Sampled {
-        /// The number of threads.
-        threads: usize,
-        /// The number of operations per thread.
-        operations: usize,
-    },
-}
-
-/// The default number of random schedules of a scenario.
 #[cfg(spanlock_shuttle)]
-pub(crate) const SCHEDULES_OF_EACH: u64 = 100;
+pub(crate) use explore::explore;
+pub use history::{Recorder, THREADS};
+pub use model::Model;
+pub use scenario::{Scenario, Scenarios};
+
+/// Runs scenarios, under shuttle only.
+#[cfg(not(spanlock_shuttle))]
+pub(crate) fn explore<M>(_: &crate::execution::Search, _: &M, _: Scenarios) {
+    crate::execution::refuse("scenarios run under shuttle");
+}

@@ -16,15 +16,6 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::info::Kind;
-use crate::plan::Job;
-
-/// `--quick` leaves out rows with more executions than this.
-const QUICK: u64 = 300;
-
-/// The assumed cost of random programs, which run until a million operations are done.
-const DRAWN: u64 = 100_000;
-
 const HEAD: &str = "\
 # Searches of this package's models: row, bound on preemptions, executions, milliseconds.
 # Written by `cargo verify --accept`. A run that finds other executions fails.
@@ -99,25 +90,6 @@ impl Counts {
     /// Returns the record of the row of this name.
     pub fn of(&self, row: &str) -> Option<Count> {
         self.0.get(row).copied()
-    }
-
-    /// Estimates the cost of a row. A search without a record counts as the costliest.
-    pub fn cost(&self, job: &Job) -> u64 {
-        let recorded = || self.of(&job.name()).map(|count| count.executions);
-        match (&job.program.kind, job.bound) {
-            (Kind::Drawn, _) => DRAWN,
-            (_, Some(schedules)) if job.mode.is_random() => schedules,
-            _ => recorded().unwrap_or(u64::MAX),
-        }
-    }
-
-    /// Whether `--quick` includes a row: a search that is recorded as short. A search of two
-    /// threads must also have no bound.
-    pub fn is_quick(&self, job: &Job) -> bool {
-        let is_search = !job.long && job.mode.is_counted();
-        let is_cut = job.program.threads == 2 && job.bound.is_some();
-        let is_short = |count: Count| count.executions <= QUICK;
-        is_search && !is_cut && self.of(&job.name()).is_some_and(is_short)
     }
 }
 

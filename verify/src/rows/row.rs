@@ -1,12 +1,8 @@
 //! A row of the report: one program, run by one checker in one mode.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 
-use crate::info::BugSite;
 use crate::mode::Mode;
-use crate::program::Images;
 
 /// How a row ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -162,57 +158,3 @@ pub struct Circumstances {
     /// When the run began, in UTC.
     pub date: String,
 }
-
-/// The findings that the process of a row prints on standard output.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Found {
-    /// Executions explored.
-    pub executions: u64,
-    /// The different outcomes.
-    pub outcomes: BTreeSet<String>,
-    /// For a row of generated scenarios: the numbers of scenarios and of different histories.
-    pub explained: Option<(u64, u64)>,
-    /// How often the weakened site was reached.
-    pub weakened: u64,
-    /// How many faults were injected.
-    pub injected: u64,
-    /// How many fault plans were found and run, not counting the plan without faults.
-    pub plans: u64,
-    /// Under shuttle: the most steps that all threads took between two finished operations.
-    pub longest: Option<u64>,
-    /// The crash images, if the mode has crashes.
-    pub images: Option<Images>,
-    /// How arrivals overtook a waiter, if the program is about overtaking.
-    pub overtaking: Option<Overtaking>,
-    /// How often the injected bug fired.
-    pub bug_fired: u64,
-    /// The operations that some execution performed, each with its thread.
-    pub performed: BTreeSet<(usize, String)>,
-    /// Whether the facade saw any operation of the threads.
-    pub uses_facade: bool,
-    /// The sites that were reached: `file:line:column:op=Ordering`.
-    pub sites: Vec<String>,
-    /// The sites of injected bugs that were reached.
-    pub bugs: Vec<BugSite>,
-}
-
-/// How many later arrivals overtook a waiter. The row fails if an execution exceeds the bound, or
-/// if none reaches it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Overtaking {
-    /// The stated bound.
-    pub bound: u32,
-    /// The largest number of arrivals that overtook a waiter in one execution.
-    pub most: u32,
-    /// Whether an arrival was refused when it tried. If none was, the bound was not tested.
-    pub refused: bool,
-}
-
-/// The exit status of a model binary that refuses its arguments.
-pub const REFUSES: i32 = 2;
-
-/// The prefix of each line on standard error with which a row's process reports a failure.
-pub const FAILURE: &str = "failure: ";
-
-/// After [`FAILURE`], the prefix of the report's last line: what the threads saw.
-pub const EVENTS: &str = "before the failure: ";

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::row::{EVENTS, FAILURE, Found, Overtaking, Verdict};
+use super::row::Verdict;
+use crate::messages::{Found, Overtaking};
 use crate::mode::{Checker, Mode};
 use crate::plan::Job;
 
@@ -73,17 +74,6 @@ fn unexpected(job: &Job, found: &Found) -> Option<String> {
              the checker changed?"
         )
     })
-}
-
-/// Returns the lines of the failure that a row's process reports on standard error.
-pub fn told(stderr: &str) -> Vec<&str> {
-    let lines = stderr.lines();
-    let mut told: Vec<_> = lines.filter_map(|it| it.strip_prefix(FAILURE)).collect();
-    // Later failures come from the checker's unwinding after the first.
-    if let Some(last) = told.iter().position(|line| line.starts_with(EVENTS)) {
-        told.truncate(last + 1);
-    }
-    told
 }
 
 /// Returns the states that Spin reports, or `None` if the search failed or was incomplete.

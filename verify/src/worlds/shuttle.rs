@@ -3,23 +3,20 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use proptest::prelude::Rng as _;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 use shuttle::scheduler::{
-    DfsScheduler, PctScheduler, RandomScheduler, Scheduler, UrwRandomScheduler,
+    DfsScheduler, PctScheduler, RandomScheduler, Schedule, Scheduler, Task, TaskId,
+    UrwRandomScheduler,
 };
 use shuttle::{FailurePersistence, MaxSteps};
-use spanlock_sync::check;
 
-use super::{SCENARIO, SEED, Search, execute, refuse};
+use crate::crashes::Crashes;
+use crate::execution::{SEED, Search, execute, refuse};
+use crate::messages::FAILURE;
 use crate::mode::Mode;
-use crate::oracles::linearizability::run::{self, Subject};
-use crate::oracles::linearizability::{Model, SCHEDULES_OF_EACH, Scenario, Scenarios};
+use crate::panics::report_panics;
 use crate::plan::SCHEDULES;
-use crate::program::{Body, Crashes, Program};
-use crate::rows::row::FAILURE;
-use crate::runner::row::report_panics;
 use crate::search::order::Watch;
 use crate::search::reduction::Reduced;
 use crate::trace;
@@ -27,21 +24,24 @@ use crate::trace;
 /// The number of random programs in one round of proptest.
 const CASES: u32 = 16;
 
-/// Explores the row.
-pub(crate) fn explore(search: &Search, program: &Program) {
-    match &program.body {
-        Body::Once(run) => {
-            let run = run.clone();
-            let body = move || execute(|| run());
-            match &program.crashes {
-                Some(crashes) => images(search, crashes, body),
-                None => schedules(search, body),
-            }
-        }
-        Body::Many(explore) => explore(search),
-        Body::None => refuse("Promela models run under Spin"),
+/// Runs the executions of the row, each of which runs `run`.
+pub(crate) fn search(
+    search: &Search,
+    run: &Arc<dyn Fn() + Send + Sync>,
+    crashes: Option<&Arc<dyn Crashes>>,
+) {
+    let run = run.clone();
+    let body = move || execute(|| run());
+    match crashes {
+        Some(crashes) => images(search, crashes, body),
+        None => schedules(search, usize::MAX, body),
     }
-    trace::found().longest = Some(check::longest() as u64);
+}
+
+/// Runs the first execution of the row.
+pub(crate) fn first(search: &Search, run: &Arc<dyn Fn() + Send + Sync>) {
+    let run = run.clone();
+    schedules(search, 1, move || execute(|| run()));
 }
 
 /// Runs `body` under the schedules of a row, and judges the images that crashes may leave.
@@ -68,21 +68,49 @@ pub(super) fn once(execution: impl Fn() + Send + Sync + 'static) {
     under(first, usize::MAX as u64, execution);
 }
 
-/// Runs `body` under the schedules of a row.
-fn schedules(search: &Search, body: impl Fn() + Send + Sync + 'static) {
+/// Runs `body` under the schedules of a row, or under the first `most` of them.
+fn schedules(search: &Search, most: usize, body: impl Fn() + Send + Sync + 'static) {
     let job = &search.job;
-    let most = job.bound.map(|bound| bound as usize);
-    let some = most.unwrap_or(SCHEDULES as usize);
-    let scheduler: Box<dyn Scheduler + Send> = match job.mode {
-        Mode::Dfs if job.is_reduced() && !search.args.plain => {
-            return under(Reduced::new(None, None), steps(search), body);
-        }
-        Mode::Dfs => Box::new(DfsScheduler::new(most, false)),
+    let bound = job.bound.map(|bound| bound as usize);
+    let some = bound.unwrap_or(SCHEDULES as usize);
+    let is_reduced = job.is_reduced() && !search.plain;
+    let scheduler: Box<dyn Scheduler> = match job.mode {
+        Mode::Dfs if !is_reduced => Box::new(DfsScheduler::new(bound, false)),
         Mode::Random => Box::new(RandomScheduler::new_from_seed(1, some)),
         Mode::Urw => Box::new(UrwRandomScheduler::new_from_seed(1, some)),
-        _ => Box::new(PctScheduler::new_from_seed(1, 3, some)),
+        Mode::Pct => Box::new(PctScheduler::new_from_seed(1, 3, some)),
+        // The reduction ignores a bound on preemptions, which a replay can set.
+        Mode::Dfs => Box::new(Reduced::new(None, None)),
+        _ => Box::new(Reduced::new(job.bound, None)),
     };
-    under(scheduler, steps(search), body);
+    let left = most;
+    under(Limited { scheduler, left }, steps(search), body);
+}
+
+/// Chooses as `scheduler` does, in `left` executions.
+struct Limited {
+    scheduler: Box<dyn Scheduler>,
+    left: usize,
+}
+
+impl Scheduler for Limited {
+    fn new_execution(&mut self) -> Option<Schedule> {
+        self.left = self.left.checked_sub(1)?;
+        self.scheduler.new_execution()
+    }
+
+    fn next_task(
+        &mut self,
+        runnable: &[&Task],
+        current: Option<TaskId>,
+        yields: bool,
+    ) -> Option<TaskId> {
+        self.scheduler.next_task(runnable, current, yields)
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        self.scheduler.next_u64()
+    }
 }
 
 /// The stack of a thread under shuttle.
@@ -103,19 +131,21 @@ pub(crate) fn under(
     shuttle::Runner::new(scheduler, config).run(body);
 }
 
-fn steps(search: &Search) -> u64 {
+/// Returns the most steps of all threads between two finished operations.
+pub(crate) fn steps(search: &Search) -> u64 {
     let steps = search.job.step_bound();
     steps.expect("a row under shuttle has a step bound")
 }
 
-fn seed() -> u64 {
+/// Returns the seed of random programs and scenarios.
+pub(crate) fn seed() -> u64 {
     let refused = |given: &str| refuse(&format!("{SEED}={given}: not a number"));
     let parse = |given: String| given.parse().unwrap_or_else(|_| refused(&given));
     std::env::var(SEED).map_or(1, parse)
 }
 
 /// Returns a runner that draws the same values for the same seed.
-fn runner(seed: u64, cases: u32) -> TestRunner {
+pub(crate) fn runner(seed: u64, cases: u32) -> TestRunner {
     let config = Config {
         cases,
         failure_persistence: None,
@@ -141,7 +171,7 @@ where
     static DONE: AtomicU64 = AtomicU64::new(0);
     let search_one = |program: &S::Value| {
         let (program, run) = (program.clone(), run.clone());
-        schedules(search, move || {
+        schedules(search, usize::MAX, move || {
             // Relaxed: a counter that only one system thread uses.
             execute(|| _ = DONE.fetch_add(run(&program), Relaxed));
         });
@@ -175,52 +205,4 @@ where
             refuse("the program that failed passes when it runs again");
         }
     }
-}
-
-/// Runs every scenario of the row, or only the one that the environment variable states.
-pub(crate) fn scenarios<M: Model>(search: &Search, model: &Arc<M>, scenarios: Scenarios) {
-    let (job, seed) = (&search.job, seed());
-    let (all, of_each): (Box<dyn Iterator<Item = _>>, u64) = match scenarios {
-        Scenarios::All {
-            operations,
-            in_full_run,
-            schedules,
-        } => {
-            let most = if job.long { in_full_run } else { operations };
-            let all = Scenario::of_two(&**model, most);
-            (Box::new(all), schedules.unwrap_or(SCHEDULES_OF_EACH))
-        }
-        Scenarios::Sampled {
-            threads,
-            operations,
-        } => {
-            let mut source = runner(seed, 1).new_rng();
-            let how_many = job.bound.map_or(1, |bound| bound / SCHEDULES_OF_EACH) as usize;
-            let size = (threads, operations);
-            let drawn = Scenario::drawn(&**model, size, how_many, || source.next_u64());
-            (Box::new(drawn.into_iter()), SCHEDULES_OF_EACH)
-        }
-    };
-    let subject = Subject {
-        model: model.clone(),
-        steps: steps(search),
-        schedules: job.bound.map(|_| of_each as usize),
-    };
-    let result = match std::env::var(SCENARIO) {
-        Err(_) => run::all(&subject, all),
-        Ok(text) => match Scenario::parse(&**model, &text) {
-            Ok(scenario) => run::all(&subject, [scenario]),
-            Err(why) => refuse(&format!("{SCENARIO}='{text}': {why}")),
-        },
-    };
-    report_panics();
-    let explained = result.unwrap_or_else(|(scenario, why)| {
-        let mut again = vec![job.name()];
-        again.extend(search.args.mutations());
-        panic!(
-            "reduced (seed {seed}):\n{why}again: {SCENARIO}='{scenario}' cargo verify --replay {}",
-            again.join(" ")
-        )
-    });
-    trace::found().explained = Some(explained);
 }

@@ -162,11 +162,6 @@ impl Mem {
         assert!(!self.is_read_only(), "a store to a read-only region");
     }
 
-    /// Returns whether a panic is still to come.
-    pub(crate) fn will_panic(&self) -> bool {
-        self.fuse.load(Ordering::Relaxed) < u64::MAX / 2
-    }
-
     /// Returns how many lines were flushed, and how many fences were taken. Streamed bytes need no
     /// flush.
     pub(crate) fn flushes_and_fences(&self) -> (u64, u64) {

@@ -15,11 +15,11 @@
 //! ```
 //!
 //! # Invariants
-//! - **S1** No wake is lost. The waiter makes its second check after its registration, and
+//! - **J-S1** No wake is lost. The waiter makes its second check after its registration, and
 //!   registration and wake take the same mutex. If the registration comes first, the wake finds it,
 //!   and the waiter's parker keeps the wake until the waiter sleeps. If the wake comes first, the
 //!   second check sees the change.
-//! - **S2** A waiter is registered at most once, and its registration is removed when it stops
+//! - **J-S2** A waiter is registered at most once, and its registration is removed when it stops
 //!   waiting. So `wake_some` never spends a wake on a thread that no longer waits.
 //!
 //! # Not guaranteed
@@ -118,7 +118,7 @@ impl Signal {
 }
 
 /// A waiter's registration. Dropping this value removes the registration, even if the waiter's
-/// check panics (S2).
+/// check panics (J-S2).
 struct Registered<'a> {
     signal: &'a Signal,
     waker: &'a Waker,

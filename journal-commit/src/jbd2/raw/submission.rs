@@ -22,13 +22,13 @@
 //! ```
 //!
 //! # Invariants
-//! - **C1** Only the [owner](super::owner) writes a commit block that is written apart. Before this
-//!   write, all other writes are complete, the owner has flushed, and the medium has then
+//! - **J-C1** Only the [owner](super::owner) writes a commit block that is written apart. Before
+//!   this write, all other writes are complete, the owner has flushed, and the medium has then
 //!   [settled](super::medium) without a failure. So everything that the block commits is durable,
 //!   even if other operations fail.
-//! - **C2** Only the owner acknowledges a transaction, after the owner's last flush or durable
+//! - **J-C2** Only the owner acknowledges a transaction, after the owner's last flush or durable
 //!   write and once the medium has settled.
-//! - **C4** The journal's thread needs no other thread. Helpers may never come, may leave at any
+//! - **J-C4** The journal's thread needs no other thread. Helpers may never come, may leave at any
 //!   point, and may die. If a helper dies in an operation, the operation fails, and `complete`
 //!   returns that failure.
 //!
@@ -139,7 +139,7 @@ impl Submission {
 
     /// Completes a submission whose buffers are all published. Only the journal's thread calls
     /// this. Writes the remaining buffers, and returns when the transaction is acknowledged or the
-    /// medium has failed. If no other thread seals the transaction, this thread does (C4).
+    /// medium has failed. If no other thread seals the transaction, this thread does (J-C4).
     pub fn complete<F: Clone>(&self, medium: &Medium<F>, steps: &impl Steps<F>) -> Result<(), F> {
         self.write_prepared(medium, steps)?;
         if self.total == 0 {
@@ -213,7 +213,7 @@ impl Submission {
         let mut flushes = 1;
         if self.is_sealed_apart {
             // A failure during the flush may have lost data that the commit block would commit
-            // (C1).
+            // (J-C1).
             medium.settle()?;
             medium.perform(|| steps.write_commit_block())?;
             flushes += 1;

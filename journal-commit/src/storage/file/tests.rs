@@ -1,31 +1,9 @@
-//! Tests that need access to private items: which files are made durable, and how write-backs take
-//! turns.
+//! Tests that need access to private items: how write-backs take turns.
 
-use std::cell::RefCell;
-use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use super::*;
-
-thread_local! {
-    static SYNCED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Called when a file or a folder was made durable.
-pub(super) fn note_synced(path: &Path) {
-    SYNCED.with_borrow_mut(|all| all.push(path.to_owned()));
-}
-
-/// The name of a new file is durable only if its folder is.
-#[test]
-fn a_new_file_and_its_folder_are_made_durable() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("journal");
-    FileStorage::create(&path, 4096, FileMode::Buffered).unwrap();
-    let expected = [path, folder.path().to_owned()];
-    assert_eq!(SYNCED.take(), expected);
-}
 
 fn storage() -> (tempfile::TempDir, FileStorage) {
     let folder = tempfile::tempdir().unwrap();

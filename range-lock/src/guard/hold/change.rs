@@ -12,7 +12,7 @@ use super::{Exclusive, Hold, LockRef, Mode, Readable, Shared, Upgradable};
 use crate::capabilities::{
     RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait,
 };
-use crate::detect;
+use crate::detect::{self, Call};
 use crate::error::PartError;
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
@@ -97,7 +97,7 @@ impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> Hold<P, Upgradable> {
     pub fn upgrade(mut self) -> Hold<P, Exclusive> {
         if let Some((span, token)) = self.held {
             let wanted = [(span, Access::Write)];
-            let _waiting = detect::before(self.lock.raw(), &wanted, Some(&self.watch));
+            let _waiting = detect::before(self.lock.raw(), &wanted, Call::Upgrade(&self.watch));
             // SAFETY: the span is held with this access and token, also after a panic.
             self.held = Some((span, unsafe { self.lock.raw().upgrade(span, token) }));
         }
@@ -122,7 +122,7 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
         };
         match kept {
             Some(keep) => {
-                self.watch.change(self.lock.raw(), keep, A::ACCESS);
+                self.watch.change(self.lock.raw(), keep, A::ACCESS, token);
                 let (_, token) = self.held.insert((keep, token));
                 if injected_bug!(
                     "shrinks-before-it-holds",
@@ -140,6 +140,7 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
                 // `keep` lies within. Afterwards `keep` is held by the stored token, even after a
                 // panic.
                 unsafe { self.lock.raw().shrink(span, A::ACCESS, token, keep) };
+                self.watch.change(self.lock.raw(), keep, A::ACCESS, *token);
             }
             None => {
                 self.watch.end();
@@ -176,7 +177,7 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
         if !at.is_multiple_of(granularity) {
             return Err(PartError::Unaligned { at, granularity });
         }
-        self.watch.change(self.lock.raw(), low, A::ACCESS);
+        self.watch.change(self.lock.raw(), low, A::ACCESS, token);
         let watch = self.watch.split(self.lock.raw(), high, A::ACCESS);
         let mut above = Self::of(self.lock.clone(), high, Token::NONE, watch);
         let (_, lower) = self.held.insert((low, token));
@@ -190,9 +191,11 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
             above.held = None;
             above.watch.end();
             self.held = Some((span, token));
-            self.watch.change(self.lock.raw(), span, A::ACCESS);
+            self.watch.change(self.lock.raw(), span, A::ACCESS, token);
             return Err(PartError::Memory { at });
         }
+        self.watch.change(self.lock.raw(), low, A::ACCESS, *lower);
+        (above.watch).change(above.lock.raw(), high, A::ACCESS, *upper);
         Ok(above)
     }
 

@@ -7,12 +7,12 @@
 //!
 //! # Orderings
 //!
-//! | letter | where | ordering | pairs with |
-//! |---|---|---|---|
-//! | W | the count of a wake | Release | X |
-//! | X | the load of the count | Acquire | W |
-//! | Y | `spanlock_task_wake`, before it looks whether the task sleeps | full barrier | Z |
-//! | Z | `spanlock_task_sleep`, before it checks the count | full barrier | Y |
+//! | letter | where | ordering | pairs with | needed by the litmus test |
+//! |---|---|---|---|---|
+//! | W | the count of a wake | Release | X | `parker-wake` |
+//! | X | the load of the count | Acquire | W | `parker-wake` |
+//! | Y | `spanlock_task_wake`, before it looks for a sleeper | full | Z | `parker-sleep` |
+//! | Z | `spanlock_task_sleep`, before it checks the count | full | Y | `parker-sleep` |
 //!
 //! No wake is lost: the waker counts, then wakes the task. The task first declares that it sleeps,
 //! then checks the count. Of the two, at least one sees what the other wrote (Y, Z).

@@ -10,8 +10,10 @@
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::THREADS;
 use crate::search::order::{AT, Step};
+
+/// The most threads of a scenario.
+pub const THREADS: usize = 3;
 
 /// The call or the answer of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

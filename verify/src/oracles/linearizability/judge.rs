@@ -11,8 +11,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::history::{End, History};
-use super::{Model, THREADS};
+use super::history::{End, History, THREADS};
+use super::model::Model;
 
 pub(super) type States<M> = BTreeSet<<M as Model>::State>;
 pub(super) type HistoryOf<M> = History<<M as Model>::Op, <M as Model>::Answer>;

@@ -11,11 +11,13 @@ use spanlock_sync::thread;
 
 use super::history::Recorder;
 use super::judge::judge;
+use super::model::Model;
 use super::scenario::Scenario;
-use super::{Model, table};
+use super::table;
+use crate::execution::begin_execution;
 use crate::search::order::{Watch, Watched};
 use crate::search::reduction::Reduced;
-use crate::worlds::{begin_execution, under};
+use crate::worlds::under;
 
 /// The model of the scenarios, and how to run them.
 pub struct Subject<M> {

@@ -3,7 +3,29 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{Model, THREADS};
+use super::history::THREADS;
+use super::model::Model;
+
+/// Which scenarios a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scenarios {
+    /// Every scenario of at most two threads. Each is searched.
+    All {
+        /// The most operations per thread in the normal run.
+        operations: usize,
+        /// The most operations per thread in the full run.
+        in_full_run: usize,
+        /// If set, the full run draws this many schedules of each scenario instead of a search.
+        schedules: Option<u64>,
+    },
+    /// Random scenarios of exactly this size, each under 100 random schedules.
+    Sampled {
+        /// The number of threads.
+        threads: usize,
+        /// The number of operations per thread.
+        operations: usize,
+    },
+}
 
 /// The operations of each thread, the main thread first. In its text form, `|` separates the
 /// threads: `write(0..1) release | try-read(0..1)`.

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::Model;
 use super::history::{End, text};
 use super::judge::{HistoryOf, States, closed, step};
+use super::model::Model;
 
 /// Width of a thread's column.
 const COLUMN: usize = 28;

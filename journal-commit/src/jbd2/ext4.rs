@@ -1,0 +1,197 @@
+//! The flag `needs_recovery` of an ext4 file system whose blocks a journal changes.
+//!
+//! ext4 replays its journal only if the file system's superblock has this flag. If the flag is
+//! missing, Linux empties the log at the next mount, and acknowledged transactions are lost. The
+//! journal therefore looks for an ext4 superblock at byte 1024 of the storage that it protects, and
+//! keeps the flag itself. This applies to external journals too.
+//!
+//! # Invariants
+//! - **EF1** The flag is durable before the journal's superblock says that the log is not empty,
+//!   and before recovery writes the first block home.
+//! - **EF2** The flag is cleared only after the journal's superblock says durably that the log is
+//!   empty, and only by the file system's own journal. Another journal over the same blocks cannot
+//!   know whether the file system's own journal is empty.
+//! - **EF3** Every copy of the file system's superblock that a transaction holds, or that recovery
+//!   writes home, has the flag.
+//!
+//! # What tears
+//! The flag and the superblock's checksum lie in different sectors. A crash can keep one of them
+//! only, as it can when Linux changes the flag. Linux then refuses to mount. The log is empty at
+//! that moment, so nothing is lost. Opening the journal and [`recover`](super::recover()) repair
+//! the superblock, and `e2fsck` does if the file system has a second one.
+
+use std::io;
+
+use super::checksum::crc32c;
+use super::error::Error;
+use super::format::UUID_BYTES;
+use super::place::{Blocks, Place};
+use super::superblock::Superblock;
+use crate::storage::Storage;
+
+/// The offset of the superblock in the file system.
+const SUPERBLOCK_AT: u64 = 1024;
+const SUPERBLOCK_BYTES: usize = 1024;
+
+// Offsets in the superblock. Its numbers are little-endian.
+const BLOCKS_AT: usize = 0x04;
+const LOG_BLOCK_SIZE_AT: usize = 0x18;
+const MAGIC_AT: usize = 0x38;
+const COMPAT_AT: usize = 0x5C;
+const INCOMPAT_AT: usize = 0x60;
+const RO_COMPAT_AT: usize = 0x64;
+const JOURNAL_UUID_AT: usize = 0xD0;
+const JOURNAL_INODE_AT: usize = 0xE0;
+const BLOCKS_HIGH_AT: usize = 0x150;
+const CHECKSUM_AT: usize = 0x3FC;
+
+const MAGIC: [u8; 2] = [0x53, 0xEF];
+const COMPAT_HAS_JOURNAL: u32 = 4;
+const INCOMPAT_RECOVER: u32 = 4;
+const INCOMPAT_JOURNAL_DEV: u32 = 8;
+const INCOMPAT_64BIT: u32 = 0x80;
+const RO_COMPAT_METADATA_CSUM: u32 = 0x400;
+
+/// The ext4 file system in the storage that a journal protects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileSystem {
+    block_bytes: usize,
+    /// Whether the journal is the file system's own (EF2).
+    is_own: bool,
+}
+
+impl FileSystem {
+    /// Finds the file system in `home`. Returns `None` if there is none that has a journal and
+    /// blocks of the journal's size.
+    pub(crate) fn find(
+        home: &dyn Storage,
+        blocks: &Blocks,
+        place: &Place,
+        journal: &Superblock,
+    ) -> Result<Option<FileSystem>, Error> {
+        let reading = Error::io("reading the file system's superblock");
+        let Some(superblock) = read(home).map_err(reading)? else {
+            return Ok(None);
+        };
+        let block_bytes = blocks.block_bytes;
+        if !has_journal(&superblock, block_bytes, home.len()) {
+            return Ok(None);
+        }
+        // A torn change of the flag leaves a checksum that is right for its other value.
+        let mut changed = superblock;
+        set(&mut changed, !is_set(&superblock));
+        if !is_sound(&superblock) && changed[CHECKSUM_AT..] != superblock[CHECKSUM_AT..] {
+            return Err(Error::BadFileSystem);
+        }
+        let is_own = match get32(&superblock, JOURNAL_INODE_AT) {
+            0 => superblock[JOURNAL_UUID_AT..][..UUID_BYTES] == journal.uuid(),
+            _ if place.is_inside() => {
+                let reading = Error::io("reading the file system's superblock");
+                read(&*blocks.storage).map_err(reading)? == Some(superblock)
+            }
+            _ => false,
+        };
+        Ok(Some(FileSystem {
+            block_bytes,
+            is_own,
+        }))
+    }
+
+    /// Sets the flag, durably (EF1).
+    pub(crate) fn begin(self, home: &dyn Storage) -> io::Result<()> {
+        self.change(home, true)
+    }
+
+    /// Clears the flag, durably, if the journal is the file system's own (EF2).
+    pub(crate) fn end(self, home: &dyn Storage) -> io::Result<()> {
+        match self.is_own {
+            true => self.change(home, false),
+            false => Ok(()),
+        }
+    }
+
+    /// Sets the flag in the content of a block, if that block holds the superblock (EF3).
+    pub(crate) fn keep(self, block: u64, content: &mut [u8]) {
+        let (home, skip) = self.place();
+        if block == home {
+            let superblock = &mut content[skip..][..SUPERBLOCK_BYTES];
+            set(superblock.try_into().expect("the superblock's size"), true);
+        }
+    }
+
+    fn change(self, home: &dyn Storage, to: bool) -> io::Result<()> {
+        let (block, skip) = self.place();
+        let at = block * self.block_bytes as u64;
+        // A device may have sectors as large as the file system's blocks.
+        let mut content = vec![0; self.block_bytes];
+        home.read_at(&mut content, at)?;
+        let superblock = &mut content[skip..][..SUPERBLOCK_BYTES];
+        let superblock: &mut [u8; SUPERBLOCK_BYTES] =
+            superblock.try_into().expect("the superblock's size");
+        if is_set(superblock) == to && is_sound(superblock) {
+            return Ok(());
+        }
+        set(superblock, to);
+        home.write_fua(&content, at)
+    }
+
+    /// Returns the block that holds the superblock, and the superblock's offset in it.
+    fn place(self) -> (u64, usize) {
+        let size = self.block_bytes as u64;
+        (SUPERBLOCK_AT / size, (SUPERBLOCK_AT % size) as usize)
+    }
+}
+
+fn read(storage: &dyn Storage) -> io::Result<Option<[u8; SUPERBLOCK_BYTES]>> {
+    let mut bytes = [0; SUPERBLOCK_BYTES];
+    if storage.len() < SUPERBLOCK_AT + SUPERBLOCK_BYTES as u64 {
+        return Ok(None);
+    }
+    storage.read_at(&mut bytes, SUPERBLOCK_AT)?;
+    Ok(Some(bytes))
+}
+
+/// Returns whether these bytes are the superblock of a file system with a journal, in a storage of
+/// `len` bytes.
+fn has_journal(superblock: &[u8; SUPERBLOCK_BYTES], block_bytes: usize, len: u64) -> bool {
+    let block_size = 1024_u64.checked_shl(get32(superblock, LOG_BLOCK_SIZE_AT));
+    let wide = get32(superblock, INCOMPAT_AT) & INCOMPAT_64BIT != 0;
+    let high = if wide {
+        get32(superblock, BLOCKS_HIGH_AT)
+    } else {
+        0
+    };
+    let blocks = u64::from(high) << 32 | u64::from(get32(superblock, BLOCKS_AT));
+    superblock[MAGIC_AT..][..MAGIC.len()] == MAGIC
+        && block_size == Some(block_bytes as u64)
+        && (1..=len / block_bytes as u64).contains(&blocks)
+        && get32(superblock, COMPAT_AT) & COMPAT_HAS_JOURNAL != 0
+        && get32(superblock, INCOMPAT_AT) & INCOMPAT_JOURNAL_DEV == 0
+}
+
+fn is_set(superblock: &[u8; SUPERBLOCK_BYTES]) -> bool {
+    get32(superblock, INCOMPAT_AT) & INCOMPAT_RECOVER != 0
+}
+
+fn set(superblock: &mut [u8; SUPERBLOCK_BYTES], to: bool) {
+    let others = get32(superblock, INCOMPAT_AT) & !INCOMPAT_RECOVER;
+    let flags = others | if to { INCOMPAT_RECOVER } else { 0 };
+    superblock[INCOMPAT_AT..][..4].copy_from_slice(&flags.to_le_bytes());
+    if has_checksum(superblock) {
+        let sum = crc32c(!0, &superblock[..CHECKSUM_AT]);
+        superblock[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+fn has_checksum(superblock: &[u8; SUPERBLOCK_BYTES]) -> bool {
+    get32(superblock, RO_COMPAT_AT) & RO_COMPAT_METADATA_CSUM != 0
+}
+
+fn is_sound(superblock: &[u8; SUPERBLOCK_BYTES]) -> bool {
+    let found = get32(superblock, CHECKSUM_AT);
+    !has_checksum(superblock) || found == crc32c(!0, &superblock[..CHECKSUM_AT])
+}
+
+fn get32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}

@@ -1,0 +1,155 @@
+//! Creating a file in such a way that a crash leaves all of it or nothing under its name.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+/// What a file's name has at the end until the file is complete.
+const SUFFIX: &str = ".new";
+
+/// A file that is being created, empty at first. It has its own name only once it is complete, and
+/// until then a temporary one. If a crash leaves the temporary file, the next creation of the same
+/// file takes it over.
+///
+/// The file is locked exclusively. Unless it is published, it is removed when this is dropped.
+#[derive(Debug)]
+pub struct NewFile {
+    // Declared first and so dropped first: the file is removed while it is locked.
+    temporary: Temporary,
+    path: PathBuf,
+    file: File,
+}
+
+/// The name of a file that is removed when this is dropped.
+#[derive(Debug)]
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // Whoever drops it reports an error of its own.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl NewFile {
+    /// Begins to create the file at `path`. Opens it with these flags, too.
+    ///
+    /// # Errors
+    /// [`AlreadyExists`](io::ErrorKind::AlreadyExists) if something has the name `path`;
+    /// [`ResourceBusy`](io::ErrorKind::ResourceBusy) if the same file is just being created; and
+    /// any error of the system.
+    pub fn begin(path: &Path, flags: OFlags) -> io::Result<NewFile> {
+        let name = path.file_name().ok_or(io::ErrorKind::NotFound);
+        if std::fs::symlink_metadata(path).is_ok() {
+            return Err(Errno::EXIST.into());
+        }
+        let mut with_suffix = OsString::from(name?);
+        with_suffix.push(SUFFIX);
+        let temporary = path.with_file_name(with_suffix);
+        let file = locked(&temporary, flags)?;
+        let temporary = Temporary(temporary);
+        // Another creation may have ended before this one had the lock.
+        if std::fs::symlink_metadata(path).is_ok() {
+            return Err(Errno::EXIST.into());
+        }
+        file.set_len(0)?;
+        let path = path.to_owned();
+        Ok(NewFile {
+            temporary,
+            path,
+            file,
+        })
+    }
+
+    /// Returns the file, to fill it.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Returns the file's name for now.
+    pub fn temporary(&self) -> &Path {
+        &self.temporary.0
+    }
+
+    /// Makes the file durable, gives it its name, and makes that durable, too. After an error there
+    /// is no file of this name.
+    ///
+    /// # Errors
+    /// As for [`begin`](Self::begin).
+    pub fn publish(self) -> io::Result<File> {
+        let NewFile {
+            mut temporary,
+            path,
+            file,
+        } = self;
+        sync(&file, &temporary.0)?;
+        match renameat_with(CWD, &temporary.0, CWD, &path, RenameFlags::NOREPLACE) {
+            Ok(()) => {}
+            // The file system has no such flag. Other creations wait for the lock.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                std::fs::rename(&temporary.0, &path)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        // From now on, an error removes the file under this name.
+        temporary.0.clone_from(&path);
+        sync_folder(&path)?;
+        temporary.0.clear();
+        Ok(file)
+    }
+}
+
+/// Opens and locks a temporary file, which may be left over from a crash.
+fn locked(temporary: &Path, flags: OFlags) -> io::Result<File> {
+    loop {
+        // Anybody who may write to the folder can put a link there: do not follow it.
+        let flags = (flags | OFlags::NOFOLLOW).bits().cast_signed();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.custom_flags(flags).open(temporary)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let what = "another program is just creating this file";
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        let found = file.metadata()?;
+        if !found.is_file() {
+            let what = format!("{} is in the way: remove it", temporary.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+        }
+        // Before this one had the lock, another creation may have published or removed the file.
+        match std::fs::symlink_metadata(temporary) {
+            Ok(now) if (now.dev(), now.ino()) == (found.dev(), found.ino()) => return Ok(file),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Makes the name of a new file durable.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    sync(&File::open(folder)?, folder)
+}
+
+/// Makes a file or a folder durable.
+fn sync(file: &File, path: &Path) -> io::Result<()> {
+    file.sync_all()?;
+    #[cfg(test)]
+    super::tests::note_synced(path);
+    #[cfg(not(test))]
+    let _ = path;
+    Ok(())
+}

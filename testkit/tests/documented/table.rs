@@ -1,0 +1,113 @@
+//! The table of documented commands.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::commands::Documented;
+
+const NAME: &str = "testkit/tests/documented/commands.tsv";
+
+/// The table: what runs each documented command.
+#[derive(Clone)]
+pub(crate) struct Table {
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// A row of the table.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    line: usize,
+    pub(crate) command: String,
+    pub(crate) how: How,
+}
+
+/// What runs a command.
+#[derive(Clone)]
+pub(crate) enum How {
+    /// A shell script, which is the command at its smallest settings.
+    Run(String),
+    /// A step of a script in `.ci`.
+    Step { script: String, step: String },
+    /// Nothing, for the reason in the table.
+    Not,
+}
+
+impl Table {
+    /// Parses the table: rows of the command, what runs it, and a script, a step or a reason.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let rows = (1..).zip(text.lines());
+        let rows = rows.filter(|(_, row)| !row.is_empty() && !row.starts_with('#'));
+        let entry = |(line, row): (usize, &str)| {
+            let [command, how, text] = *row.split('\t').collect::<Vec<_>>() else {
+                return Err(format!("{NAME}:{line}: not three columns"));
+            };
+            let how = match (how, text) {
+                ("run", "") => How::Run(command.to_owned()),
+                ("run", script) => How::Run(script.to_owned()),
+                (".ci/run" | ".ci/full", step) => How::Step {
+                    script: how.to_owned(),
+                    step: step.to_owned(),
+                },
+                ("not", reason) if !reason.is_empty() => How::Not,
+                _ => return Err(format!("{NAME}:{line}: neither run, a script nor not")),
+            };
+            let command = command.to_owned();
+            Ok(Entry { line, command, how })
+        };
+        let entries = rows.map(entry).collect::<Result<_, _>>()?;
+        Ok(Self { entries })
+    }
+
+    /// Returns what is wrong with the table, and how to fix it.
+    pub(crate) fn problems(&self, project: &Path, documented: &Documented) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut known = BTreeSet::new();
+        for Entry { line, command, how } in &self.entries {
+            if !known.insert(command) {
+                problems.push(format!("{NAME}:{line}: a second entry of `{command}`"));
+            }
+            if !documented.contains_key(command) {
+                problems.push(format!(
+                    "{NAME}:{line}: no document shows `{command}`: remove the line"
+                ));
+            }
+            if let How::Step { script, step } = how
+                && !steps(project, script).contains(step)
+            {
+                problems.push(format!("{NAME}:{line}: {script} has no step `{step}`"));
+            }
+        }
+        for (command, places) in documented {
+            if !known.contains(command) {
+                let (places, entry) = (places.join(", "), self.suggestion(command));
+                problems.push(format!(
+                    "{places}: no entry of `{command}`. Add a line to {NAME}, such as\n{entry}"
+                ));
+            }
+        }
+        problems
+    }
+
+    /// Returns an entry for a command: what runs the one that begins most like it, if that is a
+    /// step, or else the command itself.
+    fn suggestion(&self, command: &str) -> String {
+        let common = |entry: &&Entry| {
+            let pairs = entry.command.chars().zip(command.chars());
+            pairs.take_while(|(one, other)| one == other).count()
+        };
+        // Of several, the first: the last one that `max_by_key` sees.
+        let like = self.entries.iter().rev().max_by_key(common);
+        match like.map(|entry| &entry.how) {
+            Some(How::Step { script, step }) => format!("{command}\t{script}\t{step}"),
+            _ => format!("{command}\trun\t"),
+        }
+    }
+}
+
+/// Returns the steps of a script in `.ci`.
+fn steps(project: &Path, script: &str) -> Vec<String> {
+    let text = fs::read_to_string(project.join(script)).expect("a script");
+    let step = |line: &str| Some(line.split_once("step ")?.1.to_owned());
+    text.lines().filter_map(step).collect()
+}

@@ -1,0 +1,31 @@
+//! Crash images: what the code of a program with crashes tells the harness about them.
+
+use serde::{Deserialize, Serialize};
+
+/// The crash images of a program's executions, collected while it runs.
+pub trait Crashes: Send + Sync {
+    /// Called after an execution that stands for its class, in the mode `cut`. `comes_before(a, b)`
+    /// says whether step `a` comes before step `b` in every execution of the class, or is `b`. The
+    /// code of the program learns the number of its current step from [`step`](crate::step).
+    fn executed(&self, comes_before: &dyn Fn(u32, u32) -> bool);
+
+    /// Called after the search: judges all images.
+    ///
+    /// # Errors
+    /// What is wrong with an image.
+    fn judge(&self) -> Result<Images, String>;
+}
+
+/// The images that a search has judged, and found correct.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Images {
+    /// The number of different images that a crash may leave.
+    pub count: u64,
+    /// A checksum of the set of images. All modes of a program must find the same set.
+    pub checksum: u64,
+    /// The number of further images that a crash during recovery may leave.
+    pub during_recovery: u64,
+    /// The number of moments at which the process may be killed while some store is not durable, in
+    /// the mode `sequence`.
+    pub kills: Option<u64>,
+}

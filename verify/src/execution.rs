@@ -1,0 +1,111 @@
+//! The row that this process explores, and how each of its executions begins and ends.
+
+#![cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
+
+use std::env;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use crate::messages::REFUSES;
+use crate::mode::Mode;
+use crate::plan::Job;
+use crate::search::order;
+
+/// The environment variable that sets the seed of random programs and scenarios.
+pub(crate) const SEED: &str = "SPANLOCK_SEED";
+
+/// The environment variable that replaces all scenarios of a row by one.
+pub(crate) const SCENARIO: &str = "SPANLOCK_SCENARIO";
+
+/// Returns an error if an environment variable for replays is set: it would change what rows run.
+pub(crate) fn no_replay() -> Result<(), String> {
+    for name in [SCENARIO, SEED] {
+        if env::var_os(name).is_some() {
+            return Err(format!(
+                "{name} is set: it would silently change what rows run\n  unset it, or use it with \
+                 `cargo verify --replay`"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The mode of this process's row.
+pub(crate) static MODE: OnceLock<Mode> = OnceLock::new();
+
+/// Returns the mode of the row that this process explores, if it explores one.
+pub fn mode() -> Option<Mode> {
+    MODE.get().copied()
+}
+
+/// Returns the number of the current step of the execution, for [`Crashes`](crate::Crashes).
+pub fn step() -> u32 {
+    order::AT.get()
+}
+
+/// A row that this process explores.
+pub(crate) struct Search {
+    pub(crate) job: Job,
+    /// Whether the checker searches without the harness's reduction.
+    pub(crate) plain: bool,
+    /// A scratch file. Without it, the harness does not reduce searches in loom's weak mode.
+    #[cfg_attr(spanlock_shuttle, allow(dead_code))]
+    pub(crate) scratch: Option<PathBuf>,
+    /// The arguments that change the code under test.
+    #[cfg_attr(spanlock_loom, allow(dead_code))]
+    pub(crate) mutations: Vec<String>,
+}
+
+/// Begins an execution.
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+pub(crate) fn begin_execution() {
+    spanlock_sync::check::begin_execution();
+    crate::trace::begin();
+}
+
+/// Runs an execution.
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+pub(crate) fn execute(run: impl FnOnce()) {
+    begin_execution();
+    run();
+    crate::trace::finished();
+    compare();
+    crate::trace::end();
+}
+
+/// What the first execution of this process did: a hash of its operations, and its notes.
+static FIRST: OnceLock<(u64, String)> = OnceLock::new();
+
+static IS_REPEAT: AtomicBool = AtomicBool::new(false);
+
+/// Says that all further executions repeat the schedule of the first one.
+pub(crate) fn begin_repeats() {
+    // Relaxed: only the system thread that runs the executions uses this.
+    IS_REPEAT.store(true, Relaxed);
+}
+
+/// Whether the current execution repeats the schedule of the first one.
+pub(crate) fn is_repeat() -> bool {
+    // Relaxed: as above.
+    IS_REPEAT.load(Relaxed)
+}
+
+/// Remembers what the first execution did. Panics if a repeat of it does something else.
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+fn compare() {
+    let done = || (spanlock_sync::check::fingerprint(), crate::trace::events());
+    let first = FIRST.get_or_init(done);
+    if is_repeat() {
+        assert!(
+            *first == done(),
+            "repeated after the search, the first execution does something else"
+        );
+    }
+}
+
+/// Prints the reason, and exits with the code of a refused request.
+pub(crate) fn refuse(reason: &str) -> ! {
+    eprintln!("models: {reason}");
+    std::process::exit(REFUSES)
+}
