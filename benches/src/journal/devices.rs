@@ -104,7 +104,7 @@ impl Device {
     /// The operating system's error.
     pub fn folder(&self, of: &str) -> Result<TempDir> {
         let folder = self.folder.folder(of);
-        folder.with_context(|| format!("creating a folder for {of} in {}", self.told))
+        folder.with_context(|| format!("creating a folder for {of} on {}", self.name))
     }
 
     /// Adds advice to an error that says that the device is full.
