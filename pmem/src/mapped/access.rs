@@ -2,11 +2,11 @@
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | A | `publish`: `store_release` | Release | B | none (1) |
-//! | B | `load`: `load_acquire` | Acquire | A | none (1) |
+//! | A | `publish`: `store_release` | Release | B | `published_data_is_complete` (1) |
+//! | B | `load`: `load_acquire` | Acquire | A | `published_data_is_complete` (1) |
 //!
 //! (1) The processor performs this pair even under a checker, because no checker models memory that
-//! maps a file. `tests/threads.rs` runs it.
+//! maps a file. So it is a test, in `tests/threads.rs`.
 
 use std::path::Path;
 
