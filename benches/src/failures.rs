@@ -28,6 +28,8 @@ use plan::FailurePlan;
 use rows::Row;
 use trial::{Conditions, TrialOutcome, trial};
 
+use crate::temporary::Choice;
+
 /// The trials to run.
 pub struct Trials {
     /// The contestants, in table order.
@@ -41,24 +43,50 @@ pub struct Trials {
     pub jobs: usize,
 }
 
+/// The result of a whole run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The rows, in the order of the contestants.
+    pub rows: Vec<Row>,
+}
+
 /// Runs all plans for all contestants.
 ///
 /// # Errors
 /// A child cannot be run, or a contestant of another project is not clean even without a failure.
 /// In that case its results would be meaningless.
-pub fn run(task: &Trials, bar: &ProgressBar) -> Result<Vec<Row>> {
+pub fn run(task: &Trials, bar: &ProgressBar) -> Result<Outcome> {
     let mut plans = Vec::new();
     for contestant in &task.contestants {
+        has_room(contestant, 1)?;
         plans.push(plans_of(contestant, task)?);
     }
     bar.set_length(plans.iter().map(Vec::len).sum::<usize>() as u64);
     let mut rows = Vec::new();
     for (contestant, plans) in task.contestants.iter().zip(plans) {
+        has_room(contestant, task.jobs.min(plans.len()))?;
         bar.set_message(contestant.name);
         let outcomes = all(contestant, &plans, task, bar)?;
         rows.push(Row::new(contestant, plans.into_iter().zip(outcomes)));
     }
-    Ok(rows)
+    Ok(Outcome { rows })
+}
+
+/// Checks that this many trials at a time have enough room for their files. Without it, the errors
+/// of a full folder would count as failures of the contestant.
+fn has_room(contestant: &FailureContestant, jobs: usize) -> Result<()> {
+    let place = trial::place();
+    let needed = jobs as u64 * contestant.room();
+    // The first trial reports a folder that does not exist.
+    let room = place.room().unwrap_or(u64::MAX);
+    ensure!(
+        room >= needed,
+        "the folder {} is full: it has {room} free bytes, and {} needs {needed} in {jobs} runs at a time; free some space there, {}, or use fewer --jobs",
+        place.path().display(),
+        contestant.name,
+        Choice::Tmpdir.advice()
+    );
+    Ok(())
 }
 
 /// Returns the plans for a contestant. Their number is known after a run without a failure.

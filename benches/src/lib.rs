@@ -19,5 +19,7 @@ pub mod recovery;
 pub mod report;
 pub mod scratch;
 pub mod target;
+pub mod temporary;
+pub mod terminal;
 pub mod volume;
 pub mod workloads;

@@ -1,19 +1,18 @@
 //! A temporary file to map as a region.
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use spanlock_pmem::{MappedFile, Options};
 
-use crate::volume::{file_system, temporary_folder};
+use crate::temporary::{Choice, Place};
 
 /// A temporary file without a name. It disappears however the process ends.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
-    folder: PathBuf,
+    place: Place,
     _file: File,
 }
 
@@ -26,26 +25,18 @@ impl Scratch {
     /// The folder cannot be used or does not have enough room.
     pub fn new(folder: Option<&Path>, bytes: u64) -> Result<Self> {
         let bytes = bytes.next_multiple_of(spanlock_pmem::PAGE_BYTES);
-        let folder = folder.map_or_else(|| temporary_folder(bytes), Path::to_owned);
-        let place = || {
-            format!(
-                "creating a temporary file of {bytes} bytes in {}; choose another folder with --dir",
-                folder.display()
-            )
-        };
-        let named = tempfile::Builder::new()
-            .prefix("spanlock-")
-            .tempdir_in(&folder)
-            .with_context(place)?;
-        let path = named.path().join("region");
-        MappedFile::create(&path, bytes, Options::new()).with_context(place)?;
-        let file = File::open(&path).with_context(place)?;
-        named.close().with_context(place)?;
-        // Children reach the file through this path, too.
-        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        let place = folder.map_or_else(|| Place::memory(bytes, Choice::Dir), Place::chosen);
+        let created = place.file(|path| {
+            MappedFile::create(path, bytes, Options::new())?;
+            Ok(())
+        });
+        let (file, path) = created.with_context(|| {
+            let folder = place.path().display();
+            format!("creating a temporary file of {bytes} bytes in {folder}")
+        })?;
         Ok(Scratch {
-            path: path.into(),
-            folder,
+            path,
+            place,
             _file: file,
         })
     }
@@ -61,7 +52,8 @@ impl Scratch {
     /// The file is mapped already, or cannot be mapped.
     pub fn map(&self) -> Result<MappedFile> {
         let mapped = MappedFile::open(&self.path, Options::new());
-        mapped.with_context(|| format!("mapping a temporary file in {}", self.folder.display()))
+        let folder = self.place.path().display();
+        mapped.with_context(|| format!("mapping a temporary file in {folder}"))
     }
 
     /// Describes where the file lies, what survives there, and how it is flushed.
@@ -76,8 +68,8 @@ impl Scratch {
         };
         Ok(format!(
             "temporary, in {} ({}); durable bytes there {}; {flush}",
-            self.folder.display(),
-            file_system(&self.folder),
+            self.place.path().display(),
+            self.place.file_system(),
             region.durability(),
         ))
     }

@@ -5,7 +5,6 @@
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -18,6 +17,7 @@ use spanlock_range_lock::{RawRangeLock, RwCounter};
 
 use crate::args::Size;
 use crate::locks::Make;
+use crate::temporary::{Choice, Place, file_system};
 
 /// The prefix of the paths of all files that a run creates: a directory.
 pub const PREFIX: &str = "spanlock-compare/";
@@ -66,22 +66,16 @@ impl Volume {
     /// # Errors
     /// There is not enough room, or no volume can have the given `size`.
     pub fn temporary(size: Option<&Size>, needs: &Needs) -> Result<Self> {
-        let folder = temporary_folder(size.map_or(needs.bytes, |it| it.bytes));
-        let place = || format!("creating a temporary volume in {}", folder.display());
-        let named = tempfile::Builder::new()
-            .prefix("spanlock-")
-            .tempdir_in(&folder)
-            .with_context(place)?;
-        let path = named.path().join("volume");
+        let place = Place::memory(size.map_or(needs.bytes, |it| it.bytes), Choice::Volume);
+        let folder = place.path();
         let format = FormatOptions::new()
             .inodes(u32::try_from(needs.files + 2).unwrap_or(u32::MAX))
             .max_file_size(needs.largest_file);
-        create(&path, size, needs, &format).with_context(place)?;
-        let file = File::open(&path).with_context(place)?;
-        named.close().with_context(place)?;
-        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let created = place.file(|path| create(path, size, needs, &format));
+        let (file, path) = created
+            .with_context(|| format!("creating a temporary volume in {}", folder.display()))?;
         let what = format!("temporary, in {}", folder.display());
-        Self::described(path, Origin::Temporary { _file: file }, what, &folder)
+        Self::described(path, Origin::Temporary { _file: file }, what, folder)
     }
 
     /// Opens the volume at `path`, or creates one if the path is unused.
@@ -370,40 +364,6 @@ fn size_text(bytes: u64) -> String {
     }
     let digits = usize::from(number.fract() != 0.0);
     format!("{number:.digits$} {}", units[unit])
-}
-
-/// Returns the folder for temporary files of `size` bytes.
-pub(crate) fn temporary_folder(size: u64) -> PathBuf {
-    let shared_memory = Path::new("/dev/shm");
-    let room =
-        rustix::fs::statvfs(shared_memory).map_or(0, |it| it.f_bavail.saturating_mul(it.f_frsize));
-    if file_system(shared_memory) == "tmpfs" && room / 5 * 4 >= size {
-        shared_memory.to_owned()
-    } else {
-        std::env::temp_dir()
-    }
-}
-
-/// Returns the type of the file system that contains `path`, as named in the kernel's mount table.
-pub(crate) fn file_system(path: &Path) -> String {
-    let unknown = || "unknown file system".to_owned();
-    let (Ok(path), Ok(mounts)) = (
-        fs::canonicalize(path),
-        fs::read_to_string("/proc/self/mounts"),
-    ) else {
-        return unknown();
-    };
-    let fields = mounts.lines().filter_map(|line| {
-        let mut fields = line.split(' ').skip(1);
-        // Spaces in mount points are escaped, so such a mount is not recognized and its parent is
-        // used.
-        Some((fields.next()?, fields.next()?))
-    });
-    // Use the deepest mount. Among mounts at one path, the last hides the others.
-    fields
-        .filter(|(at, _)| path.starts_with(at))
-        .max_by_key(|(at, _)| at.len())
-        .map_or_else(unknown, |(_, kind)| kind.to_owned())
 }
 
 #[cfg(test)]

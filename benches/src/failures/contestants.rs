@@ -55,6 +55,15 @@ enum Open {
 }
 
 impl FailureContestant {
+    /// Returns the most bytes that a trial's files take, including the copy of what is durable.
+    pub fn room(&self) -> u64 {
+        match self.maker {
+            // A segment of 16 MiB in okaywal.
+            Maker::Others => 40 << 20,
+            Maker::Ours | Maker::WrongOnPurpose => 8 << 20,
+        }
+    }
+
     /// Opens or creates the contestant in a folder, on top of this medium.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ use super::child::{ChildLine, DURABLE, FILES, RunSize};
 use super::contestants::FailureContestant;
 use super::plan::FailurePlan;
 use super::record::Id;
+use crate::temporary::{Choice, Place};
 
 /// The conditions of each trial.
 #[derive(Clone, Debug)]
@@ -60,6 +61,11 @@ impl TrialOutcome {
     }
 }
 
+/// Returns where the files of a trial lie.
+pub fn place() -> Place {
+    Place::system(Choice::Tmpdir)
+}
+
 /// Runs a contestant under a plan, or without a failure, and checks what is left.
 ///
 /// # Errors
@@ -69,7 +75,8 @@ pub fn trial(
     plan: Option<FailurePlan>,
     conditions: &Conditions,
 ) -> Result<TrialOutcome> {
-    let folder = tempfile::Builder::new().prefix("failures-").tempdir()?;
+    let name = contestant.name;
+    let folder = place().folder(&format!("failures-{name}"))?;
     let folder = folder.path();
     let mut outcome = TrialOutcome::default();
     run(contestant, plan, conditions, folder, &mut outcome)?;

@@ -1,7 +1,7 @@
 //! The contestants for durable records, behind one trait: our block journal with each of its commit
 //! modes, our compact log, and the [logs of other projects](super::peers).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use spanlock_journal_commit::jbd2::{
     self, CommitWay, Delay, Flushes, FormatOptions, Journal, Options,
 };
 use spanlock_journal_commit::storage::QueuedStorage;
+use tempfile::TempDir;
 
 use super::calls::{self, Watch};
 use super::devices::{DIRECT, Device};
@@ -136,18 +137,19 @@ impl Contestant {
         Some(format!("{} {}", PEERS[place].name, PEERS[place].version))
     }
 
-    /// Creates it for at most `threads` threads.
+    /// Creates it for a workload with at most `threads` threads.
     ///
     /// # Errors
     /// Its files cannot be created.
-    pub fn make(&self, device: &Device, threads: usize) -> Result<Made> {
-        let folder = device.folder(self.name)?;
+    pub fn make(&self, device: &Device, workload: &str, threads: usize) -> Result<Made> {
+        let of_workload = device.folder(&format!("{workload}-{}", self.name))?;
+        let folder = of_workload.path();
         let meter = device.meter();
         let mut watch = None;
         let commits: Box<dyn Commits> = match self.way {
             Way::Blocks(..) | Way::Queued => {
                 let blocks = threads as u64 * MOST;
-                let journal = self.journal(device, &folder, &meter, blocks)?;
+                let journal = self.journal(device, folder, &meter, blocks)?;
                 Box::new(Blocks {
                     journal,
                     blocks,
@@ -166,14 +168,15 @@ impl Contestant {
                 })
             }
             Way::Peer(place) => {
-                watch = Some(calls::watch(&folder, meter.clone())?);
-                Box::new(Foreign((PEERS[place].open)(&folder)?))
+                watch = Some(calls::watch(folder, meter.clone())?);
+                Box::new(Foreign((PEERS[place].open)(folder)?))
             }
         };
         Ok(Made {
             commits,
             meter,
             _watch: watch,
+            _folder: of_workload,
         })
     }
 
@@ -184,7 +187,7 @@ impl Contestant {
     pub fn journal(
         &self,
         device: &Device,
-        folder: &std::path::Path,
+        folder: &Path,
         meter: &Arc<Meter>,
         blocks: u64,
     ) -> Result<Journal> {
@@ -216,6 +219,8 @@ pub struct Made {
     pub meter: Arc<Meter>,
     /// Keeps other projects' flushes metered while it exists.
     _watch: Option<Watch>,
+    /// The files of the contestant, which drop last.
+    _folder: TempDir,
 }
 
 /// A contestant as its threads use it.

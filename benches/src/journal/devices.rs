@@ -1,8 +1,8 @@
 //! The devices that store the contestants' files, and their flushes.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::meter::{Meter, Metered, MeteredQueue};
 use crate::measure::median;
-use crate::volume;
+use crate::temporary::{Choice, Folder, Place};
 
 /// The device whose flush sleeps for a millisecond.
 pub const MODELLED: &str = "modelled-1ms";
@@ -41,14 +41,15 @@ pub const DEVICES: [(&str, &str); 3] = [
 /// A run uses `/dev/shm` only if four fifths of the free bytes there are at least this many.
 const ROOM: u64 = 4 << 30;
 
-/// A folder for files, and how they are flushed. The folder is removed on drop.
+/// A folder for files, and how they are flushed. The folder and the files are removed on drop.
 #[derive(Debug)]
 pub struct Device {
     /// One of [`DEVICES`].
     pub name: &'static str,
     /// A description of its location.
     pub told: String,
-    folder: TempDir,
+    place: Place,
+    folder: Folder,
     modelled: Option<Duration>,
 }
 
@@ -60,30 +61,20 @@ impl Device {
     /// No folder can be created there.
     pub fn open(name: &'static str, dir: Option<&Path>) -> Result<Self> {
         let place = match (name, dir) {
-            (MODELLED, _) => volume::temporary_folder(ROOM),
-            (_, Some(dir)) => dir.to_owned(),
-            (_, None) => std::env::temp_dir(),
+            (MODELLED, _) => Place::memory(ROOM, Choice::Tmpdir),
+            (_, Some(dir)) => Place::chosen(dir),
+            (_, None) => Place::system(Choice::Dir),
         };
-        let folder = tempfile::Builder::new()
-            .prefix("spanlock-journal-")
-            .tempdir_in(&place)
-            .with_context(|| {
-                format!(
-                    "creating a folder in {}: choose an existing, writable folder with --dir",
-                    place.display()
-                )
-            })?;
-        let mut told = format!(
-            "{name}: in {} ({})",
-            place.display(),
-            volume::file_system(&place)
-        );
-        if name != MODELLED && volume::file_system(&place) == "tmpfs" {
+        let folder = place.folder(&format!("journal-{name}"))?;
+        let file_system = place.file_system();
+        let mut told = format!("{name}: in {} ({file_system})", place.path().display());
+        if name != MODELLED && file_system == "tmpfs" {
             told.push_str(", which is memory and not a disk: choose a folder on a disk with --dir");
         }
         Ok(Device {
             name,
             told,
+            place,
             folder,
             modelled: (name == MODELLED).then_some(Duration::from_millis(1)),
         })
@@ -95,9 +86,8 @@ impl Device {
     /// It is [`DIRECT`], and the file system does not allow that.
     pub fn check(&self) -> Result<()> {
         if self.name == DIRECT {
-            let path = self.folder.path().join("checked");
-            self.file(&path, 4096, &self.meter())?;
-            fs::remove_file(path)?;
+            let folder = self.folder("checked")?;
+            self.file(&folder.path().join("file"), 4096, &self.meter())?;
         }
         Ok(())
     }
@@ -107,15 +97,21 @@ impl Device {
         Meter::new(self.modelled)
     }
 
-    /// Creates an empty folder.
+    /// Creates an empty folder, whose name begins with `of`. It is removed on drop.
     ///
     /// # Errors
-    /// The folder exists, or the operating system's error.
-    pub fn folder(&self, name: &str) -> Result<PathBuf> {
-        let folder = self.folder.path().join(name);
-        fs::create_dir(&folder)
-            .with_context(|| format!("creating the folder {}", folder.display()))?;
-        Ok(folder)
+    /// The operating system's error.
+    pub fn folder(&self, of: &str) -> Result<TempDir> {
+        let folder = self.folder.folder(of);
+        folder.with_context(|| format!("creating a folder for {of} on {}", self.name))
+    }
+
+    /// Adds advice to an error that says that the device is full.
+    ///
+    /// # Errors
+    /// The error of `result`.
+    pub fn advise<T>(&self, result: Result<T>) -> Result<T> {
+        self.place.advise(result)
     }
 
     /// Creates a zeroed file of `len` bytes.
@@ -186,7 +182,8 @@ impl Device {
         if let Some(takes) = self.modelled {
             return Ok(takes);
         }
-        let path = self.folder.path().join("flushed");
+        let folder = self.folder("flushed")?;
+        let path = folder.path().join("file");
         let measured = || -> std::io::Result<f64> {
             let file = File::create(&path)?;
             let mut took = Vec::new();

@@ -9,10 +9,11 @@ use indicatif::ProgressBar;
 use super::contestants::{Contestant, Made};
 use super::devices::Device;
 use super::load::{self, Figures, Load};
-use super::rows::{BLOCKS, COMMIT, COUNTS, Row, Target};
+use super::rows::{BLOCKS, COMMIT, COUNTS, Row};
 use super::targets;
 use super::thesis::{self, Pattern, Servers, Transactions};
 use crate::load::{LoadWatch, Others};
+use crate::target::Target;
 
 /// The maximum number of rounds of a cell. There are fewer if rounds would be shorter than `ROUND`
 /// seconds.
@@ -136,16 +137,9 @@ pub fn run(plan: &Plan, bar: &ProgressBar, tell: impl Fn(&str)) -> Result<Outcom
             bar.inc(plan.steps_on(name));
             continue;
         }
-        for workload in [COMMIT, BLOCKS] {
-            grid(plan, workload, &device, bar, &mut rows)?;
-        }
-        patterns(plan, &device, bar, &mut rows)?;
+        device.advise(workloads(plan, &device, bar, &mut rows))?;
     }
-    let targets = targets::targets(&rows, &plan.devices);
-    for row in &mut rows {
-        let of_row = targets.iter().filter(|it| Some(it.of) == row.place());
-        row.targets = of_row.cloned().collect();
-    }
+    let targets = targets::judge(&mut rows, &plan.devices);
     Ok(Outcome {
         rows,
         targets,
@@ -153,6 +147,13 @@ pub fn run(plan: &Plan, bar: &ProgressBar, tell: impl Fn(&str)) -> Result<Outcom
         devices,
         others: watch.others(),
     })
+}
+
+fn workloads(plan: &Plan, device: &Device, bar: &ProgressBar, rows: &mut Vec<Row>) -> Result<()> {
+    for workload in [COMMIT, BLOCKS] {
+        grid(plan, workload, device, bar, rows)?;
+    }
+    patterns(plan, device, bar, rows)
 }
 
 /// Measures a closed loop under every number of threads, and every think time or number of blocks.
@@ -172,7 +173,7 @@ fn grid(
     let threads = plan.threads.iter().copied().max().unwrap_or(1);
     let mut made = Vec::new();
     for contestant in contestants {
-        let one = contestant.make(device, threads);
+        let one = contestant.make(device, workload, threads);
         made.push((contestant, one.with_context(|| contestant.name)?));
     }
     for &threads in &plan.threads {
@@ -240,7 +241,7 @@ fn patterns(plan: &Plan, device: &Device, bar: &ProgressBar, rows: &mut Vec<Row>
         return Ok(());
     };
     bar.set_message(format!("{}: creating files", device.name));
-    let data = thesis::data(device, clients)?;
+    let data = thesis::Data::make(device, clients)?;
     let servers = plan
         .journals(device.name)
         .map(|it| Servers::make(it, device, &data, clients))

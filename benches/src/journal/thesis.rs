@@ -16,6 +16,7 @@
 //! The available text of the thesis lacks its figures; [`SAID`] holds the numbers that the text
 //! states. The text does not say how many threads Table 3.1 used; this module uses eight.
 
+mod pattern;
 mod said;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use std::time::Duration;
 use anyhow::Result;
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::jbd2::{Journal, Stats};
+use tempfile::TempDir;
 
 use super::contestants::{Contestant, count};
 use super::devices::Device;
@@ -32,58 +34,14 @@ use super::load::{self, Figures, Load};
 use super::meter::{Meter, Metered};
 use super::rows::{Row, Transfers};
 
+pub use pattern::{FIO, IOR, Pattern, SMALL, patterns};
 pub use said::{Comparison, Measure, SAID, Said, comparisons};
-
-/// Each client has its file on one server.
-pub const FIO: &str = "fio";
-/// Each client has its file on both servers.
-pub const IOR: &str = "ior";
 
 /// The number of servers, as in the thesis.
 const SERVERS: usize = 2;
 const STRIPE: u64 = 1 << 20;
 /// Bytes of a file on one server.
 const REGION: u64 = 2 << 20;
-/// Bytes per write unless stated otherwise.
-pub const SMALL: u64 = 4 << 10;
-/// Sizes of our choice, because the axis of Figure 4.2 is not available.
-const SIZES: [u64; 5] = [SMALL, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
-/// The number of clients in Table 3.1 and Figure 4.2.
-const CLIENTS: usize = 8;
-
-/// A load of a pattern.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pattern {
-    /// [`FIO`] or [`IOR`].
-    pub workload: &'static str,
-    /// The number of clients; each is a thread.
-    pub clients: usize,
-    /// Bytes per write.
-    pub block_bytes: u64,
-}
-
-/// Returns the loads of these patterns with these numbers of clients. Only one number of clients of
-/// `fio` runs with all block sizes: the largest that is at most eight, or else the smallest.
-pub fn patterns(workloads: &[&'static str], clients: &[usize]) -> Vec<Pattern> {
-    let below = clients.iter().copied().filter(|&it| it <= CLIENTS).max();
-    let sized = below.or(clients.iter().copied().min());
-    let mut all = Vec::new();
-    for &workload in workloads.iter().filter(|it| [FIO, IOR].contains(it)) {
-        for &clients in clients {
-            let sizes = if workload == FIO && sized == Some(clients) {
-                &SIZES[..]
-            } else {
-                &SIZES[..1]
-            };
-            all.extend(sizes.iter().map(|&block_bytes| Pattern {
-                workload,
-                clients,
-                block_bytes,
-            }));
-        }
-    }
-    all
-}
 
 /// A contestant with both of its servers.
 pub(super) struct Servers {
@@ -98,20 +56,32 @@ struct Server {
     journal: Journal,
     data: Arc<Metered>,
     meter: Arc<Meter>,
+    _folder: TempDir,
 }
 
-/// Creates the servers' data files, which the contestants share.
-///
-/// # Errors
-/// The files cannot be created.
-pub(super) fn data(device: &Device, clients: usize) -> Result<Vec<Arc<Metered>>> {
-    let folder = device.folder("data")?;
-    let file = |server: usize| {
-        let path = folder.join(server.to_string());
-        let len = clients as u64 * REGION;
-        Ok(Arc::new(device.direct_file(&path, len, &device.meter())?))
-    };
-    (0..SERVERS).map(file).collect()
+/// The servers' data files, which the contestants share.
+pub(super) struct Data {
+    files: Vec<Arc<Metered>>,
+    _folder: TempDir,
+}
+
+impl Data {
+    /// Creates the files.
+    ///
+    /// # Errors
+    /// The files cannot be created.
+    pub(super) fn make(device: &Device, clients: usize) -> Result<Self> {
+        let folder = device.folder("thesis-data")?;
+        let file = |server: usize| {
+            let path = folder.path().join(server.to_string());
+            let len = clients as u64 * REGION;
+            Ok(Arc::new(device.direct_file(&path, len, &device.meter())?))
+        };
+        Ok(Data {
+            files: (0..SERVERS).map(file).collect::<Result<_>>()?,
+            _folder: folder,
+        })
+    }
 }
 
 impl Servers {
@@ -122,23 +92,29 @@ impl Servers {
     pub(super) fn make(
         contestant: &'static Contestant,
         device: &Device,
-        data: &[Arc<Metered>],
+        data: &Data,
         clients: usize,
     ) -> Result<Self> {
         // Group descriptors, bitmaps, inodes.
         let blocks = 1 + clients + clients.div_ceil(16);
         let server = |(number, data): (usize, &Arc<Metered>)| {
-            let folder = device.folder(&format!("{}-server-{number}", contestant.name))?;
+            let folder = device.folder(&format!("thesis-{}-{number}", contestant.name))?;
             let meter = device.meter();
             Ok(Server {
-                journal: contestant.journal(device, &folder, &meter, blocks as u64)?,
+                journal: contestant.journal(device, folder.path(), &meter, blocks as u64)?,
                 data: data.clone(),
                 meter,
+                _folder: folder,
             })
         };
         Ok(Servers {
             contestant,
-            servers: data.iter().enumerate().map(server).collect::<Result<_>>()?,
+            servers: data
+                .files
+                .iter()
+                .enumerate()
+                .map(server)
+                .collect::<Result<_>>()?,
             clients,
             written: (0..clients).map(|_| AtomicU64::new(0)).collect(),
         })

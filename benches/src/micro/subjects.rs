@@ -21,6 +21,7 @@ use range_mutex::{RangeMutex, RangeMutexGuard};
 use spanlock_range_lock::{RangeLockExt, RawRangeLock, ReadHold, WriteHold};
 
 use super::ranges::{SEGMENT, SEGMENTS};
+use crate::temporary::{Choice, Place};
 
 /// A feature that a case needs from a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -309,7 +310,7 @@ pub(super) struct Ofd(File);
 
 impl Ofd {
     pub(super) fn new() -> Result<Self> {
-        let file = tempfile::tempfile().context("creating a temporary file to lock")?;
+        let file = Place::system(Choice::Tmpdir).empty_file()?;
         // Fails here if the file system has no such locks.
         set(&file, libc::F_WRLCK, 0..1)?;
         set(&file, libc::F_UNLCK, 0..1)?;
