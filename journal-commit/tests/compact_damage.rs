@@ -1,6 +1,8 @@
 //! Tests with a medium that changes durable bytes. Opening distinguishes damage from a torn end
 //! wherever the bytes allow, and never returns a record that was not appended.
 
+#![cfg(feature = "compact")]
+
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::compact::{Error, Log, Lsn, Options};
 use spanlock_journal_commit::testing::Recorded;

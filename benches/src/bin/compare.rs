@@ -127,7 +127,7 @@ fn run_figures(args: &FiguresArgs) -> Result<()> {
             "this build is not optimized, so its figures are meaningless: use `cargo compare figures --measure`"
         );
         let program = std::env::current_exe().context("finding this program")?;
-        let chosen = figures::measure::chosen(names);
+        let chosen = figures::runs::chosen(names);
         figures::measure::measure(&program, &chosen, &dir, |line| terminal.say(line))?;
     }
     let summary = figures::run(&project, &dir, args.check)?;

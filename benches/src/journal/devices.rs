@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use spanlock_journal_commit::storage::{FileMode, FileStorage, QueuedStorage};
+use spanlock_journal_commit::storage::{FileMode, FileStorage};
 use tempfile::TempDir;
 
 use super::meter::{Meter, Metered, MeteredQueue};
+use super::queued::QueuedStorage;
 use crate::measure::median;
 use crate::temporary::{Choice, Folder, Place};
 

@@ -88,8 +88,9 @@ impl<S: Storage> Log<S> {
     ///
     /// # Errors
     /// [`Error::NotALog`], [`Error::Unfinished`], [`Error::Version`], [`Error::CutShort`] and
-    /// [`Error::Corrupt`] leave the storage unchanged. After [`Error::Io`] the last batch and the superblocks may have been
-    /// rewritten. No acknowledged record is lost, and opening can be repeated.
+    /// [`Error::Corrupt`] leave the storage unchanged. After [`Error::Io`] the last batch and the
+    /// superblocks may have been rewritten. No acknowledged record is lost, and opening can be
+    /// repeated.
     pub fn open(storage: S, options: &Options) -> Result<Self, Error> {
         Self::recover(storage, options, Err, false)
     }
