@@ -1,5 +1,5 @@
-//! What `compare` puts into folders for temporary files: no two parts of a run and no two runs share
-//! a name, nothing is left behind, and an error names the folder and what to set.
+//! What `compare` puts into folders for temporary files: no two parts of a run and no two runs
+//! share a name, nothing is left behind, and an error names the folder and what to set.
 
 mod common;
 

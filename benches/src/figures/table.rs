@@ -131,7 +131,7 @@ pub(super) fn time(ns: f64) -> String {
 
 /// Formats a number of threads.
 pub(super) fn thread_count(threads: usize) -> String {
-    crate::report::thread_count(threads)
+    crate::measure::thread_count(threads)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::{Options, Source};
+use super::input::{Options, Source};
 use crate::figures::table::{Grid, Table, code, count, ratio, thousands, thread_count, time};
 
 /// A row of `journal`.

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result, bail};
 
+use super::input::{Options, Source};
 use super::locks::{Alone, Contended, Shared};
 use super::storage::Commits;
-use super::{Options, Source};
 use crate::figures::table::{Table, code, count, ratio, thread_count, time};
 
 /// Five figures: what locks and commits gain beside what programs use today, and where they lose.

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde::Deserialize;
 
-use super::{Options, Source};
+use super::input::{Options, Source};
 use crate::figures::table::{Table, code, ratio, thread_count, time};
 use crate::workloads::IMPORT;
 
@@ -144,31 +144,39 @@ impl Target {
         let asked = self.asked.or(self.at_least).or(self.at_most);
         let asked = asked.unwrap_or_default();
         let sign = if is_upper { "≤" } else { "≥" };
-        let times = self.times.as_ref().map(|Cell { case, lock: other }| {
-            match Some(other.as_str()) == lock {
-                true => format!(" × {}", code(case)),
-                false => format!(" × {} of {}", code(case), code(other)),
-            }
+        let asked = match self.is_time() {
+            true => time(asked),
+            false => asked.to_string(),
+        };
+        let (figure, times) = self.figure();
+        let times = times.map(|times| {
+            // The lock is that of the line.
+            let own = lock.and_then(|lock| times.strip_suffix(&format!(" of {lock}")));
+            format!(" × {}", own.unwrap_or(&times))
         });
-        let figure = match self.figure.as_deref().unwrap_or("ratio") {
+        let figure = match figure {
             "ns" => "time",
             "longest_ns" => "longest wait",
             figure => figure,
         };
-        format!(
-            "{figure} {sign} {}{}",
-            match self.is_time() {
-                true => time(asked),
-                false => asked.to_string(),
-            },
-            times.unwrap_or_default()
-        )
+        format!("{figure} {sign} {asked}{}", times.unwrap_or_default())
+    }
+
+    /// Returns the figure, and what it is a multiple of.
+    fn figure(&self) -> (&str, Option<String>) {
+        let figure = self.figure.as_deref().unwrap_or("ratio");
+        let times = self.times.as_ref();
+        let times = times.map(|Cell { case, lock }| format!("{case} of {lock}"));
+        match figure.split_once(", times ") {
+            Some((figure, times)) => (figure, Some(times.to_owned())),
+            None => (figure, times),
+        }
     }
 
     /// Returns whether the figure is a time, and no multiple of one.
     fn is_time(&self) -> bool {
-        let figure = self.figure.as_deref().unwrap_or_default();
-        figure.ends_with("_ns") && self.times.is_none()
+        let (figure, times) = self.figure();
+        figure.ends_with("_ns") && times.is_none()
     }
 
     fn judged(&self, name: String) -> Judged {
