@@ -68,7 +68,7 @@ pub(super) fn targets(options: &Options<'_>, source: &Source<'_>) -> Result<Tabl
         for row in source.rows::<Row>(of)? {
             for target in &row.targets {
                 let (what, name) = row.place(of);
-                let target_told = target.told(row.lock.as_deref());
+                let target_told = target.told();
                 let judged = target.judged(name);
                 let same = groups
                     .iter_mut()
@@ -129,8 +129,8 @@ impl Row {
 }
 
 impl Target {
-    /// Describes what is asked of a row of `lock`.
-    fn told(&self, lock: Option<&str>) -> String {
+    /// Describes what is asked of the row.
+    fn told(&self) -> String {
         let sign = match self.bound {
             Bound::AtLeast => "≥",
             Bound::AtMost => "≤",
@@ -140,17 +140,13 @@ impl Target {
             false => self.asked.to_string(),
         };
         let (figure, times) = self.figure();
-        let times = times.map(|times| {
-            // The lock is that of the line.
-            let own = lock.and_then(|lock| times.strip_suffix(&format!(" of {lock}")));
-            format!(" × {}", own.unwrap_or(times))
-        });
+        let times = times.map(|times| format!(" × {times}")).unwrap_or_default();
         let figure = match figure {
             "ns" => "time",
             "longest_ns" => "longest wait",
             figure => figure,
         };
-        format!("{figure} {sign} {asked}{}", times.unwrap_or_default())
+        format!("{figure} {sign} {asked}{times}")
     }
 
     /// Returns the figure, and what it is a multiple of.
