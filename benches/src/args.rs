@@ -1,5 +1,8 @@
 //! Arguments that several commands share, and their parsers.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use crate::measure;
@@ -11,6 +14,28 @@ pub struct Size {
     pub bytes: u64,
     /// The size as typed by the user, for error messages.
     pub typed: String,
+}
+
+/// The end of every help text: what affects a run besides its arguments, and how it ends.
+pub(crate) const ENVIRONMENT: &str = "\
+Environment:
+  COLUMNS: the width of the output [default: that of the terminal, or 100 in a file or a pipe]
+  NO_COLOR: no colours in messages about wrong arguments
+  TMPDIR: the folder for temporary files [default: /tmp]
+
+Exit status: 0, or 1 after an error, or 2 for wrong arguments. A reader that closes the output \
+early, such as `head`, changes neither the status nor the files.";
+
+/// The files for the result of a run.
+#[derive(Args, Clone, Debug)]
+pub struct OutputArgs {
+    /// Also write the rows to this file, as JSON, with all columns and targets
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Write the report to this file, as one self-contained HTML page
+    #[arg(long, default_value = "report.html", value_name = "FILE")]
+    pub report: PathBuf,
 }
 
 /// Returns the largest thread count that is accepted. More threads would only wait for each other.

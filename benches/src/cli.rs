@@ -6,15 +6,17 @@ use anyhow::{Result, bail};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::args::{Size, names, seconds, selected, size, threads};
+use crate::args::{ENVIRONMENT, OutputArgs, Size, names, seconds, selected, size, threads};
+use crate::compare::Plan;
 use crate::contention::args::ContentionArgs;
 use crate::failures::args::{Child, FailuresArgs};
 use crate::figures::args::FiguresArgs;
 use crate::file_core::args::FileCoreArgs;
 use crate::journal::args::JournalArgs;
+use crate::micro::{self, cases};
 use crate::recovery::args::RecoveryArgs;
 use crate::recovery::child::RecoveryChild;
-use crate::{locks, measure, micro, workloads};
+use crate::{locks, measure, workloads};
 
 /// Compares range locks on the same workloads: FxMark's on a shared file, and the import of a real
 /// folder, after which every byte is recovered and checked. --micro measures only lock and unlock
@@ -24,6 +26,7 @@ use crate::{locks, measure, micro, workloads};
     bin_name = "cargo compare",
     version,
     max_term_width = 100,
+    after_help = ENVIRONMENT,
     args_conflicts_with_subcommands = true
 )]
 pub struct Args {
@@ -47,7 +50,7 @@ pub struct Args {
 
     /// Locks to compare, separated by commas; `ofd` and `parking_lot-fair` only with --micro
     /// [default: all]
-    #[arg(long, value_delimiter = ',', value_parser = names(micro_locks()), value_name = "LOCK,…")]
+    #[arg(long, value_delimiter = ',', value_parser = names(cases::names()), value_name = "LOCK,…")]
     pub locks: Vec<String>,
 
     /// Workloads to run, separated by commas [default: all]
@@ -58,13 +61,9 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER")]
     pub import: Option<PathBuf>,
 
-    /// Also write the rows of the table to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-
-    /// Write the report to this file, as one self-contained HTML page
-    #[arg(long, default_value = "report.html", value_name = "FILE")]
-    pub report: PathBuf,
+    /// The files for the result.
+    #[command(flatten)]
+    pub outputs: OutputArgs,
 
     /// Volume to run on: created if it does not exist, otherwise its content is preserved [default:
     /// a temporary volume]
@@ -87,9 +86,11 @@ pub enum Command {
     /// Makes every write and every flush of a run fail once, in our journals and in those of other
     /// projects. Eight threads append numbered records; after a simulated power cut, every
     /// acknowledged record must be found. Exits with an error if one of our journals is not clean
+    #[command(after_help = ENVIRONMENT)]
     Failures(FailuresArgs),
     /// Compares the locks under contention, without files: throughput, waits, and processor time,
     /// for critical sections of different lengths, overlaps, shares of reads, and threads
+    #[command(after_help = ENVIRONMENT)]
     Contention(ContentionArgs),
     /// Compares the file core's overwrites with the bare copy, flushes and fences of the same
     /// bytes, and two threads with one, under each lock. Also measures appends, truncations,
@@ -99,6 +100,7 @@ pub enum Command {
     FileCore(FileCoreArgs),
     /// Measures the recovery of a volume with many files: files per second with each number of
     /// threads, and the most heap that it takes
+    #[command(after_help = ENVIRONMENT)]
     Recovery(RecoveryArgs),
     /// Rewrites the figures in documents from the result files in docs/figures, which the other
     /// commands write with --json
@@ -110,27 +112,6 @@ pub enum Command {
     /// The child processes that `recovery` starts.
     #[command(hide = true)]
     RecoveryChild(RecoveryChild),
-}
-
-/// The runs to perform: the arguments with defaults filled in.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Thread counts, ascending and without duplicates.
-    pub threads: Vec<usize>,
-    /// Seconds for each cell.
-    pub seconds: f64,
-    /// Names of locks, in the order of the list of locks.
-    pub locks: Vec<&'static str>,
-    /// Names of workloads, in the order of the list of workloads.
-    pub workloads: Vec<&'static str>,
-    /// The folder to import.
-    pub import: PathBuf,
-    /// Whether [`import`](Self::import) is the default, which is this project.
-    pub import_project: bool,
-    /// The path of the volume; `None` for a temporary one.
-    pub volume: Option<PathBuf>,
-    /// The size of a new volume.
-    pub size: Option<Size>,
 }
 
 impl Args {
@@ -173,7 +154,7 @@ impl Args {
     /// Returns the plan for `--micro`, with defaults filled in.
     pub fn micro_plan(&self) -> micro::Plan {
         micro::Plan {
-            locks: selected(micro_locks(), &self.locks),
+            locks: selected(cases::names(), &self.locks),
             seconds: self.seconds,
         }
     }
@@ -214,12 +195,6 @@ impl Args {
             size: self.size.clone(),
         })
     }
-}
-
-/// Returns the names of all locks that `--micro` measures, each with a description.
-pub(crate) fn micro_locks() -> Vec<(&'static str, &'static str)> {
-    let all = micro::candidates().into_iter();
-    all.map(|it| (it.name, it.about)).collect()
 }
 
 /// Returns the folder of this project.

@@ -7,8 +7,8 @@
 //! distort the throughput of short sections.
 
 pub mod args;
-mod case;
-mod round;
+pub mod case;
+pub mod round;
 
 use std::time::Duration;
 
@@ -17,13 +17,11 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 pub use case::{Case, cases};
-pub use round::Measured;
-pub(crate) use round::round;
 
 use crate::load::{LoadWatch, Others};
 use crate::locks;
 use crate::measure::{self, Latencies, median};
-use crate::micro::{self, MeasuredLock};
+use crate::micro::cases::{MeasuredLock, candidates};
 
 /// Rounds of each row.
 pub const ROUNDS: usize = 3;
@@ -37,7 +35,7 @@ pub const BURNS: f64 = 1.5;
 pub struct Plan {
     /// The cases, in the order in which they are reported.
     pub cases: Vec<Case>,
-    /// Names of [`micro::candidates`].
+    /// Names of [`candidates`].
     pub locks: Vec<&'static str>,
     /// Seconds for each row.
     pub seconds: f64,
@@ -104,7 +102,7 @@ pub struct Outcome {
 pub fn run(plan: &Plan, bar: &ProgressBar) -> Result<Outcome> {
     let watch = LoadWatch::start();
     let (mut locks, mut absent) = (Vec::new(), Vec::new());
-    for candidate in micro::candidates() {
+    for candidate in candidates() {
         if !plan.locks.contains(&candidate.name) {
             continue;
         }
@@ -250,7 +248,7 @@ pub(crate) mod tests {
             cpu_ns_per_op: vec![cpu_ns_per_op],
             waits: measure::latencies(),
         };
-        let candidates = micro::candidates();
+        let candidates = candidates();
         let candidate = candidates.iter().find(|it| it.name == lock).unwrap();
         let contestant = Contestant {
             name: lock,

@@ -43,12 +43,19 @@ pub struct Trials {
     pub jobs: usize,
 }
 
+/// The result of a whole run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The rows, in the order of the contestants.
+    pub rows: Vec<Row>,
+}
+
 /// Runs all plans for all contestants.
 ///
 /// # Errors
 /// A child cannot be run, or a contestant of another project is not clean even without a failure.
 /// In that case its results would be meaningless.
-pub fn run(task: &Trials, bar: &ProgressBar) -> Result<Vec<Row>> {
+pub fn run(task: &Trials, bar: &ProgressBar) -> Result<Outcome> {
     let mut plans = Vec::new();
     for contestant in &task.contestants {
         has_room(contestant, 1)?;
@@ -62,7 +69,7 @@ pub fn run(task: &Trials, bar: &ProgressBar) -> Result<Vec<Row>> {
         let outcomes = all(contestant, &plans, task, bar)?;
         rows.push(Row::new(contestant, plans.into_iter().zip(outcomes)));
     }
-    Ok(rows)
+    Ok(Outcome { rows })
 }
 
 /// Checks that this many trials at a time have enough room for their files. Without it, the errors

@@ -20,13 +20,15 @@
 //! | `results.rs` | reads the result files |
 //! | `blocks.rs` | the kinds of blocks |
 //! | `table.rs` | tables and numbers as text |
-//! | `measure.rs` | runs the commands that write the result files |
+//! | `runs.rs` | the commands that write the result files |
+//! | `measure.rs` | runs these commands |
 
 pub mod args;
 mod blocks;
 mod markers;
 pub mod measure;
 mod results;
+pub mod runs;
 mod table;
 
 use std::fs;
@@ -106,9 +108,11 @@ pub fn run(project: &Path, dir: &Path, check: bool) -> Result<Summary> {
 fn paths(project: &Path) -> Result<Vec<PathBuf>> {
     let is_left_out = |entry: &DirEntry| {
         let name = entry.file_name().to_string_lossy();
-        entry.depth() > 0 && (name.starts_with('.') || name == "target")
+        // `kernel/out` has what `kernel/` builds and downloads.
+        let is_output = name == "target" || entry.path().ends_with("kernel/out");
+        entry.depth() > 0 && (name.starts_with('.') || is_output)
     };
-    let all = WalkDir::new(project).max_depth(3).sort_by_file_name();
+    let all = WalkDir::new(project).sort_by_file_name();
     let mut paths = Vec::new();
     for entry in all.into_iter().filter_entry(|it| !is_left_out(it)) {
         let entry = entry.with_context(|| format!("reading {}", project.display()))?;

@@ -12,6 +12,7 @@
 //! | `limit.rs` | the bare work of an overwrite |
 //! | `counting.rs` | a region that counts flushes and fences |
 //! | `drive.rs` | repeats an operation and measures it |
+//! | `rows.rs` | the results |
 //! | `targets.rs` | ratios and targets |
 
 pub mod args;
@@ -19,26 +20,27 @@ pub mod counting;
 pub mod drive;
 pub mod limit;
 pub mod operations;
+mod rows;
 mod targets;
+
+pub use rows::Row;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
-use serde::Serialize;
-use spanlock_file_core::{FileCore, FormatOptions};
+use spanlock_file_core::FileCore;
 use spanlock_pmem::MappedFile;
 use spanlock_range_lock::RwCounter;
 
-use self::drive::{Exact, Measured, OneRound};
+use self::drive::{Measured, OneRound};
 use self::limit::Bare;
-use self::operations::{BATCH, Operation, Pace, Stage, hot_bytes, operations};
+use self::operations::{Operation, Pace, Stage, format, operations, volume_bytes};
 use crate::load::{LoadWatch, Others};
 use crate::locks;
-use crate::measure::{self, Latencies, median};
+use crate::measure::{self, thread_count};
 use crate::scratch::Scratch;
-use crate::target::Target;
 
 /// The measurements to perform.
 #[derive(Clone, Debug)]
@@ -53,83 +55,6 @@ pub struct Plan {
     pub seconds: f64,
     /// The folder of the temporary volume. `None` for the default.
     pub dir: Option<PathBuf>,
-}
-
-/// The result of a case with a lock and a number of threads. Times are in nanoseconds.
-#[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    /// The case's name.
-    pub case: &'static str,
-    /// The lock's name, or `limit` or `copy` for the [bare work](limit).
-    pub lock: &'static str,
-    /// The number of threads.
-    pub threads: usize,
-    /// Operations per second of all threads together: the median of the rounds.
-    pub ops_per_s: f64,
-    /// `ops_per_s` divided by the limit's with the same number of threads. `None` if the case has
-    /// no limit.
-    pub to_limit: Option<f64>,
-    /// `ops_per_s` divided by that of one thread with the same lock. `None` if that was not
-    /// measured.
-    pub to_one_thread: Option<f64>,
-    /// The fastest whole-file lock in this case with as many threads. `None` if none was measured.
-    pub whole_file: Option<&'static str>,
-    /// `ops_per_s` divided by that lock's.
-    pub to_whole_file: Option<f64>,
-    /// Lines of 64 bytes that an operation usually flushes. Streamed bytes need no flush.
-    pub flushes: u64,
-    /// Fences that an operation usually takes.
-    pub fences: u64,
-    /// The most lines that one operation flushed.
-    pub most_flushes: u64,
-    /// The most fences that one operation took.
-    pub most_fences: u64,
-    /// The median latency.
-    pub p50_ns: u64,
-    /// The 99th percentile of the latencies.
-    pub p99_ns: u64,
-    /// The longest latency.
-    pub max_ns: u64,
-    /// Cleanings during the rounds that copied what was live in a log.
-    pub cleanings: u64,
-    /// Log pages that cleanings unlinked during the rounds.
-    pub unlinked_pages: u64,
-    /// Operations per second of each round.
-    pub rounds: Vec<f64>,
-    /// The targets of this row.
-    pub targets: Vec<Target>,
-}
-
-impl Row {
-    /// Returns whether the row shows the bare work, without a file core.
-    pub fn is_bare(&self) -> bool {
-        Bare::ALL.iter().any(|it| it.name() == self.lock)
-    }
-
-    /// Returns a row without figures.
-    fn empty(case: &'static str, lock: &'static str, threads: usize) -> Self {
-        Row {
-            case,
-            lock,
-            threads,
-            ops_per_s: 0.0,
-            to_limit: None,
-            to_one_thread: None,
-            whole_file: None,
-            to_whole_file: None,
-            flushes: 0,
-            fences: 0,
-            most_flushes: 0,
-            most_fences: 0,
-            p50_ns: 0,
-            p99_ns: 0,
-            max_ns: 0,
-            cleanings: 0,
-            unlinked_pages: 0,
-            rounds: Vec::new(),
-            targets: Vec::new(),
-        }
-    }
 }
 
 /// The result of a whole run.
@@ -215,18 +140,6 @@ impl Media {
     }
 }
 
-/// Returns the size of a volume for all operations with at most `threads` threads.
-fn volume_bytes(threads: usize) -> u64 {
-    2 * hot_bytes(threads) + (64 << 20)
-}
-
-/// Returns the format of such a volume.
-fn format(threads: usize) -> FormatOptions {
-    FormatOptions::new()
-        .inodes(BATCH as u32 + 64)
-        .max_file_size(hot_bytes(threads))
-}
-
 /// An operation with a number of threads.
 struct Cell<'a> {
     operation: &'a Operation<MappedFile, RwCounter>,
@@ -262,7 +175,7 @@ impl Cell<'_> {
 
     fn rows(&self, plan: &Plan, media: &Media, bar: &ProgressBar) -> Result<Vec<Row>> {
         let (case, threads) = (self.operation.name, self.threads);
-        bar.set_message(format!("{case}, {}", crate::report::thread_count(threads)));
+        bar.set_message(format!("{case}, {}", thread_count(threads)));
         let contestants = self.contestants(plan);
         let mut all: Vec<_> = contestants
             .iter()
@@ -315,25 +228,5 @@ impl Cell<'_> {
                 drive::bare_round(&media.bare, kind, bytes, pace, threads, duration)
             }
         }
-    }
-}
-
-impl Row {
-    /// Adds a round.
-    fn add(&mut self, measured: &Measured, latencies: &mut Latencies) {
-        self.rounds.push(measured.ops_per_s);
-        self.cleanings += measured.cleanings;
-        self.unlinked_pages += measured.unlinked_pages;
-        *latencies += &measured.latencies;
-    }
-
-    /// Fills in what follows from all rounds.
-    fn finish(&mut self, latencies: &Latencies, exact: Exact) {
-        self.ops_per_s = median(&self.rounds);
-        self.p50_ns = latencies.value_at_quantile(0.5);
-        self.p99_ns = latencies.value_at_quantile(0.99);
-        self.max_ns = latencies.max();
-        (self.flushes, self.fences) = (exact.usual.flushes, exact.usual.fences);
-        (self.most_flushes, self.most_fences) = (exact.most.flushes, exact.most.fences);
     }
 }

@@ -7,15 +7,17 @@
 //! The latency of an operation covers only the volume's part: one creation or one write. The time
 //! to read the folder counts only towards throughput.
 
+mod progress;
 mod tree;
 mod verify;
 
-pub use tree::{Skipped, Source, Tree};
+pub use progress::Progress;
+pub use tree::{CHUNK, Skipped, Source, Tree};
 pub use verify::verify;
 
 use std::fs::File as DiskFile;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
@@ -26,47 +28,9 @@ use spanlock_range_lock::RawRangeLock;
 
 use crate::measure::{self, Latencies, Round};
 
-/// Bytes per write. The last write of a file takes the remainder.
-pub const CHUNK: u64 = 64 << 10;
-
 /// Called after a chunk's write has returned, with the file's index in the tree and the chunk's
 /// index in the file. For an empty file it is called with chunk 0 after the creation.
 pub type OnCommitted<'a> = &'a (dyn Fn(usize, usize) + Sync);
-
-/// The progress of an import, and the checksums of the data it read.
-pub struct Progress {
-    files: Vec<FileProgress>,
-}
-
-/// The progress of one file.
-struct FileProgress {
-    /// The CRC32C of each chunk, and whether the chunk is committed.
-    chunks: Vec<(AtomicU32, AtomicBool)>,
-    created: AtomicBool,
-    /// Chunks not committed yet. For an empty file it starts at 1, for its creation.
-    left: AtomicUsize,
-}
-
-impl Progress {
-    /// Returns the progress of an import of `tree` that has not started.
-    pub fn new(tree: &Tree) -> Self {
-        let file = |source: &Source| FileProgress {
-            chunks: (0..source.chunks()).map(|_| Default::default()).collect(),
-            created: AtomicBool::new(false),
-            left: AtomicUsize::new(source.pieces()),
-        };
-        Progress {
-            files: tree.files.iter().map(file).collect(),
-        }
-    }
-
-    /// Returns the number of files that are committed completely.
-    pub fn files_committed(&self) -> usize {
-        // Relaxed: read only after the threads have ended.
-        let whole = |file: &&FileProgress| file.left.load(Ordering::Relaxed) == 0;
-        self.files.iter().filter(whole).count()
-    }
-}
 
 /// Imports `tree` into `volume`, prefixing all names with `prefix`. On success everything is
 /// committed; on failure `progress` shows how much.

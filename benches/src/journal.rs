@@ -7,6 +7,7 @@
 //! | `devices.rs` | where files are stored |
 //! | `meter.rs` | flushes that are counted, timed, and modelled |
 //! | `over.rs` | the layer beneath our files |
+//! | `queued.rs` | a file whose writes the kernel queues |
 //! | `calls.rs` | how the flushes of other projects' code are intercepted |
 //! | `peers.rs` | the logs of other projects |
 //! | `contestants.rs` | all contestants, behind one trait |
@@ -23,6 +24,7 @@ pub mod load;
 pub mod meter;
 pub mod over;
 pub mod peers;
+pub mod queued;
 pub mod rows;
 mod run;
 pub mod targets;

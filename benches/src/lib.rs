@@ -20,5 +20,6 @@ pub mod report;
 pub mod scratch;
 pub mod target;
 pub mod temporary;
+pub mod terminal;
 pub mod volume;
 pub mod workloads;

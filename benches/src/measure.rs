@@ -61,6 +61,11 @@ pub(crate) fn bind_to_first(cores: usize) {
     }
 }
 
+/// Formats a number of threads, with singular or plural.
+pub(crate) fn thread_count(threads: usize) -> String {
+    format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
+}
+
 /// Returns the cores that this thread may use.
 fn allowed() -> Vec<usize> {
     let allowed = rustix::thread::sched_getaffinity(None).unwrap_or_default();

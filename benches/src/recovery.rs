@@ -25,7 +25,7 @@ use serde::Serialize;
 use self::child::{Recovered, recover_in_child};
 use self::fixture::Content;
 use crate::load::{LoadWatch, Others};
-use crate::measure::median;
+use crate::measure::{median, thread_count};
 use crate::scratch::Scratch;
 use crate::target::Target;
 
@@ -185,14 +185,16 @@ fn compare(rows: &mut [Row]) {
             continue;
         }
         let bytes = row.peak_bytes_per_file;
+        let of = format!("{}, {}", row.case, thread_count(row.threads));
         row.targets = vec![Target::at_most(
+            of.clone(),
             "peak_bytes_per_file",
             MOST_BYTES_PER_FILE,
             Some(bytes),
         )];
         if row.threads == 2 {
             let measured = row.to_one_thread;
-            let target = Target::at_least("to_one_thread", TO_ONE_THREAD, measured);
+            let target = Target::at_least(of, "to_one_thread", TO_ONE_THREAD, measured);
             row.targets.push(target);
         }
     }

@@ -20,6 +20,9 @@ use tempfile::TempDir;
 /// that is closed.
 const SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
+/// Bytes of the stack of the thread that waits for signals.
+const SIGNAL_STACK: usize = 128 << 10;
+
 /// The folders that exist.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
@@ -214,7 +217,8 @@ pub fn remove_on_signals() -> Result<()> {
     let handled = handled.filter(|&it| ignored >> (it as u64 - 1) & 1 == 0);
     let handled = SigSet::from_iter(handled);
     handled.thread_block()?;
-    std::thread::Builder::new().spawn(move || {
+    let thread = std::thread::Builder::new().stack_size(SIGNAL_STACK);
+    thread.spawn(move || {
         let Ok(signal) = handled.wait() else {
             return;
         };

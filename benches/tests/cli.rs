@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use common::scene::*;
 use serde_json::Value;
@@ -169,10 +169,9 @@ fn outputs_may_be_links_pipes_and_devices() {
     assert!(serde_json::from_str::<Value>(&reader.join().unwrap()).is_ok());
 }
 
-/// A path that is not UTF-8 is displayed and works. A reader that closes the pipe early causes an
-/// error, but the report is still written.
+/// A path that is not UTF-8 is displayed and works.
 #[test]
-fn unusual_paths_and_closed_outputs_do_not_lose_the_report() {
+fn unusual_paths_work() {
     let scene = Scene::new(1);
     let strange = OsStr::from_bytes(b"r\xff.html");
     let mut command = Command::new(COMPARE);
@@ -184,19 +183,6 @@ fn unusual_paths_and_closed_outputs_do_not_lose_the_report() {
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     assert!(scene.folder.path().join(strange).exists());
-
-    let mut child = Command::new(COMPARE)
-        .args(QUICK)
-        .args(["--import", "source"])
-        .current_dir(scene.folder.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert_fails(&output, &["| head"], &["standard output", "Broken pipe"]);
-    assert!(scene.path("report.html").exists());
 }
 
 /// The run does not wait for a thread that could not be started.

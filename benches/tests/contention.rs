@@ -48,7 +48,7 @@ fn every_lock_that_waits_has_a_row_for_each_case() {
     for wanted in [
         "range-lock: no rows (try-only",
         "burns cores",
-        "longest wait",
+        "worst ratio",
     ] {
         assert!(told.contains(wanted), "no {wanted:?} in: {told}");
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 fn failures(folder: &tempfile::TempDir, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
     command.current_dir(folder).arg("failures").args(args);
-    command.output().unwrap()
+    command.env_remove("COLUMNS").output().unwrap()
 }
 
 /// Returns the rows of a run, and whether it succeeded.

@@ -5,8 +5,11 @@ mod common;
 
 use std::path::Path;
 
+use clap::Parser;
 use common::scene::*;
-use spanlock_benches::figures::measure::{Run, measure};
+use spanlock_benches::cli::Args;
+use spanlock_benches::figures::measure::measure;
+use spanlock_benches::figures::runs::{RUNS, Run};
 
 /// A figure that was changed by hand, or a result file without its documents, fails here.
 #[test]
@@ -20,6 +23,22 @@ fn the_documents_agree_with_the_result_files() {
         told.contains("rewritten: 0") && !told.contains("blocks: 0"),
         "{told}"
     );
+}
+
+#[test]
+fn the_comparisons_of_documents_have_valid_arguments_and_take_twelve_minutes() {
+    for run in &RUNS {
+        let words = run.arguments.split_whitespace();
+        let args = Args::try_parse_from(["compare"].into_iter().chain(words)).unwrap();
+        let name = match (&args.command, args.micro) {
+            (None, true) => "micro",
+            (None, false) => "compare",
+            _ => run.arguments.split(' ').next().unwrap(),
+        };
+        assert_eq!(name, run.name);
+    }
+    let total: u64 = RUNS.iter().map(|it| it.seconds).sum();
+    assert!(total <= 12 * 60, "{total} s");
 }
 
 #[test]

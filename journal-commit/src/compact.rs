@@ -116,12 +116,12 @@ pub struct Log<S> {
     ends: Mutex<Ends>,
     superblock: Mutex<Superblock>,
     /// A thread holds this while it writes to the storage.
-    medium: Mutex<Medium>,
+    medium: Mutex<WriteTurn>,
     recovery: Recovery,
 }
 
 /// The right to write to the storage.
-struct Medium {
+struct WriteTurn {
     /// The writes of opening, if they are still to be done. They come before any other write.
     opening: Option<Opening>,
 }
@@ -168,7 +168,7 @@ impl<S: Storage> Log<S> {
             group: Group::new(record, open, rendezvous),
             ends: Mutex::new(Ends { marks, stats }),
             superblock: Mutex::new(superblock),
-            medium: Mutex::new(Medium { opening }),
+            medium: Mutex::new(WriteTurn { opening }),
             ring,
             recovery,
         }
@@ -440,7 +440,7 @@ impl<S: Storage> Log<S> {
     }
 
     /// Does the writes of opening, unless they are done. A failure poisons the log.
-    fn write_opening(&self, medium: &mut Medium) -> Result<(), Error> {
+    fn write_opening(&self, medium: &mut WriteTurn) -> Result<(), Error> {
         let Some(opening) = &medium.opening else {
             return Ok(());
         };

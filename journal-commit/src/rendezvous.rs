@@ -169,6 +169,7 @@ impl Rendezvous {
     }
 
     /// Returns whether a commit is being held back.
+    #[cfg(feature = "jbd2")]
     pub(crate) fn is_holding(&self) -> bool {
         self.until.is_some()
     }

@@ -7,14 +7,10 @@ use std::sync::Arc;
 #[cfg(target_os = "linux")]
 mod file;
 mod pmem;
-#[cfg(feature = "io-uring")]
-mod queued;
 
 #[cfg(target_os = "linux")]
 pub use file::{FileMode, FileStorage};
 pub use pmem::PmemStorage;
-#[cfg(feature = "io-uring")]
-pub use queued::QueuedStorage;
 
 /// The medium of a journal or log: a file, a device, or a region of persistent memory. Its length
 /// is fixed. Several threads may call its methods at once.

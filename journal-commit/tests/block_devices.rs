@@ -1,5 +1,6 @@
 //! Opening block devices: one that has another user is refused.
 
+#![cfg(feature = "jbd2")]
 #![cfg(target_os = "linux")]
 
 mod ext4;

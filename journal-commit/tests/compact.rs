@@ -1,6 +1,8 @@
 //! Tests of the compact log through its public API. A reader gets all records unchanged and in
 //! order, even after many turns of the ring. Misuse gets a clear error.
 
+#![cfg(feature = "compact")]
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use spanlock_journal_commit::Storage;

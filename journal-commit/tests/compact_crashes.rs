@@ -1,6 +1,8 @@
 //! Crashes of a log after every event on its device, with writes lost, reordered and torn. Each
 //! test recovers every crash image and compares it with the acknowledged records.
 
+#![cfg(feature = "compact")]
+
 mod rounds;
 
 use std::collections::BTreeMap;

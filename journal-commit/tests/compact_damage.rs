@@ -1,6 +1,8 @@
 //! Tests with a medium that changes durable bytes. Opening distinguishes damage from a torn end
 //! wherever the bytes allow, and never returns a record that was not appended.
 
+#![cfg(feature = "compact")]
+
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::compact::{Error, Log, Lsn, Options};
 use spanlock_journal_commit::testing::Recorded;
@@ -144,17 +146,20 @@ fn either_superblock_suffices() {
     let mut both = image.clone();
     both[60] ^= 1;
     both[4096 + 60] ^= 1;
-    let error = open(both).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::Corrupt {
-                what: "both superblocks",
-                ..
-            }
-        ),
-        "{error}"
-    );
+    // The advice works: salvaging does not, and so is not advised.
+    let storage = Recorded::from_image(both);
+    let options = Options::new();
+    for refused in [
+        Log::open(&storage, &options).unwrap_err(),
+        Log::salvage(&storage, &options).unwrap_err(),
+        Log::open_lazily(&storage, &options).unwrap_err(),
+    ] {
+        assert!(matches!(refused, Error::BadSuperblock { .. }), "{refused}");
+        let advice = refused.to_string();
+        assert!(advice.contains("`Log::wipe`") && !advice.contains("salvage"));
+    }
+    Log::wipe(&storage).unwrap();
+    Log::create(&storage, &options).unwrap();
 }
 
 /// A truncation writes only one copy of the superblock, and that copy is then lost. The log starts
@@ -200,7 +205,9 @@ fn random_damage_invents_no_records() {
         }
         match open(damaged) {
             Ok(records) => assert_eq!(records, first(20)[..records.len()]),
-            Err(Error::Corrupt { .. } | Error::NotALog { .. }) => refused += 1,
+            Err(Error::Corrupt { .. } | Error::BadSuperblock { .. } | Error::NotALog { .. }) => {
+                refused += 1;
+            }
             Err(error) => panic!("{error}"),
         }
     }

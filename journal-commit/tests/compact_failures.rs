@@ -1,6 +1,8 @@
 //! Fails each write and each flush of a run once. The tests check that no thread hangs, that every
 //! acknowledged record is on the medium, and that nothing is acknowledged after the failure.
 
+#![cfg(feature = "compact")]
+
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;

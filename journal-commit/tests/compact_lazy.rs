@@ -1,6 +1,8 @@
 //! Tests of a compact log that is opened lazily, in a part of a region of persistent memory: what
 //! it writes and when, what it costs, and what is refused.
 
+#![cfg(feature = "compact")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,6 +1,7 @@
 //! Tests of the compact log on files, on persistent memory, and in a process that is killed at any
 //! moment.
 
+#![cfg(feature = "compact")]
 #![cfg(target_os = "linux")]
 
 use std::env;

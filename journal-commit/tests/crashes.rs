@@ -2,6 +2,8 @@
 //! acknowledged changes are there, and the changes of each handle are all there or none of them is.
 //! Some tests also crash the recovery.
 
+#![cfg(feature = "jbd2")]
+
 mod rounds;
 
 use std::io;

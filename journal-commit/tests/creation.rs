@@ -1,6 +1,8 @@
 //! What a crash during the creation of a log or journal leaves. Every image opens, or is recognized
 //! as an interrupted creation, and can then be created again.
 
+#![cfg(all(feature = "jbd2", feature = "compact"))]
+
 use std::sync::{Arc, Mutex};
 
 use spanlock_journal_commit::Storage;

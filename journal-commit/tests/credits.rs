@@ -1,6 +1,8 @@
 //! Handles that need more credits than they began with: they extend their reservation, or restart
 //! in the next transaction. Neither poisons the journal.
 
+#![cfg(feature = "jbd2")]
+
 use std::sync::Arc;
 
 use spanlock_journal_commit::jbd2::{Error, FormatOptions, Handle, Journal, Options, format};

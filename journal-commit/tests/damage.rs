@@ -1,6 +1,8 @@
 //! Recovery refuses a log with damage that no crash explains, and replays nothing. It does not
 //! mistake the remains of a crash for damage.
 
+#![cfg(feature = "jbd2")]
+
 use std::sync::Arc;
 
 use spanlock_journal_commit::Storage;

@@ -1,6 +1,8 @@
 //! Replays journals that debugfs wrote, with this crate and with e2fsck. The results must be the
 //! same, byte for byte.
 
+#![cfg(feature = "jbd2")]
+
 mod ext4;
 
 use std::fmt::Write;

@@ -2,6 +2,8 @@
 //! and so does the running kernel if it can mount images. The results must agree in the journaled
 //! blocks and hold all acknowledged changes.
 
+#![cfg(feature = "jbd2")]
+
 mod ext4;
 mod rounds;
 

@@ -2,6 +2,8 @@
 //! on the medium, that no thread hangs, and that every thread gets the error until the journal is
 //! opened again.
 
+#![cfg(feature = "jbd2")]
+
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -1,6 +1,8 @@
 //! Journals and logs with forged counts and lengths under correct checksums. Recovery must neither
 //! panic, nor take more memory than the medium has bytes, nor read it again and again.
 
+#![cfg(all(feature = "jbd2", feature = "compact"))]
+
 mod rounds;
 
 use std::alloc::{GlobalAlloc, Layout, System};

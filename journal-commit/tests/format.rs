@@ -1,6 +1,8 @@
 //! Bad input: a place without a journal, or with a journal that this build cannot read, is refused.
 //! The error says why.
 
+#![cfg(feature = "jbd2")]
+
 use std::sync::Arc;
 
 use spanlock_journal_commit::Storage;

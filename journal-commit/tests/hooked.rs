@@ -1,5 +1,7 @@
 //! Storages that act in the middle of an operation, to show what an order of steps protects.
 
+#![cfg(all(feature = "jbd2", feature = "compact"))]
+
 use std::io;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, OnceLock};

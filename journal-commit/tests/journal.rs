@@ -1,6 +1,8 @@
 //! Tests of transactions through the public API: acknowledged changes persist, errors are clear,
 //! and all ways to commit have the same result.
 
+#![cfg(feature = "jbd2")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

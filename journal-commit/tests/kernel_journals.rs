@@ -3,6 +3,7 @@
 //! crate recovers them, and `e2fsck -E journal_only` does. The results must be the same, block by
 //! block.
 
+#![cfg(feature = "jbd2")]
 #![cfg(target_os = "linux")]
 
 mod ext4;

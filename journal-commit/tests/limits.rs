@@ -1,6 +1,8 @@
 //! Limits of devices and formats: sectors of 4096 bytes, block numbers of 32 bits, files that end
 //! inside a sector.
 
+#![cfg(all(feature = "jbd2", feature = "compact"))]
+
 use std::io;
 use std::sync::Arc;
 

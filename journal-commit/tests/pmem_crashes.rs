@@ -1,6 +1,8 @@
 //! Simulates a process that dies between two 8-byte stores to persistent memory, and opens its
 //! journal of blocks again, or creates its journal or log again.
 
+#![cfg(all(feature = "jbd2", feature = "compact"))]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 

@@ -4,6 +4,7 @@
 //! A child fills a small file system, which it mounts in a mount namespace of its own. Where that
 //! is not allowed, the test prints "SKIPPED"; if `CI` is set and the user is root, it fails.
 
+#![cfg(all(feature = "jbd2", feature = "compact"))]
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File};

@@ -89,9 +89,9 @@ pub const PAGE_BYTES: u64 = 4096;
 ///
 /// # Space
 /// The whole file is allocated when it is created, opened to write, or grown, so that a store never
-/// meets a full disk; a full disk is [`PmemError::NoSpace`]. Copy-on-write file systems (btrfs, or any file
-/// that shares blocks with a clone or a snapshot) need new blocks even to overwrite. There a full
-/// disk can still raise SIGBUS. On btrfs, mark the folder `chattr +C`.
+/// meets a full disk; a full disk is [`PmemError::NoSpace`]. Copy-on-write file systems (btrfs, or
+/// any file that shares blocks with a clone or a snapshot) need new blocks even to overwrite. There
+/// a full disk can still raise SIGBUS. On btrfs, mark the folder `chattr +C`.
 ///
 /// # Other openers
 /// The file is locked (`flock`) while mapped. Another `MappedFile` on it, in any process, gets

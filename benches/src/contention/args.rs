@@ -1,13 +1,11 @@
 //! The arguments of `compare contention`.
 
-use std::path::PathBuf;
-
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use super::{Plan, cases};
-use crate::args::{names, seconds, selected};
-use crate::cli::micro_locks;
+use super::{Plan, case};
+use crate::args::{OutputArgs, names, seconds, selected};
+use crate::micro::cases;
 
 /// The arguments of `compare contention`.
 #[derive(Args, Clone, Debug)]
@@ -23,20 +21,16 @@ pub struct ContentionArgs {
     pub filter: Vec<String>,
 
     /// Locks to compare, separated by commas [default: all]
-    #[arg(long, value_delimiter = ',', value_parser = names(micro_locks()), value_name = "LOCK,…")]
+    #[arg(long, value_delimiter = ',', value_parser = names(cases::names()), value_name = "LOCK,…")]
     pub locks: Vec<String>,
 
     /// Seconds to measure each combination of case and lock
     #[arg(long, default_value = "0.4", value_parser = seconds, value_name = "S")]
     pub seconds: f64,
 
-    /// Also write the rows of the table to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-
-    /// Write the report to this file, as one self-contained HTML page
-    #[arg(long, default_value = "report.html", value_name = "FILE")]
-    pub report: PathBuf,
+    /// The files for the result.
+    #[command(flatten)]
+    pub outputs: OutputArgs,
 }
 
 impl ContentionArgs {
@@ -45,7 +39,7 @@ impl ContentionArgs {
     /// # Errors
     /// The filter leaves no case.
     pub fn plan(&self) -> Result<Plan> {
-        let mut cases = cases(self.all);
+        let mut cases = case::cases(self.all);
         cases.retain(|case| {
             let name = case.name();
             self.filter.iter().all(|text| name.contains(text))
@@ -62,7 +56,7 @@ impl ContentionArgs {
         );
         Ok(Plan {
             cases,
-            locks: selected(micro_locks(), &self.locks),
+            locks: selected(cases::names(), &self.locks),
             seconds: self.seconds,
         })
     }

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::Case;
+use super::case::Case;
 use crate::measure::{self, Latencies, Round};
-use crate::micro::ranges::segments;
+use crate::micro::ranges::{SEGMENT, segments};
 use crate::micro::subjects::{Need, Subject};
 
 /// Segments from one thread's own range to the next: 8 MiB.
-const APART: u64 = (8 << 20) / crate::micro::SEGMENT;
+const APART: u64 = (8 << 20) / SEGMENT;
 
 /// The result of a round.
 pub struct Measured {

@@ -13,6 +13,7 @@ use super::plan::FailurePlan;
 use super::record::Id;
 use super::trial::Conditions;
 use super::{Trials, contestants::named};
+use crate::args::OutputArgs;
 
 /// The contestants, and how to run them.
 #[derive(Args, Clone, Debug)]
@@ -47,13 +48,9 @@ pub struct FailuresArgs {
     #[arg(long, default_value = "32", value_parser = clap::value_parser!(u16).range(1..=256), value_name = "N")]
     pub jobs: u16,
 
-    /// Also write the rows to this file as JSON, with each run that was not clean
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-
-    /// Write the report to this file, as one self-contained HTML page
-    #[arg(long, default_value = "report.html", value_name = "FILE")]
-    pub report: PathBuf,
+    /// The files for the result.
+    #[command(flatten)]
+    pub outputs: OutputArgs,
 }
 
 /// A plan from the command line, possibly without a failure.

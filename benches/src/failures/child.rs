@@ -123,7 +123,8 @@ pub struct RunSize {
 fn begin(panics_abort: bool) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     std::panic::set_hook(Box::new(move |panic| {
-        eprintln!("{panic}");
+        // If nobody reads it, this must not become another panic.
+        let _ = writeln!(std::io::stderr(), "{panic}");
         tell(ChildLine::Panicked(message(panic)));
         if panics_abort {
             std::process::abort();

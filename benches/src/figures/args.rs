@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use super::measure::RUNS;
+use super::runs::RUNS;
 
 /// The arguments of `compare figures`.
 #[derive(Args, Clone, Debug)]

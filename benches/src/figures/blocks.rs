@@ -1,17 +1,17 @@
 //! The kinds of blocks, and what all of them have in common.
 
+mod input;
 mod locks;
 mod storage;
 mod summary;
 mod targets;
 mod value;
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use anyhow::{Result, bail, ensure};
-use serde::de::DeserializeOwned;
 
+use self::input::{Options, Source};
 use super::markers::Block;
 use super::results::{Results, ResultsOf};
 use super::table::{Table, code};
@@ -62,11 +62,7 @@ pub(super) fn render(
     results: &Results,
     machines: &mut Machines,
 ) -> Result<Rendered> {
-    let options = Options(block);
-    let source = Source {
-        results,
-        used: RefCell::default(),
-    };
+    let (options, source) = (Options(block), Source::new(results));
     if block.name == value::NAME {
         let value = value::value(&options, &source)?;
         machines.check(&source.origins()?, false)?;
@@ -99,70 +95,6 @@ pub(super) fn render(
     machines.check(&origins, options.values(OTHER_MACHINE).is_some())?;
     let origin = describe(&origins);
     Ok(Rendered::Table { table, origin })
-}
-
-/// The results that a block uses.
-pub(super) struct Source<'a> {
-    results: &'a Results,
-    /// The names of comparisons, each once.
-    used: RefCell<Vec<String>>,
-}
-
-impl Source<'_> {
-    fn rows<R: DeserializeOwned>(&self, name: &str) -> Result<Vec<R>> {
-        let rows = self.results.rows(name)?;
-        let mut used = self.used.borrow_mut();
-        if !used.iter().any(|it| it == name) {
-            used.push(name.to_owned());
-        }
-        Ok(rows)
-    }
-
-    fn origins(&self) -> Result<Vec<Rc<ResultsOf>>> {
-        let used = self.used.borrow();
-        used.iter().map(|name| self.results.of(name)).collect()
-    }
-}
-
-/// The options of a block.
-struct Options<'a>(&'a Block<'a>);
-
-impl Options<'_> {
-    fn values(&self, key: &str) -> Option<&[&str]> {
-        let mut all = self.0.options.iter();
-        all.find(|it| it.0 == key).map(|it| &it.1[..])
-    }
-
-    /// Returns the only value of an option, or `default` if it is not given.
-    fn one<'a>(&'a self, key: &str, default: &'a str) -> Result<&'a str> {
-        match self.values(key) {
-            None => Ok(default),
-            Some([one]) => Ok(one),
-            Some(_) => bail!("`{key}` takes one value"),
-        }
-    }
-
-    /// Returns the values of an option, all of which must be among `all`, or everything in `all` if
-    /// the option is not given; each once.
-    fn choose(&self, key: &str, all: impl Iterator<Item = String>) -> Result<Vec<String>> {
-        let mut known: Vec<String> = Vec::new();
-        for one in all {
-            if !known.contains(&one) {
-                known.push(one);
-            }
-        }
-        let Some(chosen) = self.values(key) else {
-            return Ok(known);
-        };
-        for value in chosen {
-            ensure!(
-                known.iter().any(|it| it == value),
-                "`{key}`: the results have no `{value}`; they have {}",
-                known.join(", ")
-            );
-        }
-        Ok(chosen.iter().map(|&it| it.to_owned()).collect())
-    }
 }
 
 /// Ensures that figures which readers may compare are from one machine.

@@ -68,8 +68,8 @@ enum Content<'a> {
     End,
 }
 
-/// Finds all comments that begin with `figure`, and those with `/` before that, so that a misspelled
-/// marker is found. Skips code.
+/// Finds all comments that begin with `figure`, and those with `/` before that, so that a
+/// misspelled marker is found. Skips code.
 fn markers(text: &str) -> Vec<Marker> {
     let (mut markers, mut start, mut is_code) = (Vec::new(), 0, false);
     for (line, content) in (1..).zip(text.split_inclusive('\n')) {

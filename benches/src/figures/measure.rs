@@ -8,42 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::results::Results;
+use super::runs::Run;
 use crate::load::Others;
-
-/// A comparison, and how it is run for the figures of documents.
-pub struct Run {
-    /// The name, which is also that of the result file.
-    pub name: &'static str,
-    /// The arguments of `cargo compare`.
-    pub arguments: &'static str,
-    /// About how many seconds it takes on two cores.
-    pub seconds: u64,
-}
-
-/// All comparisons, in the order in which they run.
-#[rustfmt::skip] // A comparison is one line.
-pub const RUNS: [Run; 7] = [
-    Run { name: "micro", arguments: "--micro --seconds 0.5", seconds: 75 },
-    Run { name: "compare", arguments: "--threads 1,2,8 --seconds 0.8", seconds: 140 },
-    Run { name: "contention", arguments: "contention", seconds: 85 },
-    Run { name: "journal", arguments: "journal --workload commit,blocks --threads 1,2,8,16 --think 0 --seconds 0.35", seconds: 150 },
-    Run { name: "file-core", arguments: "file-core", seconds: 60 },
-    Run { name: "recovery", arguments: "recovery --files 1000000 --large", seconds: 90 },
-    Run { name: "failures", arguments: "failures", seconds: 90 },
-];
-
-impl Run {
-    /// Returns the command line.
-    pub fn command(&self) -> String {
-        format!("cargo compare {}", self.arguments)
-    }
-}
-
-/// Returns the comparisons of these names, or all if there are none.
-pub fn chosen(names: &[String]) -> Vec<&'static Run> {
-    let is_chosen = |run: &&Run| names.is_empty() || names.iter().any(|it| it == run.name);
-    RUNS.iter().filter(is_chosen).collect()
-}
 
 /// Runs comparisons one after another, each as a child process of `program`, which is this program.
 /// They write their results into `dir`. `say` receives lines about the progress.
@@ -96,28 +62,4 @@ pub fn measure(program: &Path, chosen: &[&Run], dir: &Path, say: impl Fn(&str)) 
 fn minutes(time: Duration) -> String {
     let seconds = time.as_secs();
     format!("{} min {} s", seconds / 60, seconds % 60)
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-    use crate::cli::Args;
-
-    #[test]
-    fn the_arguments_of_every_comparison_are_valid() {
-        for run in &RUNS {
-            let words = run.arguments.split_whitespace();
-            let args = Args::try_parse_from(["compare"].into_iter().chain(words)).unwrap();
-            let name = match (&args.command, args.micro) {
-                (None, true) => "micro",
-                (None, false) => "compare",
-                _ => run.arguments.split(' ').next().unwrap(),
-            };
-            assert_eq!(name, run.name);
-        }
-        let total: u64 = RUNS.iter().map(|it| it.seconds).sum();
-        assert!(total <= 12 * 60, "{total} s");
-    }
 }

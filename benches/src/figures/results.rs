@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::measure::RUNS;
+use super::runs::RUNS;
 use crate::report::{FORMAT, Origin};
 
 /// The result files of a folder. Each is read once, when a block needs it.

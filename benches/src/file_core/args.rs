@@ -8,7 +8,7 @@ use spanlock_range_lock::RwCounter;
 
 use super::Plan;
 use super::operations::operations;
-use crate::args::{names, seconds, selected, threads};
+use crate::args::{ENVIRONMENT, OutputArgs, names, seconds, selected, threads};
 use crate::locks;
 
 /// The locks that are measured by default: ours, and the usual whole-file locks.
@@ -48,13 +48,9 @@ pub struct FileCoreArgs {
     #[arg(long, value_name = "FOLDER")]
     pub dir: Option<PathBuf>,
 
-    /// Also write the rows to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-
-    /// Write the report to this file, as one self-contained HTML page
-    #[arg(long, default_value = "report.html", value_name = "FILE")]
-    pub report: PathBuf,
+    /// The files for the result.
+    #[command(flatten)]
+    pub outputs: OutputArgs,
 }
 
 impl FileCoreArgs {
@@ -67,7 +63,7 @@ impl FileCoreArgs {
                 .map(|(name, about)| format!("\n  {name}: {about}"));
             format!("{title}:{}", lines.collect::<String>())
         };
-        lists.map(list).join("\n\n")
+        format!("{}\n\n{ENVIRONMENT}", lists.map(list).join("\n\n"))
     }
 
     /// Returns the plan, with defaults filled in.

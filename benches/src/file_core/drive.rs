@@ -10,7 +10,7 @@ use spanlock_range_lock::{RawRangeLock, RwCounter};
 
 use super::counting::{Counting, Counts};
 use super::limit::{self, Bare};
-use super::operations::{BATCH, Operation, Pace, Stage, Turn, operations};
+use super::operations::{BATCH, Operation, Pace, Stage, Turn, format, operations};
 use crate::locks::{Make, Task};
 use crate::measure::{self, Latencies, SAMPLE_EVERY, joined, pin, record, spawn};
 use crate::scratch::Scratch;
@@ -241,7 +241,7 @@ impl Exact {
 /// The region is too small, or cannot be mapped.
 pub fn exact(scratch: &Scratch, operation: usize) -> Result<Exact> {
     let region = Counting::new(scratch.map()?);
-    let volume = FileCore::format(region, &super::format(1), |_| RwCounter::new())?;
+    let volume = FileCore::format(region, &format(1), |_| RwCounter::new())?;
     let stage = Stage::new(volume);
     stage.fill(1).context("filling the file")?;
     let operation = &operations::<Counting<MappedFile>, RwCounter>()[operation];
@@ -267,6 +267,7 @@ pub fn exact_bare(scratch: &Scratch, kind: Bare, bytes: usize) -> Result<Exact> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::operations::volume_bytes;
     use super::*;
 
     fn counts(flushes: u64, fences: u64) -> Counts {
@@ -295,7 +296,7 @@ mod tests {
     /// of the limit, so that the two can be compared.
     #[test]
     fn counts_are_exact() {
-        let volume = Scratch::new(None, super::super::volume_bytes(1)).unwrap();
+        let volume = Scratch::new(None, volume_bytes(1)).unwrap();
         let region = Scratch::new(None, limit::region_bytes(1)).unwrap();
         for (place, operation) in operations::<MappedFile, RwCounter>().iter().enumerate() {
             let found = exact(&volume, place).unwrap();

@@ -1,6 +1,6 @@
 //! The operations that are measured. A new one is an entry in [`operations`].
 
-use spanlock_file_core::{Error, File, FileCore};
+use spanlock_file_core::{Error, File, FileCore, FormatOptions};
 use spanlock_pmem::Pmem;
 use spanlock_range_lock::RawRangeLock;
 
@@ -230,6 +230,18 @@ impl<P: Pmem, L: RawRangeLock> Stage<P, L> {
         }
         Ok(())
     }
+}
+
+/// Returns the size of a volume for all operations with at most `threads` threads.
+pub(super) fn volume_bytes(threads: usize) -> u64 {
+    2 * hot_bytes(threads) + (64 << 20)
+}
+
+/// Returns the format of such a volume.
+pub(super) fn format(threads: usize) -> FormatOptions {
+    FormatOptions::new()
+        .inodes(BATCH as u32 + 64)
+        .max_file_size(hot_bytes(threads))
 }
 
 /// Returns the size of the file that is overwritten.

@@ -1,9 +1,10 @@
 //! Ratios between rows, and the targets.
 
-use super::Row;
 use super::limit::Bare;
 use super::operations::{CLEANING, OVERWRITE_4K, OVERWRITE_64K};
+use super::rows::Row;
 use crate::locks;
+use crate::measure::thread_count;
 use crate::target::Target;
 
 /// The lowest acceptable throughput of one thread, as a multiple of the limit's.
@@ -52,21 +53,27 @@ fn targets(row: &Row) -> Vec<Target> {
     if !row.lock.starts_with("srl-") {
         return targets;
     }
+    let of = || format!("{}, {}, {}", row.case, row.lock, thread_count(row.threads));
     let limit = TO_LIMIT.into_iter().find(|it| it.0 == row.case);
     match (limit, row.threads) {
         (Some((_, asked)), 1) => {
-            targets.push(Target::at_least("to_limit", asked, row.to_limit));
+            targets.push(Target::at_least(of(), "to_limit", asked, row.to_limit));
         }
         (Some(_), 2) => {
             let measured = row.to_one_thread;
-            targets.push(Target::at_least("to_one_thread", TO_ONE_THREAD, measured));
+            targets.push(Target::at_least(
+                of(),
+                "to_one_thread",
+                TO_ONE_THREAD,
+                measured,
+            ));
         }
         _ => {}
     }
     if row.case == CLEANING {
         // A stall counts only if cleaning happened.
         let measured = (row.cleanings > 0).then_some(row.max_ns as f64);
-        targets.push(Target::at_most("max_ns", LONGEST_STALL_NS, measured));
+        targets.push(Target::at_most(of(), "max_ns", LONGEST_STALL_NS, measured));
     }
     targets
 }

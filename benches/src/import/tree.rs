@@ -10,7 +10,8 @@ use anyhow::{Context, Result, bail};
 use spanlock_file_core::MAX_NAME_BYTES;
 use walkdir::{DirEntry, WalkDir};
 
-use super::CHUNK;
+/// Bytes per write. The last write of a file takes the remainder.
+pub const CHUNK: u64 = 64 << 10;
 
 /// A regular file on disk.
 #[derive(Clone, Debug)]

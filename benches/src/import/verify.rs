@@ -7,7 +7,8 @@ use spanlock_file_core::FileCore;
 use spanlock_pmem::MappedFile;
 use spanlock_range_lock::RawRangeLock;
 
-use super::{CHUNK, FileProgress, Progress, Source, Tree};
+use super::progress::{FileProgress, Progress};
+use super::tree::{CHUNK, Source, Tree};
 
 /// Compares everything that `progress` reports as committed with its checksum. Returns the number
 /// of bytes compared. A file that is committed completely must also have the right size.

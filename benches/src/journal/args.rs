@@ -9,7 +9,7 @@ use super::contestants::{self, CONTESTANTS};
 use super::devices::DEVICES;
 use super::rows::{BLOCKS, COMMIT};
 use super::thesis::{FIO, IOR};
-use crate::args::{names, seconds, selected, threads};
+use crate::args::{ENVIRONMENT, OutputArgs, names, seconds, selected, threads};
 
 /// All workloads, each with a description.
 pub const WORKLOADS: [(&str, &str); 4] = [
@@ -66,13 +66,9 @@ pub struct JournalArgs {
     #[arg(long, value_name = "FOLDER")]
     pub dir: Option<PathBuf>,
 
-    /// Also write the rows to this file as JSON
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-
-    /// Write the report to this file, as one self-contained HTML page
-    #[arg(long, default_value = "report.html", value_name = "FILE")]
-    pub report: PathBuf,
+    /// The files for the result.
+    #[command(flatten)]
+    pub outputs: OutputArgs,
 }
 
 impl JournalArgs {
@@ -89,7 +85,7 @@ impl JournalArgs {
                 .map(|(name, about)| format!("\n  {name}: {about}"));
             format!("{title}:{}", lines.collect::<String>())
         };
-        lists.map(list).join("\n\n")
+        format!("{}\n\n{ENVIRONMENT}", lists.map(list).join("\n\n"))
     }
 
     /// Returns which arguments contradict each other, and how to fix that.

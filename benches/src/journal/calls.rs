@@ -193,7 +193,7 @@ mod instead_of_libc {
 
     use libc::{c_int, c_long, c_void, off_t, size_t, ssize_t};
 
-    use super::*;
+    use crate::journal::calls::*;
 
     /// Converts the result of a system call.
     fn kernel_result(result: c_long) -> io::Result<usize> {

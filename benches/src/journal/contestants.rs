@@ -12,13 +12,13 @@ use spanlock_journal_commit::compact::{self, GroupCommit, Log, Lsn};
 use spanlock_journal_commit::jbd2::{
     self, CommitWay, Delay, Flushes, FormatOptions, Journal, Options,
 };
-use spanlock_journal_commit::storage::QueuedStorage;
 use tempfile::TempDir;
 
 use super::calls::{self, Watch};
 use super::devices::{DIRECT, Device};
 use super::meter::{Meter, Metered};
 use super::peers::{PEERS, Peer};
+use super::queued::QueuedStorage;
 use super::rows::COUNTS;
 
 /// Bytes in a record.

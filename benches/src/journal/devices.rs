@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use spanlock_journal_commit::storage::{FileMode, FileStorage, QueuedStorage};
+use spanlock_journal_commit::storage::{FileMode, FileStorage};
 use tempfile::TempDir;
 
 use super::meter::{Meter, Metered, MeteredQueue};
+use super::queued::QueuedStorage;
 use crate::measure::median;
 use crate::temporary::{Choice, Folder, Place};
 
@@ -103,7 +104,7 @@ impl Device {
     /// The operating system's error.
     pub fn folder(&self, of: &str) -> Result<TempDir> {
         let folder = self.folder.folder(of);
-        folder.with_context(|| format!("creating a folder for {of} in {}", self.told))
+        folder.with_context(|| format!("creating a folder for {of} on {}", self.name))
     }
 
     /// Adds advice to an error that says that the device is full.

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use spanlock_journal_commit::Storage;
-use spanlock_journal_commit::storage::{FileStorage, QueuedStorage};
+use spanlock_journal_commit::storage::FileStorage;
 
 use super::calls::{FlushCall, Hook};
 use super::over::{Below, Over};
+use super::queued::QueuedStorage;
 use crate::measure::{self, Latencies};
 
 /// The flushes of one contestant.

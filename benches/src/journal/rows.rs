@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::load::Figures;
 use crate::measure::Latencies;
+use crate::target::Target;
 
 /// The closed loop of small commits.
 pub const COMMIT: &str = "commit";
@@ -78,40 +79,6 @@ pub struct Place {
     pub think: f64,
     /// How many blocks a commit changes.
     pub blocks: u64,
-}
-
-/// A target of a row.
-#[derive(Clone, Debug, Serialize)]
-pub struct Target {
-    /// The row that the target is for.
-    #[serde(skip)]
-    pub of: Place,
-    /// The figure that is judged.
-    pub what: String,
-    /// Whether the figure must be at least or at most the limit.
-    pub bound: Bound,
-    /// The limit.
-    pub asked: f64,
-    /// The figure in this run; `None` if a row it needs was not measured.
-    pub measured: Option<f64>,
-    /// Whether the target is met; `None` if a row it needs was not measured.
-    pub met: Option<bool>,
-    /// The contestants whose rows are missing.
-    #[serde(skip)]
-    pub missing: Vec<&'static str>,
-    /// Whether this is one of many similar targets that are reported together.
-    #[serde(skip)]
-    pub everywhere: bool,
-}
-
-/// The direction of a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Bound {
-    /// The figure must not be lower.
-    AtLeast,
-    /// The figure must not be higher.
-    AtMost,
 }
 
 impl Row {

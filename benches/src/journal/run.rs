@@ -9,10 +9,11 @@ use indicatif::ProgressBar;
 use super::contestants::{Contestant, Made};
 use super::devices::Device;
 use super::load::{self, Figures, Load};
-use super::rows::{BLOCKS, COMMIT, COUNTS, Row, Target};
+use super::rows::{BLOCKS, COMMIT, COUNTS, Row};
 use super::targets;
 use super::thesis::{self, Pattern, Servers, Transactions};
 use crate::load::{LoadWatch, Others};
+use crate::target::Target;
 
 /// The maximum number of rounds of a cell. There are fewer if rounds would be shorter than `ROUND`
 /// seconds.
@@ -138,11 +139,7 @@ pub fn run(plan: &Plan, bar: &ProgressBar, tell: impl Fn(&str)) -> Result<Outcom
         }
         device.advise(workloads(plan, &device, bar, &mut rows))?;
     }
-    let targets = targets::targets(&rows, &plan.devices);
-    for row in &mut rows {
-        let of_row = targets.iter().filter(|it| Some(it.of) == row.place());
-        row.targets = of_row.cloned().collect();
-    }
+    let targets = targets::judge(&mut rows, &plan.devices);
     Ok(Outcome {
         rows,
         targets,

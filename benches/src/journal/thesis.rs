@@ -16,6 +16,7 @@
 //! The available text of the thesis lacks its figures; [`SAID`] holds the numbers that the text
 //! states. The text does not say how many threads Table 3.1 used; this module uses eight.
 
+mod pattern;
 mod said;
 
 use std::sync::Arc;
@@ -33,58 +34,14 @@ use super::load::{self, Figures, Load};
 use super::meter::{Meter, Metered};
 use super::rows::{Row, Transfers};
 
+pub use pattern::{FIO, IOR, Pattern, SMALL, patterns};
 pub use said::{Comparison, Measure, SAID, Said, comparisons};
-
-/// Each client has its file on one server.
-pub const FIO: &str = "fio";
-/// Each client has its file on both servers.
-pub const IOR: &str = "ior";
 
 /// The number of servers, as in the thesis.
 const SERVERS: usize = 2;
 const STRIPE: u64 = 1 << 20;
 /// Bytes of a file on one server.
 const REGION: u64 = 2 << 20;
-/// Bytes per write unless stated otherwise.
-pub const SMALL: u64 = 4 << 10;
-/// Sizes of our choice, because the axis of Figure 4.2 is not available.
-const SIZES: [u64; 5] = [SMALL, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
-/// The number of clients in Table 3.1 and Figure 4.2.
-const CLIENTS: usize = 8;
-
-/// A load of a pattern.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pattern {
-    /// [`FIO`] or [`IOR`].
-    pub workload: &'static str,
-    /// The number of clients; each is a thread.
-    pub clients: usize,
-    /// Bytes per write.
-    pub block_bytes: u64,
-}
-
-/// Returns the loads of these patterns with these numbers of clients. Only one number of clients of
-/// `fio` runs with all block sizes: the largest that is at most eight, or else the smallest.
-pub fn patterns(workloads: &[&'static str], clients: &[usize]) -> Vec<Pattern> {
-    let below = clients.iter().copied().filter(|&it| it <= CLIENTS).max();
-    let sized = below.or(clients.iter().copied().min());
-    let mut all = Vec::new();
-    for &workload in workloads.iter().filter(|it| [FIO, IOR].contains(it)) {
-        for &clients in clients {
-            let sizes = if workload == FIO && sized == Some(clients) {
-                &SIZES[..]
-            } else {
-                &SIZES[..1]
-            };
-            all.extend(sizes.iter().map(|&block_bytes| Pattern {
-                workload,
-                clients,
-                block_bytes,
-            }));
-        }
-    }
-    all
-}
 
 /// A contestant with both of its servers.
 pub(super) struct Servers {

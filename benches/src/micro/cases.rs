@@ -11,7 +11,8 @@ use spanlock_range_lock::{Access, RawRangeLock};
 use super::contended::{self, Contention};
 use super::ranges::{LARGEST, SEGMENT, SEGMENTS, segments};
 use super::subjects::{FairParkingLot, Need, Ofd, Ours, SliceMutex, Subject, VecRange};
-use crate::contention;
+use crate::contention::case::Case as ContentionCase;
+use crate::contention::round::{self, Measured};
 use crate::locks::{self, Entry, Visitor};
 
 /// The first segment that is locked. It is neither the lock's first nor its last, and is a multiple
@@ -138,11 +139,11 @@ pub trait MeasuredLock: Sync {
     /// Same as [`contended`](Self::contended).
     fn contend(
         &self,
-        case: &contention::Case,
+        case: &ContentionCase,
         steps_per_us: f64,
         duration: Duration,
         timed: bool,
-    ) -> Result<contention::Measured>;
+    ) -> Result<Measured>;
 }
 
 /// A lock that can be created.
@@ -218,6 +219,12 @@ pub fn candidates() -> Vec<Candidate> {
     list.0
 }
 
+/// Returns the names of all candidates, each with a description.
+pub(crate) fn names() -> Vec<(&'static str, &'static str)> {
+    let all = candidates().into_iter();
+    all.map(|it| (it.name, it.about)).collect()
+}
+
 /// Returns the locks of other projects.
 #[rustfmt::skip] // A lock is one line.
 fn peers() -> [Candidate; 6] {
@@ -291,12 +298,12 @@ impl<S: Subject> MeasuredLock for Entrant<S> {
 
     fn contend(
         &self,
-        case: &contention::Case,
+        case: &ContentionCase,
         steps_per_us: f64,
         duration: Duration,
         timed: bool,
-    ) -> Result<contention::Measured> {
-        contention::round(&self.subject, case, steps_per_us, duration, timed)
+    ) -> Result<Measured> {
+        round::round(&self.subject, case, steps_per_us, duration, timed)
     }
 }
 

@@ -1,70 +1,7 @@
 //! The targets of the locks, and whether a run meets them, computed from its rows.
 
-use std::fmt;
-
-use serde::Serialize;
-
-use super::{FAIR, PEER, Row};
-
-/// A case under a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Cell {
-    /// The case's name.
-    pub case: &'static str,
-    /// The lock's name.
-    pub lock: &'static str,
-}
-
-impl fmt::Display for Cell {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {}", self.case, self.lock)
-    }
-}
-
-/// A figure of a row that a target limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Figure {
-    /// [`Row::ns`].
-    Ns,
-    /// [`Row::longest_ns`].
-    LongestNs,
-}
-
-impl Figure {
-    fn of(self, row: &Row) -> Option<f64> {
-        match self {
-            Figure::Ns => Some(row.ns),
-            Figure::LongestNs => row.longest_ns,
-        }
-    }
-}
-
-/// A limit on a cell's figure, relative to the same figure of another cell of the same run.
-#[derive(Clone, Debug, Serialize)]
-pub struct Target {
-    /// The cell that is judged.
-    #[serde(skip)]
-    pub of: Cell,
-    /// The figure of both cells.
-    pub figure: Figure,
-    /// The limit, as a multiple of the other cell's figure.
-    pub at_most: f64,
-    /// The cell that it is compared with.
-    pub times: Cell,
-    /// The multiple in this run; `None` if one of the two cells was not measured.
-    pub measured: Option<f64>,
-    /// Whether the target is met; `None` if one of the two cells was not measured.
-    pub met: Option<bool>,
-}
-
-impl Target {
-    /// Returns the cells that the verdict needs but the run lacks.
-    pub fn missing(&self, rows: &[Row]) -> Vec<Cell> {
-        let both = [self.of, self.times].into_iter();
-        both.filter(|&cell| find(rows, cell).is_none()).collect()
-    }
-}
+use super::rows::{Cell, FAIR, PEER, Row};
+use crate::target::Target;
 
 const fn cell(case: &'static str, lock: &'static str) -> Cell {
     Cell { case, lock }
@@ -109,8 +46,9 @@ const SINGLE: [(Cell, f64, Cell); 9] = [
 const TWO: &str = "contended/2-threads";
 const EIGHT: &str = "contended/8-threads";
 
-/// Returns all targets: those of individual locks, then those of every lock in `ours`.
-pub(super) fn targets(rows: &[Row], ours: &[&'static str]) -> Vec<Target> {
+/// Adds their targets to the rows. Returns all targets, with verdicts: those of individual locks,
+/// then those of every lock in `ours`.
+pub(super) fn judge(rows: &mut [Row], ours: &[&'static str]) -> Vec<Target> {
     let each = ours.iter().flat_map(|&lock| {
         let peer = match lock {
             "interval-tree" => "range-mutex",
@@ -127,31 +65,52 @@ pub(super) fn targets(rows: &[Row], ours: &[&'static str]) -> Vec<Target> {
         ]
     });
     let times = SINGLE.into_iter().chain(each);
-    let times = times.map(|it| (Figure::Ns, it));
+    let ns: Figure = ("ns", |row| Some(row.ns));
+    let mut targets: Vec<_> = times.map(|limit| judged(rows, ns, limit)).collect();
+    let longest: Figure = ("longest_ns", |row| row.longest_ns);
     let waits = ours.iter().map(|&lock| {
         let limit = (cell(EIGHT, lock), 4.0, cell(EIGHT, FAIR));
-        (Figure::LongestNs, limit)
+        judged(rows, longest, limit)
     });
-    let all = times.chain(waits);
-    all.map(|(figure, (of, at_most, times))| {
-        let value = |cell| find(rows, cell).and_then(|row| figure.of(row));
-        let measured = value(of).zip(value(times)).map(|(of, times)| of / times);
-        Target {
-            of,
-            figure,
-            at_most,
-            times,
-            measured,
-            met: measured.map(|it| it <= at_most),
-        }
-    })
-    .collect()
+    targets.extend(waits);
+    for row in rows {
+        let of_row = targets.iter().filter(|it| it.0 == row.cell());
+        row.targets = of_row.map(|it| it.1.clone()).collect();
+    }
+    targets.into_iter().map(|it| it.1).collect()
+}
+
+/// The name of a row's field, and its value.
+type Figure = (&'static str, fn(&Row) -> Option<f64>);
+
+/// Judges a limit on a cell's figure, relative to the same figure of another cell of the same run.
+/// Returns the cell, and its target.
+fn judged(
+    rows: &[Row],
+    (figure, value): Figure,
+    (of, at_most, times): (Cell, f64, Cell),
+) -> (Cell, Target) {
+    let found = |cell| find(rows, cell).and_then(value);
+    let measured = found(of).zip(found(times)).map(|(of, times)| of / times);
+    // What both cells have in common goes without saying.
+    let other = match (times.case == of.case, times.lock == of.lock) {
+        (true, _) => times.lock.to_owned(),
+        (_, true) => times.case.to_owned(),
+        _ => times.to_string(),
+    };
+    let figure = format!("{figure}, times {other}");
+    let missing = [of, times]
+        .into_iter()
+        .filter(|&it| find(rows, it).is_none());
+    let mut missing: Vec<_> = missing.map(|it| it.lock.to_owned()).collect();
+    missing.dedup();
+    let target = Target::at_most(of.to_string(), figure, at_most, measured);
+    (of, target.lacking(missing))
 }
 
 /// Returns the row of a cell.
 fn find(rows: &[Row], cell: Cell) -> Option<&Row> {
-    rows.iter()
-        .find(|row| (row.case, row.lock) == (cell.case, cell.lock))
+    rows.iter().find(|row| row.cell() == cell)
 }
 
 #[cfg(test)]
@@ -161,15 +120,16 @@ mod tests {
     #[test]
     fn verdicts_follow_the_rows() {
         let verdict = |array: f64| {
-            let rows = [
+            let mut rows = [
                 Row::of_test(WRITE, "srl-array", array),
                 Row::of_test(WRITE, "parking_lot", 10.0),
             ];
-            let all = targets(&rows, &["srl-array"]);
+            let all = judge(&mut rows, &["srl-array"]);
             assert!(all[1..].iter().all(|it| it.met.is_none()));
-            assert_eq!(all[1].missing(&rows), [all[1].of, all[1].times]);
-            let missing = all[9].missing(&rows);
-            assert_eq!(missing, [cell(WRITE, "ofd")]);
+            assert_eq!(all[1].missing, ["srl-array", "parking_lot"]);
+            assert_eq!(all[9].missing, ["ofd"]);
+            assert_eq!(rows[0].targets[0], all[0]);
+            assert!(rows[1].targets.is_empty());
             (all[0].measured, all[0].met)
         };
         assert_eq!(verdict(6.0), (Some(0.6), Some(true)));
@@ -182,12 +142,13 @@ mod tests {
             longest_ns: Some(longest_ns),
             ..Row::of_test(EIGHT, lock, 1.0)
         };
-        let rows = [row("srl-tree", 9e6), row(FAIR, 2e6)];
-        let all = targets(&rows, &["srl-tree"]);
+        let mut rows = [row("srl-tree", 9e6), row(FAIR, 2e6)];
+        let all = judge(&mut rows, &["srl-tree"]);
         let judged = all.iter().filter(|it| it.met.is_some());
         let judged: Vec<_> = judged
-            .map(|it| (it.figure, it.measured.unwrap(), it.met.unwrap()))
+            .map(|it| (&*it.figure, it.measured.unwrap(), it.met.unwrap()))
             .collect();
-        assert_eq!(judged, [(Figure::LongestNs, 4.5, false)]);
+        let figure = "longest_ns, times parking_lot-fair";
+        assert_eq!(judged, [(figure, 4.5, false)]);
     }
 }

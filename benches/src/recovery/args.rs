@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::Plan;
 use super::fixture::Content;
-use crate::args::threads;
+use crate::args::{OutputArgs, threads};
 
 /// Bytes of the file of `--large`.
 const LARGE_FILE: u64 = 8 << 30;
@@ -35,13 +35,9 @@ pub struct RecoveryArgs {
     #[arg(long, value_name = "FOLDER")]
     pub dir: Option<PathBuf>,
 
-    /// Also write the rows to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-
-    /// Write the report to this file, as one self-contained HTML page
-    #[arg(long, default_value = "report.html", value_name = "FILE")]
-    pub report: PathBuf,
+    /// The files for the result.
+    #[command(flatten)]
+    pub outputs: OutputArgs,
 }
 
 impl RecoveryArgs {

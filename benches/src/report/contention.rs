@@ -4,42 +4,96 @@ use std::fmt::Write;
 
 use anyhow::Result;
 
+use super::findings::Findings;
 use super::html::{END, begun, escaped, html_table};
 use super::plots;
-use super::text::{LOSS_MARK, drawn, duration, grouped, time};
+use super::table::{Column, drawn, drawn_in_groups, titles};
+use super::text::{LOSS_MARK, duration, grouped, time};
 use crate::contention::{BURNS, Case, Outcome, ROUNDS, Row};
+use crate::load::Others;
 use crate::micro::{FAIR, candidates};
+use crate::terminal::Width;
 
-const COLUMNS: [&str; 11] = [
-    "case",
-    "lock",
-    "ops/s",
-    "p50",
-    "p99",
-    "p99.9",
-    "longest wait",
-    "CPU/op",
-    "burns cores",
-    "baseline",
-    "ratio",
+const COLUMNS: [Column; 11] = [
+    Column::name("case"),
+    Column::name("lock"),
+    Column::figure("ops/s", 0),
+    Column::figure("p50", 7),
+    Column::figure("p99", 5),
+    Column::figure("p99.9", 8),
+    Column::figure("longest wait", 2),
+    Column::figure("CPU/op", 3),
+    Column::figure("burns cores", 6),
+    Column::figure("baseline", 4),
+    Column::figure("ratio", 0),
 ];
 
-/// Returns everything for the terminal: the table, the losses, the locks that burn cores, and the
-/// locks without rows.
-pub fn told(outcome: &Outcome) -> String {
-    let mut told = drawn(COLUMNS, 2, outcome.rows.iter().map(cells));
-    for line in findings(outcome) {
-        told.push('\n');
-        told.push_str(&line);
+/// The columns of the table with a line for each lock.
+const BY_LOCK: [Column; 5] = [
+    Column::name("lock"),
+    Column::figure("losses", 0),
+    Column::figure("burns cores", 0),
+    Column::figure("worst ratio", 0),
+    Column::name("in"),
+];
+
+impl Findings for Outcome {
+    type Row = Row;
+
+    fn rows(&self) -> &[Row] {
+        &self.rows
     }
-    told
+
+    fn others(&self) -> Option<Others> {
+        Some(self.others)
+    }
+
+    fn figures(&self, width: Width) -> Vec<String> {
+        let absent = absences(self).into_iter().map(|it| width.wrapped(&it));
+        let mut groups: Vec<(String, Vec<Vec<String>>)> = Vec::new();
+        for row in &self.rows {
+            let figures = cells(row)[1..].to_vec();
+            match groups.last_mut() {
+                Some((case, rows)) if *case == row.name => rows.push(figures),
+                _ => groups.push((row.name.clone(), vec![figures])),
+            }
+        }
+        // The case is the title of its group.
+        let tables = drawn_in_groups(&COLUMNS[1..], &groups, width).into_iter();
+        tables.chain(absent).collect()
+    }
+
+    fn conclusions(&self, width: Width) -> Vec<String> {
+        let said = width.wrapped(&losses(self));
+        let table = drawn(&BY_LOCK, by_lock(self), width);
+        vec![format!("{said}\n{table}")]
+    }
+
+    fn page(&self, command: &str) -> Result<String> {
+        let title = "Spanlock: locks under contention";
+        let mut page = begun(title, command, self.others, &[])?;
+        reading(&mut page, self)?;
+        let losses = by_lock(self).into_iter().map(|it| (String::new(), it));
+        html_table(&mut page, "Locks and losses", titles(&BY_LOCK), losses)?;
+        all_plots(&mut page, &self.rows)?;
+        let mut last = None;
+        let of_row = self.rows.iter().map(|row| {
+            let first = last.replace(row.case).is_some_and(|it| it != row.case);
+            let first = if first { "first " } else { "" };
+            let loss = if row.is_loss() { "loss" } else { "" };
+            (format!("{first}{loss}"), cells(row))
+        });
+        html_table(&mut page, "Figures", titles(&COLUMNS), of_row)?;
+        page.push_str(END);
+        Ok(page)
+    }
 }
 
 fn cells(row: &Row) -> [String; 11] {
     let mark = if row.is_loss() { LOSS_MARK } else { "" };
     let ratio = row
         .ratio
-        .map(|it| format!("{mark} {it:.2}").trim().to_owned());
+        .map(|it| format!("{mark} {it:.3}").trim().to_owned());
     [
         row.name.clone(),
         row.lock.to_owned(),
@@ -55,57 +109,54 @@ fn cells(row: &Row) -> [String; 11] {
     ]
 }
 
-/// Returns the sentences about losses, locks that burn cores, and locks without rows.
-fn findings(outcome: &Outcome) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut losses = 0;
-    for candidate in candidates() {
-        let lock = candidate.name;
-        let of_lock: Vec<&Row> = outcome.rows.iter().filter(|row| row.lock == lock).collect();
-        let cases = of_lock.len();
-        let lost = of_lock.iter().filter(|row| row.is_loss());
-        let worst = lost
-            .clone()
-            .min_by(|a, b| a.ratio.unwrap_or(1.0).total_cmp(&b.ratio.unwrap_or(1.0)));
-        if let Some(worst) = worst {
-            let count = lost.count();
-            losses += count;
-            lines.push(format!(
-                "{LOSS_MARK} {lock} is slower than the fastest whole-file lock in {count} of {cases} cases, most in {} ({:.2} of {})",
-                worst.name,
-                worst.ratio.unwrap_or_default(),
-                worst.baseline.unwrap_or("–")
-            ));
-        }
-        let burns = of_lock.iter().filter(|row| row.burns_cores).count();
-        if burns > 0 {
-            lines.push(format!(
-                "{lock} burns cores to win in {burns} of {cases} cases"
-            ));
-        }
-    }
-    let compared = outcome
+/// Returns how many ratios of our locks are below 1.
+fn losses(outcome: &Outcome) -> String {
+    let ours = outcome
         .rows
         .iter()
-        .any(|row| row.ours && row.ratio.is_some());
-    if !compared {
-        lines.push("No ratios: they need a whole-file lock and a lock of ours.".to_owned());
-    } else if losses == 0 {
-        lines.push("No losses: no whole-file lock is faster in any case.".to_owned());
+        .filter(|row| row.ours && row.ratio.is_some());
+    let (count, lost) = (ours.clone().count(), ours.filter(|it| it.is_loss()).count());
+    match (count, lost) {
+        (0, _) => "No ratios: they need a whole-file lock and a lock of ours.".to_owned(),
+        (_, 0) => "No losses: no whole-file lock is faster in any case.".to_owned(),
+        _ => format!(
+            "{LOSS_MARK} Losses: {lost} of {count} ratios of our locks to the fastest whole-file lock are below 1. By lock:"
+        ),
     }
-    for (lock, reason) in &outcome.absent {
-        lines.push(format!("{lock}: no rows ({reason})"));
-    }
-    lines
 }
 
-/// Returns the page. `command` is the command line that produced it.
-///
-/// # Errors
-/// A plot cannot be drawn.
-pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
-    let title = "Spanlock: locks under contention";
-    let mut page = begun(title, command, outcome.others, &[])?;
+/// Returns a line for each lock: its losses, and how often it burns cores to win.
+fn by_lock(outcome: &Outcome) -> Vec<Vec<String>> {
+    let candidates = candidates().into_iter();
+    let line = |lock: &str| {
+        let of_lock = outcome.rows.iter().filter(|row| row.lock == lock);
+        let of_lock: Vec<&Row> = of_lock.collect();
+        let compared = of_lock.iter().filter_map(|row| Some((row.ratio?, row)));
+        let worst = compared.min_by(|a, b| a.0.total_cmp(&b.0));
+        let count = |is: fn(&Row) -> bool| of_lock.iter().filter(|row| is(row)).count();
+        let dash = || "–".to_owned();
+        let cells = vec![
+            lock.to_owned(),
+            format!("{} of {}", count(Row::is_loss), of_lock.len()),
+            count(|row| row.burns_cores).to_string(),
+            worst.map_or_else(dash, |(ratio, _)| format!("{ratio:.3}")),
+            worst.map_or_else(dash, |(_, row)| row.name.clone()),
+        ];
+        (!of_lock.is_empty()).then_some(cells)
+    };
+    candidates.filter_map(|it| line(it.name)).collect()
+}
+
+/// Returns a sentence for each lock without rows.
+fn absences(outcome: &Outcome) -> Vec<String> {
+    let absent = outcome.absent.iter();
+    absent
+        .map(|(lock, reason)| format!("{lock}: no rows ({reason})"))
+        .collect()
+}
+
+/// Explains the figures.
+fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
     writeln!(
         page,
         "<p>In each case, every thread repeatedly locks one segment of 4 KiB, works for the time of the section, releases it, and \
@@ -119,21 +170,11 @@ pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
         outcome.seconds
     )?;
     page.push_str("<ul>\n");
-    for line in findings(outcome) {
+    for line in [losses(outcome)].into_iter().chain(absences(outcome)) {
         writeln!(page, "<li>{}</li>", escaped(&line))?;
     }
     page.push_str("</ul>\n");
-    all_plots(&mut page, &outcome.rows)?;
-    let mut last = None;
-    let of_row = outcome.rows.iter().map(|row| {
-        let first = last.replace(row.case).is_some_and(|it| it != row.case);
-        let first = if first { "first " } else { "" };
-        let loss = if row.is_loss() { "loss" } else { "" };
-        (format!("{first}{loss}"), cells(row))
-    });
-    html_table(&mut page, "Figures", COLUMNS, of_row)?;
-    page.push_str(END);
-    Ok(page)
+    Ok(())
 }
 
 /// Plots the cases that differ only in the number of threads together.

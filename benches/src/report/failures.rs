@@ -5,22 +5,26 @@ use std::fmt::Write;
 
 use anyhow::Result;
 
-use super::html::{END, escaped, facts, head};
-use super::text::drawn;
+use super::findings::Findings;
+use super::html::{END, escaped, facts, head, html_table};
+use super::table::{Column, drawn, titles};
 use crate::failures::contestants::named;
 use crate::failures::rows::{Row, Unclean};
+use crate::failures::{Outcome, failed};
+use crate::load::Others;
+use crate::terminal::Width;
 
-const COLUMNS: [&str; 10] = [
-    "contestant",
-    "version",
-    "runs",
-    "failed",
-    "told",
-    "false acks (runs)",
-    "foreign",
-    "hangs",
-    "panics",
-    "cannot reopen",
+const COLUMNS: [Column; 10] = [
+    Column::name("contestant"),
+    Column::figure("version", 6),
+    Column::figure("runs", 0),
+    Column::figure("failed", 5),
+    Column::figure("told", 4),
+    Column::figure("false acks (runs)", 0),
+    Column::figure("foreign", 3),
+    Column::figure("hangs", 0),
+    Column::figure("panics", 0),
+    Column::figure("cannot reopen", 0),
 ];
 
 /// The meaning of the columns.
@@ -43,15 +47,40 @@ fn cells(row: &Row) -> [String; 10] {
     ]
 }
 
-/// Returns the table of all rows, and the meaning of its columns.
-pub fn table(rows: &[Row]) -> String {
-    let table = drawn(COLUMNS, 2, rows.iter().map(cells));
-    format!("{table}\n{READING}")
+impl Findings for Outcome {
+    type Row = Row;
+
+    const IS_MEASURED: bool = false;
+
+    fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    fn others(&self) -> Option<Others> {
+        None
+    }
+
+    fn figures(&self, width: Width) -> Vec<String> {
+        let table = drawn(&COLUMNS, self.rows.iter().map(cells), width);
+        vec![table, width.wrapped(READING)]
+    }
+
+    fn conclusions(&self, width: Width) -> Vec<String> {
+        vec![width.wrapped(&unclean(&self.rows))]
+    }
+
+    fn page(&self, command: &str) -> Result<String> {
+        page(&self.rows, command)
+    }
+
+    fn failed(&self) -> Vec<&'static str> {
+        failed(&self.rows)
+    }
 }
 
 /// Lists each contestant and kind of failure that is not clean: the number of runs, and the command
 /// that repeats the first of them.
-pub fn unclean(rows: &[Row]) -> String {
+fn unclean(rows: &[Row]) -> String {
     let lines = kinds(rows).into_iter().map(|it| {
         format!(
             "{} {}: {} of {} runs not clean; {}: {}\n    again: {}",
@@ -72,29 +101,15 @@ pub fn unclean(rows: &[Row]) -> String {
     lines.join("\n")
 }
 
-/// Returns the page. `command` is the command line that produced it.
-///
-/// # Errors
-/// None are expected: formatting into a string does not fail.
-pub fn page(rows: &[Row], command: &str) -> Result<String> {
+fn page(rows: &[Row], command: &str) -> Result<String> {
     let mut page = head("Spanlock: failures of journals and logs", &facts(command))?;
-    writeln!(page, "<p>{}</p>\n<table>\n<tr>", escaped(READING))?;
-    for column in COLUMNS {
-        write!(page, "<th>{column}</th>")?;
-    }
-    page.push_str("</tr>\n");
-    for row in rows {
-        page.push_str(if row.is_clean() {
-            "<tr>"
-        } else {
-            "<tr class=\"loss\">"
-        });
-        for cell in cells(row) {
-            write!(page, "<td>{}</td>", escaped(&cell))?;
-        }
-        page.push_str("</tr>\n");
-    }
-    page.push_str("</table>\n<ul>\n");
+    writeln!(page, "<p>{}</p>", escaped(READING))?;
+    let of_row = rows.iter().map(|row| {
+        let class = if row.is_clean() { "" } else { "loss" };
+        (class.to_owned(), cells(row))
+    });
+    html_table(&mut page, "Contestants", titles(&COLUMNS), of_row)?;
+    page.push_str("<ul>\n");
     for row in rows {
         let about = named(row.contestant).map_or("", |it| it.about);
         writeln!(

@@ -4,26 +4,32 @@ use std::fmt::Write;
 
 use anyhow::Result;
 
+use super::findings::Findings;
 use super::html::{END, begun, escaped, html_table};
-use super::text::{JUDGED_COLUMNS, drawn, duration, grouped, judged_cells, ratio_or_dash};
-use super::thread_count;
+use super::table::{Column, drawn, titles};
+use super::targets;
+use super::text::{duration, grouped, ratio_or_dash};
+use crate::file_core::args::cases;
 use crate::file_core::operations::Pace;
 use crate::file_core::{Outcome, Row};
+use crate::load::Others;
+use crate::target::Target;
+use crate::terminal::Width;
 
-const COLUMNS: [&str; 13] = [
-    "case",
-    "lock",
-    "threads",
-    "ops/s",
-    "to limit",
-    "to 1 thread",
-    "to whole-file lock",
-    "flushes (most)",
-    "fences (most)",
-    "p50",
-    "p99",
-    "max",
-    "cleanings + pages unlinked",
+const COLUMNS: [Column; 13] = [
+    Column::name("case"),
+    Column::name("lock"),
+    Column::figure("threads", 0),
+    Column::figure("ops/s", 0),
+    Column::figure("to limit", 1),
+    Column::figure("to 1 thread", 3),
+    Column::figure("to whole-file lock", 2),
+    Column::figure("flushes (most)", 5),
+    Column::figure("fences (most)", 6),
+    Column::figure("p50", 7),
+    Column::figure("p99", 8),
+    Column::figure("max", 4),
+    Column::figure("cleanings + pages unlinked", 9),
 ];
 
 /// The meaning of the rows and columns.
@@ -31,16 +37,57 @@ const READING: &str = "limit: the bare copy, flushes and fences of the bytes tha
 to limit, to 1 thread, to whole-file lock: ops/s divided by the limit's, by one thread's with the same lock, and by the fastest whole-file lock's. \
 flushes: lines of 64 bytes of a usual operation; most: of any operation";
 
-/// Returns everything for the terminal: the rows, and the targets.
-pub fn told(outcome: &Outcome) -> String {
-    let table = drawn(COLUMNS, 2, outcome.rows.iter().map(cells));
-    let mut told = format!("{table}\n{READING}");
-    let targets = targets(outcome);
-    if !targets.is_empty() {
-        let cells = targets.into_iter().map(|(_, cells)| cells);
-        let _ = write!(told, "\nTargets\n{}", drawn(JUDGED_COLUMNS, 2, cells));
+impl Findings for Outcome {
+    type Row = Row;
+
+    fn rows(&self) -> &[Row] {
+        &self.rows
     }
-    told
+
+    fn others(&self) -> Option<Others> {
+        Some(self.others)
+    }
+
+    fn media(&self) -> Vec<String> {
+        vec![self.volume.clone()]
+    }
+
+    fn figures(&self, width: Width) -> Vec<String> {
+        let table = drawn(&COLUMNS, self.rows.iter().map(cells), width);
+        vec![table, width.wrapped(READING)]
+    }
+
+    fn targets(&self) -> Option<Vec<Target>> {
+        let targets = self.rows.iter().flat_map(|row| &row.targets);
+        Some(targets.cloned().collect())
+    }
+
+    fn conclusions(&self, _: Width) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn page(&self, command: &str) -> Result<String> {
+        let own = [("volume", self.volume.clone())];
+        let title = "Spanlock: the file core and its limit";
+        let mut page = begun(title, command, self.others, &own)?;
+        reading(&mut page, self)?;
+        targets::append(&mut page, &self.targets().unwrap_or_default())?;
+        let mut last = None;
+        let of_row = self.rows.iter().map(|row| {
+            let case = (row.case, row.threads);
+            let first = last.replace(case).is_some_and(|it| it != case);
+            let class = if first { "first" } else { "" };
+            (class.to_owned(), cells(row))
+        });
+        html_table(&mut page, "Figures", titles(&COLUMNS), of_row)?;
+        page.push_str("<h2>Cases</h2>\n<ul>\n");
+        for (name, about) in cases() {
+            writeln!(page, "<li><code>{name}</code>: {}</li>", escaped(about))?;
+        }
+        page.push_str("</ul>\n");
+        page.push_str(END);
+        Ok(page)
+    }
 }
 
 fn cells(row: &Row) -> [String; 13] {
@@ -70,31 +117,8 @@ fn cells(row: &Row) -> [String; 13] {
     ]
 }
 
-/// Returns the targets of all rows, each with its CSS class.
-fn targets(outcome: &Outcome) -> Vec<(String, [String; 5])> {
-    let of_row = |row: &Row| {
-        let name = format!("{}, {}, {}", row.case, row.lock, thread_count(row.threads));
-        let targets = row.targets.iter().map(move |target| {
-            let class = if target.met == Some(false) {
-                "loss"
-            } else {
-                ""
-            };
-            (class.to_owned(), judged_cells(&name, target))
-        });
-        targets.collect::<Vec<_>>()
-    };
-    outcome.rows.iter().flat_map(of_row).collect()
-}
-
-/// Returns the page. `command` is the command line that produced it.
-///
-/// # Errors
-/// None are expected: formatting into a string does not fail.
-pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
-    let own = [("volume", outcome.volume.clone())];
-    let title = "Spanlock: the file core and its limit";
-    let mut page = begun(title, command, outcome.others, &own)?;
+/// Explains the figures.
+fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
     writeln!(
         page,
         "<p>{}. The rows of a case take turns, for {} s per row, in {} rounds, or in {} if the operation uses many pages. Ops/s are the median of the rounds. Flushes and \
@@ -106,25 +130,5 @@ pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
         Pace::Repeated.rounds(),
         Pace::Batches.rounds()
     )?;
-    html_table(
-        &mut page,
-        "Targets",
-        JUDGED_COLUMNS,
-        targets(outcome).into_iter(),
-    )?;
-    let mut last = None;
-    let of_row = outcome.rows.iter().map(|row| {
-        let case = (row.case, row.threads);
-        let first = last.replace(case).is_some_and(|it| it != case);
-        let class = if first { "first" } else { "" };
-        (class.to_owned(), cells(row))
-    });
-    html_table(&mut page, "Figures", COLUMNS, of_row)?;
-    page.push_str("<h2>Cases</h2>\n<ul>\n");
-    for (name, about) in crate::file_core::args::cases() {
-        writeln!(page, "<li><code>{name}</code>: {}</li>", escaped(about))?;
-    }
-    page.push_str("</ul>\n");
-    page.push_str(END);
-    Ok(page)
+    Ok(())
 }

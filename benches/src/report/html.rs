@@ -1,16 +1,19 @@
-//! The report: one self-contained HTML page.
+//! The parts that all pages have in common. A page is one self-contained HTML file.
 
 use std::fmt::Write;
 
 use anyhow::Result;
 
 use super::machine::{Machine, now};
-use super::text::{COLUMNS, TARGET_COLUMNS, cells, losses, target_cells};
-use super::{VERSIONS, plots};
-use crate::compare::{Outcome, ROUNDS, Row};
 use crate::load::Others;
-use crate::locks;
-use crate::workloads;
+
+/// The versions behind the figures: this package and the compiler.
+const VERSIONS: &str = concat!(
+    "spanlock ",
+    env!("CARGO_PKG_VERSION"),
+    ", ",
+    env!("SPANLOCK_RUSTC")
+);
 
 const STYLE: &str = "
 body { font: 15px/1.5 sans-serif; color: #222; background: #fff; max-width: 62em; margin: 2em auto; padding: 0 1em; }
@@ -27,29 +30,6 @@ tr.first td { border-top: 2px solid #bbb; }
 .key { display: inline-block; width: .8em; height: .8em; margin: 0 .4em 0 1.2em; }
 code { background: #f4f4f4; padding: 0 .3em; }
 ";
-
-/// Returns the page. `command` is the command line that produced it.
-///
-/// # Errors
-/// A plot cannot be drawn.
-pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
-    let imported = outcome.imported.as_deref().unwrap_or("not run");
-    let own = [
-        ("volume", outcome.volume.clone()),
-        ("import", imported.to_owned()),
-    ];
-    let mut page = begun("Spanlock: locks compared", command, outcome.others, &own)?;
-    reading(&mut page, outcome)?;
-    let of_target = outcome.targets.iter().map(|it| {
-        let class = if it.met == Some(false) { "loss" } else { "" };
-        (class.to_owned(), target_cells(it))
-    });
-    html_table(&mut page, "Targets", TARGET_COLUMNS, of_target)?;
-    table(&mut page, &outcome.rows)?;
-    all_plots(&mut page, &outcome.rows)?;
-    page.push_str(END);
-    Ok(page)
-}
 
 /// The end of every page.
 pub(super) const END: &str = "</body>\n</html>\n";
@@ -102,83 +82,6 @@ pub(super) fn head(title: &str, facts: &[(&str, String)]) -> Result<String> {
     }
     page.push_str("</table>\n");
     Ok(page)
-}
-
-/// Explains the figures.
-fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
-    writeln!(
-        page,
-        "<p>Every figure is the median of rounds ({ROUNDS} on the shared file, more for a short import). The locks take \
-         turns, so that other load on the machine affects all locks equally. Nothing else should run during the measurement. \
-         Each cell is measured for {} s in total. Latencies are those of sampled operations of all rounds; the longest are \
-         caused by the scheduler. A ratio compares operations per second with the baseline: the fastest whole-file lock in the same \
-         workload, with the same number of threads, in the same run; below 1 the lock is slower. Differences of a few \
-         hundredths are noise.</p>\n\
-         <p>{}</p>",
-        outcome.seconds,
-        escaped(&losses(&outcome.rows))
-    )?;
-    Ok(())
-}
-
-fn table(page: &mut String, rows: &[Row]) -> Result<()> {
-    page.push_str("<h2>Figures</h2>\n<table>\n<tr>");
-    for column in COLUMNS {
-        write!(page, "<th>{column}</th>")?;
-    }
-    page.push_str("</tr>\n");
-    let mut last = None;
-    for row in rows {
-        let mut classes = Vec::new();
-        if last.is_some_and(|it| it != (row.workload, row.threads)) {
-            classes.push("first");
-        }
-        if row.is_loss() {
-            classes.push("loss");
-        }
-        last = Some((row.workload, row.threads));
-        write!(page, "<tr class=\"{}\">", classes.join(" "))?;
-        for cell in cells(row) {
-            write!(page, "<td>{}</td>", escaped(&cell))?;
-        }
-        page.push_str("</tr>\n");
-    }
-    page.push_str("</table>\n");
-    Ok(())
-}
-
-fn all_plots(page: &mut String, rows: &[Row]) -> Result<()> {
-    let locks: Vec<_> = locks::contestants()
-        .into_iter()
-        .filter(|it| rows.iter().any(|row| row.lock == it.name))
-        .collect();
-    page.push_str("<h2>Locks</h2>\n<ul>\n");
-    for (place, it) in locks.iter().enumerate() {
-        let (name, about) = (it.name, it.about);
-        let color = plots::html_color(place);
-        writeln!(
-            page,
-            "<li><span class=\"key\" style=\"background: {color}\"></span><code>{name}</code>: {}</li>",
-            escaped(about)
-        )?;
-    }
-    page.push_str("</ul>\n");
-    let names: Vec<_> = locks.iter().map(|it| it.name).collect();
-    for (workload, about) in workloads::all() {
-        let rows: Vec<&Row> = rows.iter().filter(|row| row.workload == workload).collect();
-        if rows.is_empty() {
-            continue;
-        }
-        writeln!(
-            page,
-            "<h2>{workload}: {}</h2>\n<div class=\"plots\">",
-            escaped(about)
-        )?;
-        page.push_str(&plots::throughput(&rows, &names)?);
-        page.push_str(&plots::ratios(&rows, &names)?.unwrap_or_default());
-        page.push_str("</div>\n");
-    }
-    Ok(())
 }
 
 /// Appends a table with a title. Each row has a CSS class and its cells.

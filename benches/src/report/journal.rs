@@ -4,14 +4,21 @@ use std::fmt::Write;
 
 use anyhow::Result;
 
+use super::findings::Findings;
 use super::html::{END, begun, escaped, html_table};
-use super::plots;
-use super::text::{LOSS_MARK, drawn, grouped};
+use super::losses::Losses;
+use super::table::{Column, drawn, fits, left_out_told, titles};
+use super::text::grouped;
+use super::{plots, targets};
 use crate::journal::Outcome;
 use crate::journal::devices::DIRECT;
-use crate::journal::rows::{BLOCKS, Bound, COMMIT, COUNTS, Place, Row, Target, find};
-use crate::journal::targets::{Coalesced, EVERYWHERE};
+use crate::journal::rows::{BLOCKS, COMMIT, COUNTS, Place, Row, find};
+use crate::journal::targets::{Coalesced, RENDEZVOUS, rendezvous};
 use crate::journal::thesis::{Comparison, Measure, comparisons};
+use crate::load::Others;
+use crate::measure::thread_count;
+use crate::target::Target;
+use crate::terminal::Width;
 
 const COLUMNS: [&str; 11] = [
     "device",
@@ -27,33 +34,115 @@ const COLUMNS: [&str; 11] = [
     "flush",
 ];
 
-const TARGET_COLUMNS: [&str; 5] = ["device", "contestant", "asked", "measured", ""];
+impl Findings for Outcome {
+    type Row = Row;
 
-/// Returns the whole result as tables and sentences.
-pub fn told(outcome: &Outcome) -> String {
-    let mut told = String::new();
-    for (title, columns, lines) in grids(outcome) {
-        let _ = writeln!(told, "{title}\n{}", drawn(columns, 2, lines.into_iter()));
+    fn rows(&self) -> &[Row] {
+        &self.rows
     }
-    let comparisons = comparisons(&outcome.rows, &outcome.plan.devices);
-    if !comparisons.is_empty() {
-        let cells = comparisons.iter().map(thesis_cells);
-        let table = drawn(thesis_columns(outcome), 4, cells);
-        let _ = writeln!(told, "{THESIS}.\n{table}");
+
+    fn others(&self) -> Option<Others> {
+        Some(self.others)
     }
-    if !outcome.targets.is_empty() {
-        let cells = told_targets(outcome).into_iter().map(|(_, cells)| cells);
-        let _ = writeln!(told, "Targets\n{}", drawn(TARGET_COLUMNS, 2, cells));
+
+    fn media(&self) -> Vec<String> {
+        self.devices.clone()
     }
-    told.push_str(&sentences(outcome).join("\n"));
-    told
+
+    fn figures(&self, width: Width) -> Vec<String> {
+        let mut all: Vec<_> = grids(self).into_iter().map(|it| it.drawn(width)).collect();
+        let comparisons = comparisons(&self.rows, &self.plan.devices);
+        if !comparisons.is_empty() {
+            all.push(width.wrapped(&format!("{THESIS}.")));
+            let cells = comparisons.iter().map(thesis_cells);
+            all.push(drawn(&thesis_columns(self), cells, width));
+        }
+        all
+    }
+
+    fn targets(&self) -> Option<Vec<Target>> {
+        Some(self.targets.clone())
+    }
+
+    fn conclusions(&self, width: Width) -> Vec<String> {
+        let devices = self.plan.devices.iter();
+        let of_device = devices.flat_map(|&device| {
+            let losses = losses(self, device).map(|it| it.told(width));
+            let coalesced = Coalesced::on(&self.rows, device);
+            let coalesced = coalesced.map(|it| width.wrapped(&coalesced_told(&it)));
+            losses.into_iter().chain(coalesced)
+        });
+        of_device.collect()
+    }
+
+    fn page(&self, command: &str) -> Result<String> {
+        let peers = self.plan.contestants.iter();
+        let peers: Vec<_> = peers.filter_map(|it| it.of_others()).collect();
+        let own = [
+            ("devices", self.devices.join("; ")),
+            ("logs of other projects", peers.join(", ")),
+        ];
+        let title = "Spanlock: durable commits compared";
+        let mut page = begun(title, command, self.others, &own)?;
+        reading(&mut page, self)?;
+        targets::append(&mut page, &self.targets)?;
+        contestants(&mut page, self)?;
+        all_plots(&mut page, self)?;
+        thesis(&mut page, self)?;
+        let rows = self.rows.iter().filter(|row| row.place().is_some());
+        let mut last = None;
+        let rows = rows.map(|row| {
+            let cell = (row.device, row.threads, row.think, row.blocks);
+            let first = last.replace(cell).is_some_and(|it| it != cell);
+            (if first { "first" } else { "" }.to_owned(), cells(row))
+        });
+        html_table(&mut page, "Figures", COLUMNS, rows)?;
+        page.push_str(END);
+        Ok(page)
+    }
 }
 
-const THESIS: &str = "Numbers of the thesis next to this run: ratios to its existing system (our serial), and the start-up delay in percent of a transaction's time. \
+const THESIS: &str = "Numbers of the thesis next to this run: ratios to its existing system (our serial), the start-up delay in percent of a transaction's time, and transactions for equally many writes. \
      The thesis flushed to an Optane disk behind a network";
 
-/// A table: its title, column names and lines.
-type Grid = (String, Vec<String>, Vec<Vec<String>>);
+/// The figures that a cell of a grid can have, the most important first.
+const PARTS: [&str; 3] = ["commits per second", "commits per flush", "p50 in flushes"];
+
+/// The rows of a workload on a device: a line for each load and contestant, and a column for each
+/// number of threads.
+struct Grid {
+    device: &'static str,
+    columns: Vec<Column>,
+    /// Two names, and the cells with all [`PARTS`].
+    lines: Vec<(String, &'static str, Vec<[String; 3]>)>,
+}
+
+impl Grid {
+    /// Draws the table with as many parts of the cells as fit, but at least one.
+    fn drawn(&self, width: Width) -> String {
+        let lines = |parts: usize| -> Vec<Vec<String>> {
+            let line = |(first, contestant, cells): &(String, &str, Vec<[String; 3]>)| {
+                let names = [first.clone(), (*contestant).to_owned()].into_iter();
+                let cells = cells.iter().map(|it| it[..parts].join(" | "));
+                names.chain(cells).collect()
+            };
+            self.lines.iter().map(line).collect()
+        };
+        let parts = (2..=PARTS.len()).rev();
+        let parts = parts
+            .filter(|&it| fits(&self.columns, &lines(it), width))
+            .max();
+        let parts = parts.unwrap_or(1);
+        let title = format!("{}: {}", self.device, PARTS[..parts].join(" | "));
+        let table = drawn(&self.columns, lines(parts), width);
+        let mut told = format!("{}\n{table}", width.wrapped(&title));
+        if parts < PARTS.len() {
+            told.push('\n');
+            told.push_str(&left_out_told(&PARTS[parts..], width));
+        }
+        told
+    }
+}
 
 /// Returns tables for each device: of small commits, with a line for each think time and
 /// contestant, and of larger ones, with a line for each number of blocks and contestant. There is a
@@ -90,12 +179,21 @@ fn grids(outcome: &Outcome) -> Vec<Grid> {
 fn grid(
     outcome: &Outcome,
     (workload, device): (&'static str, &'static str),
-    first: &str,
+    first: &'static str,
     loops: &[(String, f64, u64)],
 ) -> Option<Grid> {
     let plan = &outcome.plan;
-    let mut columns = vec![first.to_owned(), "contestant".to_owned()];
-    columns.extend(plan.threads.iter().map(|&it| super::thread_count(it)));
+    let mut columns = vec![Column::name(first), Column::name("contestant")];
+    let last = plan.threads.len() - 1;
+    // The fewest and the most threads tell most.
+    columns.extend(plan.threads.iter().enumerate().map(|(nth, &it)| {
+        let rank = if nth == 0 || nth == last {
+            0
+        } else {
+            nth as u8
+        };
+        Column::of_run(thread_count(it), rank)
+    }));
     let mut lines = Vec::new();
     for (name, think, blocks) in loops {
         for contestant in &plan.contestants {
@@ -108,28 +206,26 @@ fn grid(
                     think: *think,
                     blocks: *blocks,
                 };
-                find(&outcome.rows, place).map(short)
+                find(&outcome.rows, place).map(parts)
             });
             let found: Option<Vec<_>> = found.collect();
-            lines.extend(found.map(|cells| {
-                let mut line = vec![name.clone(), contestant.name.to_owned()];
-                line.extend(cells);
-                line
-            }));
+            lines.extend(found.map(|cells| (name.clone(), contestant.name, cells)));
         }
     }
-    let title = format!("{device}: commits per second | commits per flush | p50 in flushes");
-    (!lines.is_empty()).then_some((title, columns, lines))
+    (!lines.is_empty()).then_some(Grid {
+        device,
+        columns,
+        lines,
+    })
 }
 
-/// Formats a row in a few characters.
-fn short(row: &Row) -> String {
-    format!(
-        "{} | {} | {}",
+/// Returns the [`PARTS`] of a row as text.
+fn parts(row: &Row) -> [String; 3] {
+    [
         grouped(row.commits_per_s.round() as u64),
         number(row.commits_per_flush, 2),
-        number(row.p50_flushes(), 1)
-    )
+        number(row.p50_flushes(), 1),
+    ]
 }
 
 fn number(value: Option<f64>, digits: usize) -> String {
@@ -157,97 +253,33 @@ fn cells(row: &Row) -> [String; 11] {
     ]
 }
 
-/// Returns all targets, each with a CSS class. Targets that apply to every cell are combined into
-/// one.
-fn told_targets(outcome: &Outcome) -> Vec<(String, [String; 5])> {
-    let single = outcome.targets.iter().filter(|it| !it.everywhere);
-    let mut all: Vec<_> = single.map(target_cells).collect();
-    for &device in &outcome.plan.devices {
-        for (_, contestant, ..) in EVERYWHERE {
-            let each = of_every_cell(outcome, device, contestant);
-            let worst = each
-                .filter_map(|it| Some((it.measured?, it)))
-                .min_by(|a, b| a.0.total_cmp(&b.0));
-            if let Some((_, worst)) = worst {
-                let (class, mut cells) = target_cells(worst);
-                cells[1] = format!("{contestant}, every cell");
-                cells[3].push_str(" at worst");
-                all.push((class, cells));
-            }
-        }
-    }
-    all
-}
-
-fn of_every_cell<'a>(
-    outcome: &'a Outcome,
-    device: &'static str,
-    contestant: &'static str,
-) -> impl Iterator<Item = &'a Target> {
-    let all = outcome.targets.iter();
-    let of = move |it: &&Target| (it.of.device, it.of.contestant) == (device, contestant);
-    all.filter(move |it| it.everywhere && of(it))
-}
-
-fn target_cells(target: &Target) -> (String, [String; 5]) {
-    let sign = match target.bound {
-        Bound::AtLeast => "≥",
-        Bound::AtMost => "≤",
-    };
-    let (class, verdict) = match target.met {
-        Some(true) => ("", "met".to_owned()),
-        Some(false) => ("loss", "MISSED".to_owned()),
-        None => ("", format!("not measured: {}", target.missing.join(", "))),
-    };
-    let threads = super::thread_count(target.of.threads);
-    let cells = [
-        target.of.device.to_owned(),
-        format!("{}, {threads}", target.of.contestant),
-        format!("{} {sign} {}", target.what, target.asked),
-        number(target.measured, 3),
-        verdict,
+/// Returns the cells on a device in which the rendezvous is slower than plain group commit.
+fn losses(outcome: &Outcome, device: &'static str) -> Option<Losses> {
+    let all = rendezvous(&outcome.rows, device);
+    let lost = all.iter().filter(|it| it.1 < RENDEZVOUS);
+    let lost = lost.map(|&(row, ratio)| {
+        let think = row.think.unwrap_or_default().to_string();
+        let cells = [row.threads.to_string(), think, format!("{ratio:.3}")];
+        (ratio, cells.to_vec())
+    });
+    let rows = Losses::sorted(lost.collect());
+    let (cells, lost) = (all.len(), rows.len());
+    let said = format!(
+        "{device}: in {lost} of {cells} cells the rendezvous is more than 2 % slower than plain group commit."
+    );
+    let columns = vec![
+        Column::figure("threads", 0),
+        Column::figure("think", 0),
+        Column::figure("times plain", 0),
     ];
-    (class.to_owned(), cells)
+    (cells > 0).then_some(Losses {
+        said,
+        columns,
+        rows,
+    })
 }
 
-/// Reports, for each device, where the rendezvous is slower and whether coalesced writes are
-/// faster.
-fn sentences(outcome: &Outcome) -> Vec<String> {
-    let mut all = Vec::new();
-    for &device in &outcome.plan.devices {
-        all.extend(losses(outcome, device));
-        all.extend(Coalesced::on(&outcome.rows, device).map(|it| coalesced(&it)));
-    }
-    all
-}
-
-fn losses(outcome: &Outcome, device: &'static str) -> Option<String> {
-    let each: Vec<_> = of_every_cell(outcome, device, "compact-rendezvous")
-        .filter(|it| it.met.is_some())
-        .collect();
-    let lost: Vec<_> = each
-        .iter()
-        .filter(|it| it.met == Some(false))
-        .map(|it| {
-            let percent = 100.0 * (1.0 - it.measured.unwrap_or_default());
-            let threads = super::thread_count(it.of.threads);
-            format!("{threads}, think {} ({percent:.1} %)", it.of.think)
-        })
-        .collect();
-    let told = match (each.len(), lost.len()) {
-        (0, _) => return None,
-        (cells, 0) => format!(
-            "{device}: in none of {cells} cells is the rendezvous more than 2 % slower than plain group commit."
-        ),
-        (cells, some) => format!(
-            "{LOSS_MARK} {device}: in {some} of {cells} cells the rendezvous is more than 2 % slower than plain group commit: {}.",
-            lost.join("; ")
-        ),
-    };
-    Some(told)
-}
-
-fn coalesced(it: &Coalesced) -> String {
+fn coalesced_told(it: &Coalesced) -> String {
     let (device, mean, cells) = (it.device, it.mean(), it.ratios.len());
     let verdict = if mean > 1.0 { "beat" } else { "do not beat" };
     format!(
@@ -256,11 +288,16 @@ fn coalesced(it: &Coalesced) -> String {
     )
 }
 
-fn thesis_columns(outcome: &Outcome) -> Vec<String> {
-    let mut columns = ["", "load", "contestant", "what", "thesis"]
-        .map(str::to_owned)
-        .to_vec();
-    columns.extend(outcome.plan.devices.iter().map(|&it| it.to_owned()));
+fn thesis_columns(outcome: &Outcome) -> Vec<Column> {
+    let mut columns = vec![
+        Column::figure("place", 9),
+        Column::name("load"),
+        Column::name("contestant"),
+        Column::name("figure"),
+        Column::figure("thesis", 0),
+    ];
+    let devices = outcome.plan.devices.iter().enumerate();
+    columns.extend(devices.map(|(nth, &it)| Column::of_run(it.to_owned(), nth as u8)));
     columns
 }
 
@@ -268,8 +305,8 @@ fn thesis_cells(comparison: &Comparison) -> Vec<String> {
     let pattern = comparison.pattern;
     let (what, digits) = match comparison.measure {
         Measure::Throughput => ("throughput", 3),
-        Measure::Transactions => ("transactions for equally many writes", 3),
-        Measure::StartupDelay => ("start-up delay, %", 1),
+        Measure::Transactions => ("transactions", 3),
+        Measure::StartupDelay => ("start-up delay", 1),
     };
     let mut cells = vec![
         comparison.place.to_owned(),
@@ -287,37 +324,6 @@ fn thesis_cells(comparison: &Comparison) -> Vec<String> {
     cells
 }
 
-/// Returns the page. `command` is the command line that produced it.
-///
-/// # Errors
-/// A plot cannot be drawn.
-pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
-    let peers = outcome.plan.contestants.iter();
-    let peers: Vec<_> = peers.filter_map(|it| it.of_others()).collect();
-    let own = [
-        ("devices", outcome.devices.join("; ")),
-        ("logs of other projects", peers.join(", ")),
-    ];
-    let title = "Spanlock: durable commits compared";
-    let mut page = begun(title, command, outcome.others, &own)?;
-    reading(&mut page, outcome)?;
-    let targets = told_targets(outcome).into_iter();
-    html_table(&mut page, "Targets", TARGET_COLUMNS, targets)?;
-    contestants(&mut page, outcome)?;
-    all_plots(&mut page, outcome)?;
-    thesis(&mut page, outcome)?;
-    let rows = outcome.rows.iter().filter(|row| row.place().is_some());
-    let mut last = None;
-    let rows = rows.map(|row| {
-        let cell = (row.device, row.threads, row.think, row.blocks);
-        let first = last.replace(cell).is_some_and(|it| it != cell);
-        (if first { "first" } else { "" }.to_owned(), cells(row))
-    });
-    html_table(&mut page, "Figures", COLUMNS, rows)?;
-    page.push_str(END);
-    Ok(page)
-}
-
 /// Explains the figures.
 fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
     writeln!(
@@ -327,8 +333,13 @@ fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
          the cell was measured; medians are in units of the row's own flushes. Latencies cover all commits.</p>",
         outcome.plan.seconds
     )?;
-    for sentence in sentences(outcome) {
-        writeln!(page, "<p>{}</p>", escaped(&sentence))?;
+    for &device in &outcome.plan.devices {
+        if let Some(losses) = losses(outcome, device) {
+            losses.append(page)?;
+        }
+        if let Some(coalesced) = Coalesced::on(&outcome.rows, device) {
+            writeln!(page, "<p>{}</p>", escaped(&coalesced_told(&coalesced)))?;
+        }
     }
     Ok(())
 }
@@ -419,7 +430,8 @@ fn thesis(page: &mut String, outcome: &Outcome) -> Result<()> {
     let cells = comparisons
         .iter()
         .map(|it| (String::new(), thesis_cells(it)));
-    html_table(page, "The thesis", thesis_columns(outcome), cells)?;
+    let columns = thesis_columns(outcome);
+    html_table(page, "The thesis", titles(&columns), cells)?;
     writeln!(page, "<p>{THESIS}.</p>")?;
     Ok(())
 }

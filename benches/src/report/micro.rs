@@ -4,75 +4,110 @@ use std::fmt::Write;
 
 use anyhow::Result;
 
+use super::findings::Findings;
 use super::html::{END, begun, escaped, html_table};
-use super::plots;
-use super::text::{LOSS_MARK, drawn, time, verdict};
+use super::losses::Losses;
+use super::table::{Column, drawn, titles};
+use super::text::{LOSS_MARK, time};
+use super::{plots, targets};
+use crate::load::Others;
 use crate::micro::{
-    Absent, CASES, CONTENDED, FAIR, Figure, LARGEST, Outcome, PEER, ROUNDS, Row, Target, candidates,
+    Absent, CASES, CONTENDED, FAIR, LARGEST, Outcome, PEER, ROUNDS, Row, candidates,
 };
+use crate::target::Target;
+use crate::terminal::Width;
 
-const COLUMNS: [&str; 9] = [
-    "case",
-    "lock",
-    "median",
-    "least",
-    "quartiles",
-    "longest wait",
-    "samples",
-    "range",
-    "ratio",
+const COLUMNS: [Column; 9] = [
+    Column::name("case"),
+    Column::name("lock"),
+    Column::figure("median", 0),
+    Column::figure("least", 5),
+    Column::figure("quartiles", 4),
+    Column::figure("longest wait", 1),
+    Column::figure("samples", 6),
+    Column::figure("range", 3),
+    Column::figure("ratio", 0),
 ];
 
-const TARGET_COLUMNS: [&str; 5] = ["case", "lock", "target", "measured", "met"];
+impl Findings for Outcome {
+    type Row = Row;
 
-/// Returns the table of all rows.
-pub fn table(rows: &[Row]) -> String {
-    drawn(COLUMNS, 2, rows.iter().map(cells))
-}
-
-/// Lists what could not be measured, one line per lock and reason. Empty if there is a row for
-/// everything.
-pub fn absent(absent: &[Absent]) -> String {
-    let lines = absences(absent).into_iter();
-    let lines = lines.map(|(lock, told)| format!("{lock}: {told}"));
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-/// Returns the table of targets and verdicts.
-pub fn targets(outcome: &Outcome) -> String {
-    let cells = outcome.targets.iter();
-    let cells = cells.map(|it| target_cells(it, &outcome.rows));
-    format!("Targets\n{}", drawn(TARGET_COLUMNS, 2, cells))
-}
-
-/// Returns how often parking_lot is faster than the registry's locks, and one line per lock that
-/// lists where.
-pub fn losses(outcome: &Outcome) -> String {
-    let of_lock = |lock: &str| {
-        let rows = outcome.rows.iter().filter(move |row| row.lock == lock);
-        rows.filter(|row| row.ratio.is_some()).collect::<Vec<_>>()
-    };
-    let (mut compared, mut lost, mut lines) = (0, 0, String::new());
-    for lock in &outcome.ours {
-        let rows = of_lock(lock);
-        compared += rows.len();
-        let told = |row: &&&Row| row.is_loss();
-        let losses: Vec<_> = rows
-            .iter()
-            .filter(told)
-            .map(|row| format!("{} ({})", row.case, factor(row.ratio.unwrap_or_default())))
-            .collect();
-        lost += losses.len();
-        if !losses.is_empty() {
-            let _ = write!(lines, "\n{LOSS_MARK} {lock}: {}", losses.join(", "));
-        }
+    fn rows(&self) -> &[Row] {
+        &self.rows
     }
-    match (compared, lost) {
+
+    fn others(&self) -> Option<Others> {
+        Some(self.others)
+    }
+
+    fn figures(&self, width: Width) -> Vec<String> {
+        let table = drawn(&COLUMNS, self.rows.iter().map(cells), width);
+        let absent = absences(&self.absent).into_iter();
+        let absent = absent.map(|(lock, told)| width.wrapped(&format!("{lock}: {told}")));
+        [table].into_iter().chain(absent).collect()
+    }
+
+    fn targets(&self) -> Option<Vec<Target>> {
+        Some(self.targets.clone())
+    }
+
+    fn conclusions(&self, width: Width) -> Vec<String> {
+        vec![losses(self).told(width)]
+    }
+
+    fn page(&self, command: &str) -> Result<String> {
+        let title = "Spanlock: lock and unlock compared";
+        let mut page = begun(title, command, self.others, &[])?;
+        reading(&mut page, self)?;
+        targets::append(&mut page, &self.targets)?;
+        let mut last = None;
+        let of_row = self.rows.iter().map(|row| {
+            let first = last.replace(row.case).is_some_and(|it| it != row.case);
+            let first = if first { "first " } else { "" };
+            let loss = if row.is_loss() { "loss" } else { "" };
+            (format!("{first}{loss}"), cells(row))
+        });
+        html_table(&mut page, "Figures", titles(&COLUMNS), of_row)?;
+        page.push_str("<ul>\n");
+        for (lock, told) in absences(&self.absent) {
+            writeln!(page, "<li><code>{lock}</code>: {}</li>", escaped(&told))?;
+        }
+        page.push_str("</ul>\n");
+        all_plots(&mut page, self)?;
+        page.push_str(END);
+        Ok(page)
+    }
+}
+
+/// Returns the rows in which parking_lot is faster than one of the registry's locks.
+fn losses(outcome: &Outcome) -> Losses {
+    let ours = outcome
+        .rows
+        .iter()
+        .filter(|row| outcome.ours.contains(&row.lock));
+    let compared = ours.filter(|row| row.ratio.is_some());
+    let compared: Vec<&Row> = compared.collect();
+    let lost = compared.iter().filter(|row| row.is_loss()).map(|row| {
+        let times = row.ratio.unwrap_or_default();
+        let cells = [row.case.to_owned(), row.lock.to_owned(), factor(times)];
+        (-times, cells.to_vec())
+    });
+    let rows = Losses::sorted(lost.collect());
+    let said = match (compared.len(), rows.len()) {
         (0, _) => format!("No ratios: {PEER} or Spanlock's locks were not measured."),
-        (_, 0) => format!("No losses: {PEER} is faster in none of {compared} rows."),
-        _ => format!(
-            "Losses: {PEER}, which has no ranges, is faster in {lost} of {compared} rows.{lines}"
-        ),
+        (count, 0) => format!("No losses: {PEER} is faster in none of {count} rows."),
+        (count, lost) => {
+            format!("Losses: {PEER}, which has no ranges, is faster in {lost} of {count} rows.")
+        }
+    };
+    Losses {
+        said,
+        columns: vec![
+            Column::name("case"),
+            Column::name("lock"),
+            Column::figure("ratio", 0),
+        ],
+        rows,
     }
 }
 
@@ -91,31 +126,6 @@ fn cells(row: &Row) -> [String; 9] {
         row.samples.to_string(),
         size(row.bytes),
         ratio.unwrap_or_else(|| "–".to_owned()),
-    ]
-}
-
-fn target_cells(target: &Target, rows: &[Row]) -> [String; 5] {
-    let met = match target.met {
-        None => {
-            let missing = target.missing(rows).into_iter();
-            let mut missing: Vec<_> = missing.map(|it| it.lock).collect();
-            missing.dedup();
-            format!("not measured: {}", missing.join(", "))
-        }
-        met => verdict(met),
-    };
-    let figure = match target.figure {
-        Figure::Ns => "",
-        Figure::LongestNs => "longest wait ",
-    };
-    [
-        target.of.case.to_owned(),
-        target.of.lock.to_owned(),
-        format!("{figure}≤ {} × {}", target.at_most, target.times),
-        target
-            .measured
-            .map_or_else(|| "–".to_owned(), |it| format!("{} ×", factor(it))),
-        met,
     ]
 }
 
@@ -160,37 +170,6 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Returns the page. `command` is the command line that produced it.
-///
-/// # Errors
-/// A plot cannot be drawn.
-pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
-    let title = "Spanlock: lock and unlock compared";
-    let mut page = begun(title, command, outcome.others, &[])?;
-    reading(&mut page, outcome)?;
-    let of_target = outcome.targets.iter().map(|it| {
-        let class = if it.met == Some(false) { "loss" } else { "" };
-        (class.to_owned(), target_cells(it, &outcome.rows))
-    });
-    html_table(&mut page, "Targets", TARGET_COLUMNS, of_target)?;
-    let mut last = None;
-    let of_row = outcome.rows.iter().map(|row| {
-        let first = last.replace(row.case).is_some_and(|it| it != row.case);
-        let first = if first { "first " } else { "" };
-        let loss = if row.is_loss() { "loss" } else { "" };
-        (format!("{first}{loss}"), cells(row))
-    });
-    html_table(&mut page, "Figures", COLUMNS, of_row)?;
-    page.push_str("<ul>\n");
-    for (lock, told) in absences(&outcome.absent) {
-        writeln!(page, "<li><code>{lock}</code>: {}</li>", escaped(&told))?;
-    }
-    page.push_str("</ul>\n");
-    all_plots(&mut page, outcome)?;
-    page.push_str(END);
-    Ok(page)
-}
-
 /// Explains the figures.
 fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
     writeln!(
@@ -200,12 +179,10 @@ fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
          case or, for one segment among held ones, with its write of one segment; above 1 the lock is slower. A segment is \
          4 KiB. The range is what one call locks; the full range is everything that the lock covers. Contended figures are the time \
          from one acquisition to the next by any thread, including the work. The longest wait is from the half of \
-         each round in which every acquisition is timed; <code>{FAIR}</code> is the yardstick for it.</p>\n<p>{}</p>",
-        outcome.seconds,
-        outcome.cores,
-        escaped(&losses(outcome)).replace('\n', "<br>\n")
+         each round in which every acquisition is timed; <code>{FAIR}</code> is the yardstick for it.</p>",
+        outcome.seconds, outcome.cores
     )?;
-    Ok(())
+    losses(outcome).append(page)
 }
 
 fn all_plots(page: &mut String, outcome: &Outcome) -> Result<()> {
@@ -237,11 +214,7 @@ mod tests {
     use crate::micro::Cell;
 
     #[test]
-    fn figures_are_formatted_with_units() {
-        assert_eq!(
-            [5.31, 999.9, 2_400.0].map(time),
-            ["5.3 ns", "999.9 ns", "2.40 µs"]
-        );
+    fn ratios_and_sizes_are_formatted() {
         assert_eq!(
             [0.0031, 0.7, 15.25, 262_144.4].map(factor),
             ["0.0031", "0.70", "15.2", "262144"]
@@ -264,30 +237,7 @@ mod tests {
             absent_of("b", "std", "no"),
             absent_of("a", "ofd", "why"),
         ];
-        assert_eq!(absent(&all), "std: no row a, b (no)\nofd: no row a (why)");
-    }
-
-    #[test]
-    fn a_target_lists_its_missing_rows() {
-        let cell = |lock| Cell { case: "case", lock };
-        let target = Target {
-            of: cell("a"),
-            figure: Figure::Ns,
-            at_most: 0.7,
-            times: cell("b"),
-            measured: None,
-            met: None,
-        };
-        let told = target_cells(&target, &[Row::of_test("case", "b", 1.0)]);
-        assert_eq!(
-            told,
-            ["case", "a", "≤ 0.7 × case of b", "–", "not measured: a"]
-        );
-        let target = Target {
-            measured: Some(1.016),
-            met: Some(false),
-            ..target
-        };
-        assert_eq!(target_cells(&target, &[])[3..], ["1.02 ×", "▼ missed"]);
+        let wanted = [("std", "no row a, b (no)"), ("ofd", "no row a (why)")];
+        assert_eq!(absences(&all), wanted.map(|it| (it.0, it.1.to_owned())));
     }
 }

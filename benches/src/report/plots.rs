@@ -6,8 +6,9 @@ use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::text::{LOSS_MARK, thread_count, time};
+use super::text::{LOSS_MARK, time};
 use crate::compare::Row;
+use crate::measure::thread_count;
 use crate::micro;
 
 const SIZE: (u32, u32) = (460, 300);

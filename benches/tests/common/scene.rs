@@ -43,7 +43,7 @@ impl Scene {
     pub(crate) fn compare(&self, args: &[&str]) -> Output {
         let mut command = Command::new(COMPARE);
         command.args(args).current_dir(self.folder.path());
-        command.output().unwrap()
+        command.env_remove("COLUMNS").output().unwrap()
     }
 
     /// Runs `compare`, which must fail with a message that contains all of `wanted`.

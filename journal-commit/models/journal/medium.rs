@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spanlock_journal_commit::jbd2::raw::medium::Medium;
+use spanlock_journal_commit::jbd2::raw::medium::Operations;
 use spanlock_journal_commit::jbd2::raw::signal::Signal;
 use spanlock_sync::atomic::{AtomicBool, Ordering::Relaxed};
 use spanlock_verify::{Suite, note_as, perform};
@@ -77,7 +77,7 @@ const BESIDE: &str =
     "a thread that flushed acknowledges only if nothing failed before or during that flush";
 
 struct Scene {
-    medium: Medium<&'static str>,
+    medium: Operations<&'static str>,
     alarm: Arc<Signal>,
     /// Whether unflushed writes have been lost.
     lost: AtomicBool,
@@ -86,7 +86,7 @@ struct Scene {
 fn scene() -> Arc<Scene> {
     let alarm = Arc::new(Signal::new());
     Arc::new(Scene {
-        medium: Medium::new("died", vec![alarm.clone()]),
+        medium: Operations::new("died", vec![alarm.clone()]),
         alarm,
         lost: AtomicBool::new(false),
     })

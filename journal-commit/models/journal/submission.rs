@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use spanlock_journal_commit::jbd2::raw::medium::Medium;
+use spanlock_journal_commit::jbd2::raw::medium::Operations;
 use spanlock_journal_commit::jbd2::raw::signal::Signal;
 use spanlock_journal_commit::jbd2::raw::submission::{Steps, Submission};
 use spanlock_sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -103,7 +103,7 @@ const MOST: usize = 4;
 
 struct Scene {
     submission: Submission,
-    medium: Medium<&'static str>,
+    medium: Operations<&'static str>,
     done: Arc<Signal>,
     acknowledged: AtomicBool,
     /// The state of each buffer: 1 when prepared, 2 when written, 3 when durable.
@@ -120,7 +120,7 @@ fn scene(buffers: u32, is_sealed_apart: bool) -> Scene {
     let [sealed, done] = [(); 2].map(|()| Arc::new(Signal::new()));
     Scene {
         submission: Submission::new(buffers, 1, is_sealed_apart, sealed.clone()),
-        medium: Medium::new("died", vec![sealed, done.clone()]),
+        medium: Operations::new("died", vec![sealed, done.clone()]),
         done,
         acknowledged: AtomicBool::new(false),
         buffers: Cells::new(),

@@ -83,6 +83,17 @@ pub enum Error {
         /// The first missing record.
         lsn: Lsn,
     },
+    /// No superblock is usable, so no record can be found.
+    #[error(
+        "the log cannot be opened: {what}, at byte {at} of the storage; \
+         restore the storage from a copy, or give up the records with `Log::wipe`"
+    )]
+    BadSuperblock {
+        /// A description of the damage.
+        what: &'static str,
+        /// The byte offset of a damaged superblock in the storage.
+        at: u64,
+    },
     /// A number in the superblock is so large that counting on from it could overflow. Only forgery
     /// explains it.
     #[error(

@@ -353,7 +353,7 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         if !self.is_durable(ticket) {
             state.gather.arrived();
         }
-        let mut place = Place::default();
+        let mut wait = WaitState::default();
         loop {
             // Checked before the failure: a ticket that was durable when the group failed stays
             // durable.
@@ -363,14 +363,14 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
             if let Some(failure) = &state.failed {
                 return Err(failure.clone());
             }
-            let until = match state.turn(&mut place) {
-                NextStep::Lead => return self.lead(state, &place, commit),
+            let until = match state.turn(&mut wait) {
+                NextStep::Lead => return self.lead(state, &wait, commit),
                 NextStep::Sleep { until } => until,
             };
-            state.enter(&mut place, ticket, parker);
+            state.enter(&mut wait, ticket, parker);
             drop(state);
             let wakeup = parker.park_until(until);
-            place.has_waited = until.is_some() && wakeup == Wakeup::TimedOut;
+            wait.has_waited = until.is_some() && wakeup == Wakeup::TimedOut;
             if self.is_durable(ticket) {
                 return Ok(());
             }
@@ -381,10 +381,10 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
     fn lead(
         &self,
         mut state: MutexGuard<'_, State<B, E, G>>,
-        place: &Place,
+        wait: &WaitState,
         commit: impl FnOnce(&mut B::Load) -> Result<(), E>,
     ) -> Result<(), Failure<E>> {
-        state.leave(place);
+        state.leave(wait);
         state.gather.started();
         let mut load = state.open.take();
         let last = state.next - 1;
@@ -446,32 +446,32 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
 }
 
 impl<B, E: Clone, G: Gather> State<B, E, G> {
-    fn turn(&mut self, place: &mut Place) -> NextStep {
+    fn turn(&mut self, wait: &mut WaitState) -> NextStep {
         if self.phase == Phase::Leading {
-            place.is_candidate = false;
+            wait.is_candidate = false;
             return NextStep::Sleep { until: None };
         }
-        let is_candidate = self.phase == Phase::Idle || place.is_candidate;
-        if is_candidate && place.has_waited {
+        let is_candidate = self.phase == Phase::Idle || wait.is_candidate;
+        if is_candidate && wait.has_waited {
             return NextStep::Lead;
         }
-        let waiting = self.sleepers.len() + usize::from(place.id.is_none());
+        let waiting = self.sleepers.len() + usize::from(wait.id.is_none());
         match self.gather.hold(waiting) {
             None => NextStep::Lead,
             Some(_) if !is_candidate => NextStep::Sleep { until: None },
             until => {
-                place.is_candidate = true;
+                wait.is_candidate = true;
                 self.phase = Phase::Gathering;
                 NextStep::Sleep { until }
             }
         }
     }
 
-    fn enter(&mut self, place: &mut Place, ticket: u64, parker: &Parker) {
-        if place.id.is_some() {
+    fn enter(&mut self, wait: &mut WaitState, ticket: u64, parker: &Parker) {
+        if wait.id.is_some() {
             return;
         }
-        place.id = Some(self.entries);
+        wait.id = Some(self.entries);
         self.sleepers.push(Sleeper {
             id: self.entries,
             ticket,
@@ -480,8 +480,8 @@ impl<B, E: Clone, G: Gather> State<B, E, G> {
         self.entries += 1;
     }
 
-    fn leave(&mut self, place: &Place) {
-        if let Some(id) = place.id {
+    fn leave(&mut self, wait: &WaitState) {
+        if let Some(id) = wait.id {
             self.sleepers.retain(|sleeper| sleeper.id != id);
         }
     }
@@ -525,7 +525,7 @@ impl<B, E: Clone, G: Gather> State<B, E, G> {
 
 /// A waiter's state.
 #[derive(Default)]
-struct Place {
+struct WaitState {
     /// The number of this waiter's entry, if it has one.
     id: Option<u64>,
     /// Whether this waiter is the one that sleeps with a deadline.

@@ -87,9 +87,10 @@ impl<S: Storage> Log<S> {
     /// [`Error::ReadOnly`].
     ///
     /// # Errors
-    /// [`Error::NotALog`], [`Error::Unfinished`], [`Error::Version`], [`Error::CutShort`] and
-    /// [`Error::Corrupt`] leave the storage unchanged. After [`Error::Io`] the last batch and the superblocks may have been
-    /// rewritten. No acknowledged record is lost, and opening can be repeated.
+    /// [`Error::NotALog`], [`Error::Unfinished`], [`Error::Version`], [`Error::CutShort`],
+    /// [`Error::BadSuperblock`] and [`Error::Corrupt`] leave the storage unchanged. After
+    /// [`Error::Io`] the last batch and the superblocks may have been rewritten. No acknowledged
+    /// record is lost, and opening can be repeated.
     pub fn open(storage: S, options: &Options) -> Result<Self, Error> {
         Self::recover(storage, options, Err, false)
     }
@@ -161,8 +162,7 @@ impl<S: Storage> Log<S> {
     /// no damage, this is the same as [`open`](Self::open).
     ///
     /// # Errors
-    /// As for [`open`](Self::open), except that [`Error::Corrupt`] is returned only if no
-    /// superblock is usable.
+    /// As for [`open`](Self::open), except [`Error::Corrupt`].
     pub fn salvage(storage: S, options: &Options) -> Result<Self, Error> {
         Self::recover(storage, options, Ok, false)
     }

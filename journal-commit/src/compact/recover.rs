@@ -104,11 +104,8 @@ pub(super) fn superblock<S: Storage>(storage: &S) -> Result<Newest, Error> {
                 other = Error::Version { found, supported };
             }
             Slot::Damaged if matches!(other, Error::NotALog { .. }) => {
-                other = Error::Corrupt {
-                    what: "both superblocks",
-                    at,
-                    lsn: Lsn::FIRST,
-                };
+                let what = "both superblocks are damaged";
+                other = Error::BadSuperblock { what, at };
             }
             Slot::Damaged | Slot::Foreign => {}
         }
@@ -153,10 +150,9 @@ fn check(superblock: &Superblock, len: u64) -> Result<(), Error> {
         && superblock.head_record >= 1
         && superblock.settled >= superblock.head
         && superblock.head.is_multiple_of(block);
-    is_log.then_some(()).ok_or(Error::Corrupt {
-        what: "the superblock's numbers",
+    is_log.then_some(()).ok_or(Error::BadSuperblock {
+        what: "the superblock's numbers describe no log",
         at: SLOTS[0],
-        lsn: Lsn::FIRST,
     })
 }
 

@@ -40,7 +40,7 @@ use super::log::Log;
 use super::options::Options;
 use super::place::Blocks;
 use super::raw::gathering::Gathering;
-use super::raw::medium::Medium;
+use super::raw::medium::Operations;
 use super::raw::signal::Signal;
 use super::recover::Recovery;
 use super::superblock::Superblock;
@@ -58,7 +58,7 @@ pub(crate) struct Inner {
     pub(crate) log: Log,
     pub(crate) state: Mutex<State>,
     pub(crate) buffers: Buffers,
-    pub(crate) medium: Medium<Failure>,
+    pub(crate) medium: Operations<Failure>,
     /// Counts the threads that wait for commits. Changed under the mutex of `state`.
     pub(crate) gathering: Gathering,
     /// The commit that waiting threads can help with.
@@ -168,7 +168,7 @@ impl Inner {
                 stopping: false,
             }),
             buffers: Buffers::new(),
-            medium: Medium::new(if_dropped, alarm),
+            medium: Operations::new(if_dropped, alarm),
             gathering: Gathering::new(work.clone()),
             helpable: Mutex::new(None),
             checkpointing: Mutex::new(superblock),

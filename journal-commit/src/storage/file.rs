@@ -160,12 +160,6 @@ impl FileStorage {
         })
     }
 
-    /// Returns the file, for direct writes of aligned memory.
-    #[cfg(feature = "io-uring")]
-    pub(super) fn file(&self) -> &File {
-        &self.file
-    }
-
     /// Runs one write-back at a time, unless an earlier one has failed.
     fn alone(&self, write_back: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut failure = self.failure.lock();
@@ -273,29 +267,29 @@ impl Drop for FileStorage {
 }
 
 /// Memory for direct transfers.
-pub(super) struct Aligned {
+struct Aligned {
     memory: Vec<u8>,
     start: usize,
     len: usize,
 }
 
 impl Aligned {
-    pub(super) fn new(len: usize) -> Self {
+    fn new(len: usize) -> Self {
         let memory = vec![0; len + ALIGN];
         let start = memory.as_ptr().addr().next_multiple_of(ALIGN) - memory.as_ptr().addr();
         Aligned { memory, start, len }
     }
 
-    pub(super) fn bytes(&mut self) -> &mut [u8] {
+    fn bytes(&mut self) -> &mut [u8] {
         &mut self.memory[self.start..self.start + self.len]
     }
 }
 
-pub(super) fn is_aligned(len: usize, offset: u64) -> bool {
+fn is_aligned(len: usize, offset: u64) -> bool {
     len.is_multiple_of(SECTOR) && offset.is_multiple_of(SECTOR as u64)
 }
 
-pub(super) fn unaligned(len: usize, offset: u64) -> io::Error {
+fn unaligned(len: usize, offset: u64) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidInput,
         format!("a direct write of {len} bytes at {offset}: both must be multiples of {SECTOR}"),

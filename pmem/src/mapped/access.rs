@@ -1,12 +1,12 @@
 //! [`Pmem`] for [`MappedFile`]. All accesses to the mapping's bytes are here.
 //!
-//! | | where | ordering | pairs with |
-//! |---|---|---|---|
-//! | A | `publish`: `store_release` | Release | B |
-//! | B | `load`: `load_acquire` | Acquire | A |
+//! | letter | where | ordering | pairs with | needed by the model |
+//! |---|---|---|---|---|
+//! | A | `publish`: `store_release` | Release | B | `published_data_is_complete` (1) |
+//! | B | `load`: `load_acquire` | Acquire | A | `published_data_is_complete` (1) |
 //!
-//! The processor performs this pair even under a checker, because no checker models memory that
-//! maps a file. No model weakens it; `tests/threads.rs` runs it.
+//! (1) The processor performs this pair even under a checker, because no checker models memory that
+//! maps a file. So it is a test, in `tests/threads.rs`.
 
 use std::path::Path;
 

@@ -8,8 +8,8 @@ use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, MremapFlags, MsyncFlags, ProtFlags};
 
-/// The unit of msync and of parts that are mapped alone: a multiple of every page size of the architecture. The base is page-aligned,
-/// so offsets that are multiples of this are too.
+/// The unit of msync, and of the parts that are mapped one by one: a multiple of every page size of
+/// the architecture. The base is page-aligned, so offsets that are multiples of this are too.
 const SYNC_BYTES: usize = if cfg!(target_arch = "x86_64") {
     4096
 } else {

@@ -31,7 +31,7 @@ struct Temporary(PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // Whoever drops it reports an error of its own.
+        // Report the error that caused the drop, even if the removal fails too.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -51,7 +51,12 @@ impl NewFile {
         let mut with_suffix = OsString::from(name?);
         with_suffix.push(SUFFIX);
         let temporary = path.with_file_name(with_suffix);
-        let file = locked(&temporary, flags)?;
+        let file = locked(&temporary, flags).inspect_err(|_| {
+            // Linux creates a file before the file system refuses flags such as O_DIRECT.
+            if let Ok(_locked) = locked(&temporary, OFlags::empty()) {
+                drop(Temporary(temporary.clone()));
+            }
+        })?;
         let temporary = Temporary(temporary);
         // Another creation may have ended before this one had the lock.
         if std::fs::symlink_metadata(path).is_ok() {

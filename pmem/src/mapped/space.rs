@@ -30,7 +30,7 @@ pub(super) fn extend(file: &File, path: &Path, added: Range<u64>) -> Result<(), 
 
 /// Allocates blocks for the holes in the first `len` bytes of `file`. The contents stay.
 ///
-/// Where the file system cannot allocate, holes stay; files made by [`extend`] have none.
+/// Where the file system cannot allocate, holes stay; files made by `extend` have none.
 pub fn fill_holes(file: &File, path: &Path, len: u64) -> Result<(), PmemError> {
     let allocated = file.metadata().map_or(0, |found| found.blocks() * 512);
     let needed = len.saturating_sub(allocated);

@@ -133,7 +133,7 @@ pub(crate) fn pointers<L: RawRangeLockStatistics + 'static>(kind: &Kind<L>) {
     drop(lock.read(kind.units(0..1)).unwrap());
     let erased: Arc<dyn RawRangeLockStatistics> = lock.clone();
     assert_eq!(erased.statistics(), lock.statistics());
-    assert_eq!((&*lock).statistics().acquisitions, 1);
+    assert_eq!((*lock).statistics().acquisitions, 1);
     let mut sum = lock.statistics();
     sum += erased.statistics();
     assert_eq!(sum.acquisitions, 2);

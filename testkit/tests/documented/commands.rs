@@ -44,13 +44,21 @@ fn markdown(folder: &Path, found: &mut Vec<PathBuf>) {
 
 /// Returns the commands of a document, each with its line: all lines of blocks of shell commands,
 /// and whatever begins with a program elsewhere, be it a line of another block or a code span.
+/// Figures name the command that measured them, which is no instruction.
 pub(crate) fn commands(project: &Path, text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut prose = String::new();
     let mut block: Option<Block> = None;
+    let mut in_figures = false;
     for (number, line) in (1..).zip(text.lines()) {
         // Spans may be wrapped, so prose is searched as a whole. A block counts as empty lines.
         prose.push('\n');
+        if block.is_none() && line.starts_with("<!-- ") {
+            in_figures = line.starts_with("<!-- figures:");
+        }
+        if in_figures {
+            continue;
+        }
         let is_fence = line.trim_start().starts_with("```");
         match (&mut block, is_fence) {
             (None, true) => block = Some(Block::new(line)),

@@ -41,6 +41,11 @@ a picture
 ```rust
 let cargo = 10;
 ```
+
+<!-- figures: headline -->
+Measured by `cargo not --this`.
+<!-- /figures -->
+`cargo tenth` follows.
 ";
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -64,6 +69,7 @@ fn documents_are_searched() -> Result<(), Failed> {
         (1, "cargo third"),
         (2, "kernel/build bugs"),
         (6, "cargo fourth && cargo fifth"),
+        (34, "cargo tenth"),
     ];
     let found: Vec<_> = found.iter().map(|(line, it)| (*line, &it[..])).collect();
     assert_eq!(found, expected);
@@ -99,6 +105,16 @@ fn tables_are_judged() -> Result<(), Failed> {
         no_step.contains(".ci/full has no step `no such step`"),
         "{no_step}"
     );
+    let all = "A=1 a b --c 1 -d\trun\tA=2 a --first b --c 2 -d --e\n";
+    assert_eq!(problems(all, &["A=1 a b --c 1 -d"]), "");
+    for part in ["a --c 1 -d", "a b -d", "b a --c 1 -d"] {
+        let table = format!("a b --c 1 -d\trun\t{part}\n");
+        let other = problems(&table, &["a b --c 1 -d"]);
+        assert!(
+            other.contains(":1: this does not run `a b --c 1 -d`"),
+            "{part}: {other}"
+        );
+    }
     for wrong in ["a\trun\n", "a\tsometimes\tb\n", "a\tnot\t\n"] {
         assert!(Table::parse(wrong).is_err(), "{wrong}");
     }
@@ -120,7 +136,7 @@ fn runs_are_judged() -> Result<(), Failed> {
     };
 
     assert!(matches!(run("true"), Outcome::Passed { rows: 0 }));
-    let both = "echo '[1, {}]' > $OUT/a.json ; echo '[1]' > $OUT/b.json ; echo > $OUT/page.html";
+    let both = "echo '[1, {}]' > $OUT/a.json ; echo '{\"rows\": [1]}' > $OUT/b.json";
     assert!(matches!(run(both), Outcome::Passed { rows: 3 }));
     assert!(matches!(run("echo no tool; exit 77"), Outcome::Skipped(it) if it == "no tool"));
 
@@ -128,6 +144,7 @@ fn runs_are_judged() -> Result<(), Failed> {
     fails("false; true", "exit status: 1");
     fails("no-such-program", "not found");
     fails("echo '[]' > $OUT/rows.json", "rows.json has no rows");
+    fails("echo '{}' > $OUT/rows.json", "rows.json has no rows");
     fails("echo '[1' > $OUT/rows.json", "rows.json: EOF");
     fails("ls $OUT/rows.json || true", "rows.json: No such file");
     fails("mktemp", "left in the folder for temporary files");

@@ -28,6 +28,7 @@ fn project() -> &'static Path {
 fn main() -> ExitCode {
     let table = Table::parse(include_str!("commands.tsv")).expect("a table");
     let lines = Arc::new(Mutex::new(Vec::new()));
+    let start = Instant::now();
 
     let mut trials = itself::trials();
     let complete = table.clone();
@@ -71,5 +72,6 @@ fn main() -> ExitCode {
     for line in lines.lock().expect("no panic").iter() {
         println!("{line}");
     }
+    println!("{:6.1} s  in all", start.elapsed().as_secs_f64());
     conclusion.exit_code()
 }

@@ -59,9 +59,9 @@ fn run_with(project: &Path, script: &str, out: &Path) -> Result<Outcome, String>
     }
     let after = state(project)?;
     if before != after {
-        return Err(format!(
-            "changed the project's folder. Before:\n{before}\nAfter:\n{after}"
-        ));
+        let is_new = |line: &&str| !before.lines().any(|it| it == *line);
+        let new: Vec<_> = after.lines().filter(is_new).collect();
+        return Err(format!("changed the project's folder:\n{}", new.join("\n")));
     }
     let rows = rows(script, out)?;
     Ok(Outcome::Passed { rows })
@@ -104,8 +104,10 @@ fn rows(script: &str, out: &Path) -> Result<usize, String> {
         }
         let text =
             fs::read_to_string(out.join(name)).map_err(|error| format!("{name}: {error}"))?;
-        let value = serde_json::from_str(&text).map_err(|error| format!("{name}: {error}"))?;
-        match value {
+        let value: Value =
+            serde_json::from_str(&text).map_err(|error| format!("{name}: {error}"))?;
+        // A result file is a list of rows, or has one.
+        match value.get("rows").unwrap_or(&value) {
             Value::Array(rows) if !rows.is_empty() => all += rows.len(),
             _ => return Err(format!("{name} has no rows")),
         }

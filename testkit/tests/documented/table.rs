@@ -72,10 +72,14 @@ impl Table {
                     "{NAME}:{line}: no document shows `{command}`: remove the line"
                 ));
             }
-            if let How::Step { script, step } = how
-                && !steps(project, script).contains(step)
-            {
-                problems.push(format!("{NAME}:{line}: {script} has no step `{step}`"));
+            match how {
+                How::Run(script) if !runs(script, command) => {
+                    problems.push(format!("{NAME}:{line}: this does not run `{command}`"));
+                }
+                How::Step { script, step } if !steps(project, script).contains(step) => {
+                    problems.push(format!("{NAME}:{line}: {script} has no step `{step}`"));
+                }
+                _ => {}
             }
         }
         for (command, places) in documented {
@@ -103,6 +107,19 @@ impl Table {
             _ => format!("{command}\trun\t"),
         }
     }
+}
+
+/// Returns whether a script has the programs, subcommands and options of a command, in their order.
+/// Values of options and of variables may differ.
+fn runs(script: &str, command: &str) -> bool {
+    let mut words = script.split_whitespace();
+    let mut is_value = false;
+    command.split_whitespace().all(|word| {
+        let is_option = word.starts_with('-');
+        let is_free = word.contains('=') || (is_value && !is_option);
+        is_value |= is_option;
+        is_free || words.any(|it| it.trim_end_matches(';') == word)
+    })
 }
 
 /// Returns the steps of a script in `.ci`.

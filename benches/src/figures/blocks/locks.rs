@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde::Deserialize;
 
-use super::{Options, Source};
+use super::input::{Options, Source};
 use crate::figures::table::{Grid, Table, code, ratio, thousands, time};
 
 /// A row of `compare`.
@@ -42,7 +42,8 @@ pub(super) struct Contended {
     pub ratio: Option<f64>,
 }
 
-/// Thousands of operations per second, with the ratio to the fastest whole-file lock, which is bold.
+/// Thousands of operations per second, with the ratio to the fastest whole-file lock, which is
+/// bold.
 pub(super) fn shared_file(options: &Options<'_>, source: &Source<'_>) -> Result<Table> {
     let rows: Vec<Shared> = source.rows("compare")?;
     let locks = options.choose("locks", rows.iter().map(|it| it.lock.clone()))?;

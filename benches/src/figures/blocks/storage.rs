@@ -3,8 +3,9 @@
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::{Options, Source};
-use crate::figures::table::{Grid, Table, code, count, ratio, thousands, thread_count, time};
+use super::input::{Options, Source};
+use crate::figures::table::{Grid, Table, code, count, ratio, thousands, time};
+use crate::measure::thread_count;
 
 /// A row of `journal`.
 #[derive(Deserialize)]

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value};
 
-use super::{Options, Source};
+use super::input::{Options, Source};
 use crate::figures::table::{count, ratio, time};
 
 /// The name of the block.

@@ -8,7 +8,7 @@ use anyhow::Result;
 use okaywal::{Configuration, Entry, EntryId, LogManager, SegmentReader, WriteAheadLog};
 use parking_lot::Mutex;
 
-use super::{Peer, PeerKind};
+use super::peer::{Peer, PeerKind};
 
 pub(super) const KIND: PeerKind = PeerKind {
     name: "okaywal",

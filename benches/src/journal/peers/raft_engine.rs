@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Result, anyhow};
 use raft_engine::{Config, Engine, LogBatch, ReadableSize};
 
-use super::{Peer, PeerKind};
+use super::peer::{Peer, PeerKind};
 
 pub(super) const KIND: PeerKind = PeerKind {
     name: "raft-engine",

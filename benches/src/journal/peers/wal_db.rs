@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use wal_db::Wal;
 
-use super::{Peer, PeerKind};
+use super::peer::{Peer, PeerKind};
 
 pub(super) const KIND: PeerKind = PeerKind {
     name: "wal-db",

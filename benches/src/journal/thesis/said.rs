@@ -1,6 +1,6 @@
 //! The numbers that the thesis states, next to those of a run.
 
-use super::{CLIENTS, FIO, IOR, Pattern, SMALL};
+use super::pattern::{CLIENTS, FIO, IOR, Pattern, SMALL};
 use crate::journal::contestants::CONTESTANTS;
 use crate::journal::rows::Row;
 

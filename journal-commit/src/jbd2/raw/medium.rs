@@ -11,8 +11,8 @@
 //!
 //! Each operation therefore enters a list before it begins, and leaves the list when it has ended.
 //! If it failed, its failure is recorded in the same step. After its flush, a thread waits for all
-//! operations that have begun by then ([`settle`](Medium::settle)). It acknowledges only if none of
-//! them has failed.
+//! operations that have begun by then ([`settle`](Operations::settle)). It acknowledges only if
+//! none of them has failed.
 //!
 //! # State
 //!
@@ -46,7 +46,7 @@ use super::signal::Signal;
 
 /// The operations on a medium, and the first failure. `F` describes what failed.
 #[derive(Debug)]
-pub struct Medium<F> {
+pub struct Operations<F> {
     state: Mutex<State<F>>,
     /// Lets `check` avoid the mutex while nothing has failed (P5).
     has_failed: AtomicBool,
@@ -66,10 +66,10 @@ struct State<F> {
     under_way: Vec<u64>,
 }
 
-impl<F: Clone> Medium<F> {
+impl<F: Clone> Operations<F> {
     /// Creates a medium without a failure. Failures will wake the signals in `alarm`.
     pub fn new(if_dropped: F, alarm: Vec<Arc<Signal>>) -> Self {
-        Medium {
+        Operations {
             state: Mutex::new(State {
                 failure: None,
                 next: 0,
@@ -180,7 +180,7 @@ impl<F: Clone> Medium<F> {
 #[derive(Debug)]
 #[must_use = "an operation that is dropped has failed"]
 pub struct Operation<'a, F: Clone> {
-    medium: &'a Medium<F>,
+    medium: &'a Operations<F>,
     number: u64,
 }
 
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_stays() {
-        let medium = Medium::new("dropped", Vec::new());
+        let medium = Operations::new("dropped", Vec::new());
         let one = medium.begin().unwrap();
         let two = medium.begin().unwrap();
         assert_eq!(one.end(Err("one")), Err("one"));
@@ -217,14 +217,14 @@ mod tests {
 
     #[test]
     fn a_dropped_operation_has_failed() {
-        let medium = Medium::new("dropped", Vec::new());
+        let medium = Operations::new("dropped", Vec::new());
         drop(medium.begin());
         assert_eq!(medium.check(), Err("dropped"));
     }
 
     #[test]
     fn settle_waits_only_for_earlier_operations() {
-        let medium = &Medium::new("dropped", Vec::new());
+        let medium = &Operations::new("dropped", Vec::new());
         medium.settle().unwrap();
         let before = medium.begin().unwrap();
         std::thread::scope(|scope| {

@@ -40,13 +40,13 @@ use std::sync::Arc;
 use spanlock_sync::hint::Backoff;
 use spanlock_sync::{injected_bug, is_flush_left_out};
 
-use super::medium::Medium;
+use super::medium::Operations;
 use super::owner::{CommitRight, Owner, Turn};
 use super::signal::Signal;
 use super::tickets::Tickets;
 
 /// The operations of a submission on the medium, and the acknowledgement. Each method except the
-/// last is one operation of the [`Medium`].
+/// last is one operation of the [`Operations`].
 pub trait Steps<F> {
     /// Writes published buffers.
     fn write(&self, buffers: Range<u32>) -> Result<(), F>;
@@ -113,7 +113,7 @@ impl Submission {
     /// the right to do so is free. Returns the number of buffers it wrote, plus 1 for the seal.
     ///
     /// A failure is recorded in the medium, which tells all threads.
-    pub fn help<F: Clone>(&self, medium: &Medium<F>, steps: &impl Steps<F>) -> u64 {
+    pub fn help<F: Clone>(&self, medium: &Operations<F>, steps: &impl Steps<F>) -> u64 {
         if !self.tickets.admit() {
             return 0;
         }
@@ -140,7 +140,11 @@ impl Submission {
     /// Completes a submission whose buffers are all published. Only the journal's thread calls
     /// this. Writes the remaining buffers, and returns when the transaction is acknowledged or the
     /// medium has failed. If no other thread seals the transaction, this thread does (J-C4).
-    pub fn complete<F: Clone>(&self, medium: &Medium<F>, steps: &impl Steps<F>) -> Result<(), F> {
+    pub fn complete<F: Clone>(
+        &self,
+        medium: &Operations<F>,
+        steps: &impl Steps<F>,
+    ) -> Result<(), F> {
         self.write_prepared(medium, steps)?;
         if self.total == 0 {
             self.right.open();
@@ -156,7 +160,7 @@ impl Submission {
     /// [`publish`](Self::publish).
     pub fn complete_alone<F: Clone>(
         &self,
-        medium: &Medium<F>,
+        medium: &Operations<F>,
         steps: &impl Steps<F>,
     ) -> Result<(), F> {
         self.right.open();
@@ -169,7 +173,7 @@ impl Submission {
     /// Writes published buffers until none is left to claim, and returns their number.
     fn write_prepared<F: Clone>(
         &self,
-        medium: &Medium<F>,
+        medium: &Operations<F>,
         steps: &impl Steps<F>,
     ) -> Result<u64, F> {
         let mut count = 0;
@@ -187,7 +191,7 @@ impl Submission {
     fn seal<F: Clone>(
         &self,
         owner: Owner<'_>,
-        medium: &Medium<F>,
+        medium: &Operations<F>,
         steps: &impl Steps<F>,
     ) -> Result<(), F> {
         if self.is_sealed_apart

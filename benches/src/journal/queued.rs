@@ -9,22 +9,28 @@
 //! - **QS-I2** Two writes in flight do not overlap, so the order of their completions does not
 //!   matter.
 
-#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+#[cfg(test)]
 mod tests;
 
 use std::fmt;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::forget;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use io_uring::{IoUring, opcode, types};
-use spanlock_sync::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
+use rustix::fs::OFlags;
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::storage::{FileMode, FileStorage};
 
-use super::file::{Aligned, is_aligned, unaligned};
-use super::{FileMode, FileStorage, Storage, check_bounds};
-
+/// Offsets and lengths of direct writes are multiples of this.
+const SECTOR: usize = 512;
+/// The alignment of direct writes in memory.
+const ALIGN: usize = 4096;
 /// The most writes in flight.
 const DEPTH: usize = 256;
 
@@ -45,8 +51,29 @@ pub struct QueuedStorage {
     file: FileStorage,
 }
 
+/// Memory for direct writes.
+struct Aligned {
+    memory: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl Aligned {
+    fn new(len: usize) -> Self {
+        let memory = vec![0; len + ALIGN];
+        let start = memory.as_ptr().addr().next_multiple_of(ALIGN) - memory.as_ptr().addr();
+        Aligned { memory, start, len }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + self.len]
+    }
+}
+
 struct Queue {
     ring: IoUring,
+    /// The same file as the storage's, opened once more for the kernel.
+    direct: File,
     /// The writes in flight, by the number under which the kernel knows them.
     pending: Vec<Option<Pending>>,
     /// The first failure.
@@ -77,11 +104,8 @@ impl QueuedStorage {
     /// # Errors
     /// As there; [`Unsupported`](io::ErrorKind::Unsupported) if the kernel has no io_uring.
     pub fn create(path: impl AsRef<Path>, len: u64) -> io::Result<Self> {
-        let queue = Queue::new()?;
-        Ok(Self::new(
-            queue,
-            FileStorage::create(path, len, FileMode::Direct)?,
-        ))
+        let file = FileStorage::create(&path, len, FileMode::Direct)?;
+        Ok(Self::new(Queue::new(path.as_ref())?, file))
     }
 
     /// Opens an existing file or block device, as [`FileStorage::open`] does.
@@ -89,8 +113,8 @@ impl QueuedStorage {
     /// # Errors
     /// As there; [`Unsupported`](io::ErrorKind::Unsupported) if the kernel has no io_uring.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
-        let queue = Queue::new()?;
-        Ok(Self::new(queue, FileStorage::open(path, FileMode::Direct)?))
+        let file = FileStorage::open(&path, FileMode::Direct)?;
+        Ok(Self::new(Queue::new(path.as_ref())?, file))
     }
 
     fn new(queue: Queue, file: FileStorage) -> Self {
@@ -111,13 +135,16 @@ impl QueuedStorage {
 }
 
 impl Queue {
-    fn new() -> io::Result<Self> {
+    fn new(path: &Path) -> io::Result<Self> {
         let ring = IoUring::new(DEPTH as u32).map_err(|error| {
             let told = format!("io_uring cannot be used ({error}): use `FileStorage` instead");
             io::Error::new(io::ErrorKind::Unsupported, told)
         })?;
+        let flags = OFlags::DIRECT.bits().cast_signed();
+        let direct = (OpenOptions::new().write(true).custom_flags(flags)).open(path)?;
         Ok(Queue {
             ring,
+            direct,
             pending: (0..DEPTH).map(|_| None).collect(),
             failure: None,
         })
@@ -155,7 +182,7 @@ impl Queue {
         };
         let mut copy = Aligned::new(data.len());
         copy.bytes().copy_from_slice(data);
-        let fd = types::Fd(file.file().as_raw_fd());
+        let fd = types::Fd(self.direct.as_raw_fd());
         let write = opcode::Write::new(fd, copy.bytes().as_ptr(), data.len() as u32);
         let entry = write.offset(offset).build().user_data(free as u64);
         // The memory of `copy` does not move with it (QS-I1).
@@ -229,6 +256,16 @@ fn retried(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     }
 }
 
+fn check_bounds(offset: u64, len: usize, total: u64) -> io::Result<()> {
+    match offset.checked_add(len as u64) {
+        Some(end) if end <= total => Ok(()),
+        _ => {
+            let what = format!("{len} bytes at {offset} end beyond {total}");
+            Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+        }
+    }
+}
+
 impl Storage for QueuedStorage {
     fn len(&self) -> u64 {
         self.file.len()
@@ -241,8 +278,9 @@ impl Storage for QueuedStorage {
 
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         check_bounds(offset, data.len(), self.len())?;
-        if !is_aligned(data.len(), offset) {
-            return Err(unaligned(data.len(), offset));
+        if !data.len().is_multiple_of(SECTOR) || !offset.is_multiple_of(SECTOR as u64) {
+            let what = format!("a direct write of {} bytes at {offset}", data.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         // The kernel counts the bytes of a write in 32 bits.
         for (data, at) in data.chunks(1 << 30).zip((offset..).step_by(1 << 30)) {

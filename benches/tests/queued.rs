@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
+use spanlock_benches::journal::queued::QueuedStorage;
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::jbd2::{CommitWay, FormatOptions, Journal, Options, Place};
 use spanlock_journal_commit::jbd2::{format, recover};
-use spanlock_journal_commit::storage::{FileMode, FileStorage, QueuedStorage};
+use spanlock_journal_commit::storage::{FileMode, FileStorage};
 
 /// Returns a folder, if queued files can be created in it.
 fn folder() -> Option<tempfile::TempDir> {

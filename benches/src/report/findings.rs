@@ -1,0 +1,50 @@
+//! What a command has found, as the terminal and the files show it.
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::load::Others;
+use crate::target::Target;
+use crate::terminal::Width;
+
+/// The result of a command.
+pub trait Findings {
+    /// A row of the JSON.
+    type Row: Serialize;
+
+    /// Whether the rows are figures of speed, which mean nothing in a build that is not optimized.
+    const IS_MEASURED: bool = true;
+
+    /// Returns all rows.
+    fn rows(&self) -> &[Self::Row];
+
+    /// Returns the load of other programs; `None` if it does not affect the result.
+    fn others(&self) -> Option<Others>;
+
+    /// Describes each place where the run stored data.
+    fn media(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns the tables of the rows.
+    fn figures(&self, width: Width) -> Vec<String>;
+
+    /// Returns the targets, with verdicts. `None` if the command has none.
+    fn targets(&self) -> Option<Vec<Target>> {
+        None
+    }
+
+    /// Returns the losses, and whatever else the rows show.
+    fn conclusions(&self, width: Width) -> Vec<String>;
+
+    /// Returns the page. `command` is the command line that produced it.
+    ///
+    /// # Errors
+    /// A plot cannot be drawn.
+    fn page(&self, command: &str) -> Result<String>;
+
+    /// Returns the names of what makes the command fail.
+    fn failed(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,88 @@
+//! The rows in which one of our locks or logs is slower.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+
+use super::html::{escaped, html_table};
+use super::table::{Column, drawn, titles};
+use super::text::LOSS_MARK;
+use crate::terminal::Width;
+
+/// Rows of a table on the terminal. A page has all of them.
+const SHOWN: usize = 5;
+
+/// Losses: what was compared, and where another is faster.
+pub(super) struct Losses {
+    /// How many rows were compared, and how many are losses.
+    pub(super) said: String,
+    pub(super) columns: Vec<Column>,
+    /// The losses, the worst first.
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+impl Losses {
+    /// Sorts rows by their factors, the lowest first.
+    pub(super) fn sorted(mut rows: Vec<(f64, Vec<String>)>) -> Vec<Vec<String>> {
+        rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+        rows.into_iter().map(|it| it.1).collect()
+    }
+
+    /// Returns the sentence, and the worst losses.
+    pub(super) fn told(&self, width: Width) -> String {
+        let lost = self.rows.len();
+        if lost == 0 {
+            return width.wrapped(&self.said);
+        }
+        let which = match lost > SHOWN {
+            true => format!(" The worst {SHOWN} (the report has all):"),
+            false => String::new(),
+        };
+        let said = width.wrapped(&format!("{LOSS_MARK} {}{which}", self.said));
+        let shown = self.rows.iter().take(SHOWN).cloned();
+        format!("{said}\n{}", drawn(&self.columns, shown, width))
+    }
+
+    /// Appends the sentence and all losses.
+    ///
+    /// # Errors
+    /// None are expected: formatting into a string does not fail.
+    pub(super) fn append(&self, page: &mut String) -> Result<()> {
+        writeln!(page, "<p>{}</p>", escaped(&self.said))?;
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let rows = self.rows.iter().cloned();
+        let rows = rows.map(|it| ("loss".to_owned(), it));
+        html_table(page, "Losses", titles(&self.columns), rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_terminal_shows_the_worst_and_the_page_all() {
+        let row = |factor: f64| (factor, vec![format!("case-{factor}"), factor.to_string()]);
+        let losses = Losses {
+            said: "7 of 9 are lost.".to_owned(),
+            columns: vec![Column::name("case"), Column::figure("ratio", 0)],
+            rows: Losses::sorted((1..=7).rev().map(|it| row(f64::from(it))).collect()),
+        };
+        let told = losses.told(Width::of(80));
+        assert!(
+            told.starts_with("▼ 7 of 9 are lost. The worst 5 (the report"),
+            "{told}"
+        );
+        assert!(told.contains("case-1") && told.contains("case-5") && !told.contains("case-6"));
+        let mut page = String::new();
+        losses.append(&mut page).unwrap();
+        assert!(page.contains("case-1") && page.contains("case-7"), "{page}");
+        let none = Losses {
+            rows: Vec::new(),
+            ..losses
+        };
+        assert_eq!(none.told(Width::of(80)), "7 of 9 are lost.");
+    }
+}
