@@ -62,7 +62,7 @@ use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::{MutexGuard, injected_bug};
 
 use crate::log::chain::{Cleaning, LogState, pointer_after};
-use crate::log::clean::copy::{Copy, Count};
+use crate::log::clean::copy::{CopyWriter, Count};
 use crate::log::live::{Live, bound};
 use crate::log::tail::Log;
 use crate::medium::bytes::Medium;
@@ -295,7 +295,7 @@ fn copy_live<P: Pmem>(
     let gone: BTreeSet<u32> = old.iter().copied().collect();
     let is_old = |page| gone.contains(&page);
     let births = log.lock().take_births(old.len() as u64);
-    let mut copy = Copy::new(medium, id, births, old.len());
+    let mut copy = CopyWriter::new(medium, id, births, old.len());
     live.each(&is_old, &mut |group| copy.group(&group));
     let fresh = copy.end(Some(stay[0]), 0)?;
     // An operation in one of the old pages may have panicked (F-L5).
@@ -383,7 +383,7 @@ fn replace_all<'l, P: Pmem>(
     }
     let gone: BTreeSet<u32> = old.iter().copied().collect();
     let is_old = |page| gone.contains(&page);
-    let mut copy = Copy::new(medium, id, births, old.len());
+    let mut copy = CopyWriter::new(medium, id, births, old.len());
     live.each(&is_old, &mut |group| copy.group(&group));
     if room > 0 {
         copy.make_room(room);

@@ -40,7 +40,7 @@
 //! extents of one file for each thread; and one bit per page. A repair lists the free pages, in
 //! 4 bytes each.
 //! Even forged counts in the volume do not change that: a replay keeps at most twice as many pages
-//! of a file as the volume has, and [`runs`] does not visit pages that a later group replaces.
+//! of a file as the volume has, and `runs.rs` does not visit pages that a later group replaces.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -130,7 +130,7 @@ impl OpenOptions {
     /// (`MappedFile::open_read_only`).
     ///
     /// A damaged volume opens read-only, as long as one superblock is readable.
-    /// [`RecoveryReport::findings`] lists the damage.
+    /// [`RecoveryReport::findings`](crate::RecoveryReport::findings) lists the damage.
     ///
     /// Opening a damaged file returns [`Error::Corrupt`](crate::Error::Corrupt), and so does
     /// opening a directory whose inode is unreadable. If a directory's log is damaged, listings

@@ -15,7 +15,7 @@ use crate::medium::layout::{LogId, PAGE_SLOTS, PageId, SLOT_BYTES, WORD_BYTES, m
 use crate::medium::log_page::PageState;
 use crate::medium::space::Space;
 
-/// Counts the slots that [`Copy`] would write.
+/// Counts the slots that [`CopyWriter`] would write.
 pub(super) struct Count {
     /// Slots, including those that are left over in pages.
     pub(super) slots: u64,
@@ -57,7 +57,7 @@ impl Count {
 }
 
 /// Writes live groups to fresh pages.
-pub(super) struct Copy<'a, P> {
+pub(super) struct CopyWriter<'a, P> {
     medium: &'a Medium<P>,
     log: LogId,
     /// The birth number of the first fresh page.
@@ -90,9 +90,9 @@ pub(super) struct LinkedPages {
     pub(super) groups: Vec<(u64, SlotAddress)>,
 }
 
-impl<'a, P: Pmem> Copy<'a, P> {
+impl<'a, P: Pmem> CopyWriter<'a, P> {
     pub(super) fn new(medium: &'a Medium<P>, log: LogId, birth: u64, most: usize) -> Self {
-        Copy {
+        CopyWriter {
             medium,
             log,
             birth,
