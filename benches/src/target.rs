@@ -1,6 +1,6 @@
 //! Targets of rows, and whether a run meets them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A limit on a figure of a row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -24,7 +24,7 @@ pub struct Target {
 }
 
 /// The direction of a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
     /// The figure must not be lower.

@@ -52,8 +52,7 @@ fn workloads_and_devices_share_no_name() {
     let told = String::from_utf8(output.stdout).unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}{said}");
-    let rows = fs::read_to_string(scene.path("rows.json")).unwrap();
-    let rows: Vec<Value> = serde_json::from_str(&rows).unwrap();
+    let rows = scene.rows("journal");
     let count = |workload: &str, device: &str| {
         let is_it = |row: &&Value| row["workload"] == workload && row["device"] == device;
         rows.iter().filter(is_it).count()

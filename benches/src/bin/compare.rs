@@ -35,7 +35,7 @@ fn run(args: &Args) -> Result<()> {
     match &args.command {
         Some(Command::FailuresChild(child)) => child.run(),
         Some(Command::RecoveryChild(child)) => child.run(),
-        Some(Command::Figures(args)) => run_figures(args),
+        Some(Command::Figures(args)) => rewrite(args),
         Some(Command::Journal(args)) => compared(&args.outputs, None, |bar, say| {
             journal::run(&args.plan(), bar, say)
         }),
@@ -87,11 +87,8 @@ fn compared<F: Findings>(
     bar.finish_and_clear();
     let found = found?;
     show(&found, &terminal);
-    for medium in found.media() {
-        outputs.medium(&medium);
-    }
     let page = found.page(&command())?;
-    terminal.say(&outputs.write(found.rows(), &page)?);
+    terminal.say(&outputs.write(found.rows(), found.media(), &page)?);
     terminal.end()?;
     let failed = found.failed();
     ensure!(failed.is_empty(), "not clean: {}", failed.join(", "));
@@ -117,7 +114,7 @@ fn show(found: &impl Findings, terminal: &Terminal) {
 }
 
 /// Rewrites the figures of this project's documents.
-fn run_figures(args: &FiguresArgs) -> Result<()> {
+fn rewrite(args: &FiguresArgs) -> Result<()> {
     let terminal = Terminal::default();
     let project = cli::project()?;
     let dir = project.join(&args.dir);

@@ -129,11 +129,6 @@ pub(super) fn time(ns: f64) -> String {
     }
 }
 
-/// Formats a number of threads.
-pub(super) fn thread_count(threads: usize) -> String {
-    crate::measure::thread_count(threads)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,5 @@
 //! The output files of a run: checked before it begins, written when it is complete.
 
-use std::cell::RefCell;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
@@ -52,7 +51,6 @@ pub struct Commit {
 pub struct Outputs {
     report: ResultFile,
     json: Option<ResultFile>,
-    media: RefCell<Vec<String>>,
     watch: LoadWatch,
 }
 
@@ -75,31 +73,31 @@ impl Outputs {
         Ok(Outputs {
             report,
             json,
-            media: RefCell::default(),
             watch: LoadWatch::start(),
         })
     }
 
-    /// Describes a place where the run stores data.
-    pub fn medium(&self, description: &str) {
-        self.media.borrow_mut().push(description.to_owned());
-    }
-
-    /// Writes the rows and the report. Returns a sentence that names the files.
+    /// Writes the rows and the report. `media` describes each place where the run stored data.
+    /// Returns a sentence that names the files.
     ///
     /// # Errors
     /// A file can no longer be written.
-    pub fn write<R: Serialize>(&self, rows: &[R], page: &str) -> Result<String> {
+    pub fn write<R: Serialize>(
+        &self,
+        rows: &[R],
+        media: Vec<String>,
+        page: &str,
+    ) -> Result<String> {
         let mut written = format!("report: {}", self.report.path().display());
         if let Some(json) = &self.json {
             let _ = write!(written, ", rows: {}", json.path().display());
-            write(json, &json_text(&self.origin(), rows)?)?;
+            write(json, &json_text(&self.origin(media), rows)?)?;
         }
         write(&self.report, page)?;
         Ok(written)
     }
 
-    fn origin(&self) -> Origin {
+    fn origin(&self, media: Vec<String>) -> Origin {
         let share = self.watch.others().share();
         Origin {
             format: FORMAT,
@@ -109,7 +107,7 @@ impl Outputs {
             date: now(),
             commit: commit(Path::new(env!("CARGO_MANIFEST_DIR"))),
             disturbed: share.map(|it| (it * 1000.0).round() / 1000.0),
-            media: self.media.borrow().clone(),
+            media,
         }
     }
 }

@@ -132,7 +132,7 @@ pub fn executions() -> usize {
     EXECUTIONS.load(Relaxed)
 }
 
-/// Returns a hash of the operations of the execution so far, in order. The same schedule of the
+/// Returns a hash of the operations of the execution so far, in any order. The same schedule of the
 /// same model has the same operations. Unless footprints are recorded, the hash does not tell
 /// objects apart.
 pub fn fingerprint() -> u64 {

@@ -89,7 +89,7 @@ const ORDER: u64 = NUMBERING + 1;
 
 thread_local! {
     static OPERATIONS: Cell<u64> = const { Cell::new(0) };
-    /// A hash of the touches of the current execution, in order.
+    /// A hash of the touches of the current execution, in any order.
     static FINGERPRINT: Cell<u64> = const { Cell::new(0) };
     static RECORDING: Cell<bool> = const { Cell::new(false) };
     static WATCH: Cell<Option<Watch>> = const { Cell::new(None) };
@@ -142,10 +142,10 @@ fn touch(object: u64, access: Access, part: Part) {
     if object & NO_THREADS == 0 {
         OPERATIONS.set(OPERATIONS.get() + 1);
     }
-    // The hash of rustc (FxHash).
-    let word = object.wrapping_mul(8) + access as u64;
-    let hash = FINGERPRINT.get().rotate_left(5) ^ word;
-    FINGERPRINT.set(hash.wrapping_mul(0x517c_c1b7_2722_0a95));
+    // A sum, because a thread may drop what is in a hash map in any order.
+    let word = object.wrapping_mul(8) + access as u64 + 1;
+    let hash = word.wrapping_mul(0x517c_c1b7_2722_0a95).rotate_left(26);
+    FINGERPRINT.set(FINGERPRINT.get().wrapping_add(hash.wrapping_mul(word)));
     if !RECORDING.get() {
         return;
     }

@@ -59,9 +59,9 @@ fn run_with(project: &Path, script: &str, out: &Path) -> Result<Outcome, String>
     }
     let after = state(project)?;
     if before != after {
-        return Err(format!(
-            "changed the project's folder. Before:\n{before}\nAfter:\n{after}"
-        ));
+        let is_new = |line: &&str| !before.lines().any(|it| it == *line);
+        let new: Vec<_> = after.lines().filter(is_new).collect();
+        return Err(format!("changed the project's folder:\n{}", new.join("\n")));
     }
     let rows = rows(script, out)?;
     Ok(Outcome::Passed { rows })

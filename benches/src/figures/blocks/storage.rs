@@ -4,7 +4,8 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::input::{Options, Source};
-use crate::figures::table::{Grid, Table, code, count, ratio, thousands, thread_count, time};
+use crate::figures::table::{Grid, Table, code, count, ratio, thousands, time};
+use crate::measure::thread_count;
 
 /// A row of `journal`.
 #[derive(Deserialize)]

@@ -5,7 +5,8 @@ use anyhow::{Context, Result, bail};
 use super::input::{Options, Source};
 use super::locks::{Alone, Contended, Shared};
 use super::storage::Commits;
-use crate::figures::table::{Table, code, count, ratio, thread_count, time};
+use crate::figures::table::{Table, code, count, ratio, time};
+use crate::measure::thread_count;
 
 /// Five figures: what locks and commits gain beside what programs use today, and where they lose.
 pub(super) fn headline(options: &Options<'_>, source: &Source<'_>) -> Result<Table> {

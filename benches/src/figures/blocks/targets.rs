@@ -4,7 +4,9 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use super::input::{Options, Source};
-use crate::figures::table::{Table, code, ratio, thread_count, time};
+use crate::figures::table::{Table, code, ratio, time};
+use crate::measure::thread_count;
+use crate::target::Bound;
 use crate::workloads::IMPORT;
 
 /// The comparisons with targets.
@@ -30,22 +32,11 @@ struct Row {
 /// A target of a row.
 #[derive(Deserialize)]
 struct Target {
-    #[serde(alias = "what")]
-    figure: Option<String>,
-    bound: Option<String>,
-    asked: Option<f64>,
-    at_least: Option<f64>,
-    at_most: Option<f64>,
-    times: Option<Cell>,
+    figure: String,
+    bound: Bound,
+    asked: f64,
     measured: Option<f64>,
     met: Option<bool>,
-}
-
-/// The row that a target is relative to.
-#[derive(Deserialize)]
-struct Cell {
-    case: String,
-    lock: String,
 }
 
 /// Rows with the same target.
@@ -77,7 +68,7 @@ pub(super) fn targets(options: &Options<'_>, source: &Source<'_>) -> Result<Tabl
         for row in source.rows::<Row>(of)? {
             for target in &row.targets {
                 let (what, name) = row.place(of);
-                let target_told = target.told(row.lock.as_deref());
+                let target_told = target.told();
                 let judged = target.judged(name);
                 let same = groups
                     .iter_mut()
@@ -138,38 +129,31 @@ impl Row {
 }
 
 impl Target {
-    /// Describes what is asked of a row of `lock`.
-    fn told(&self, lock: Option<&str>) -> String {
-        let is_upper = self.at_most.is_some() || self.bound.as_deref() == Some("at-most");
-        let asked = self.asked.or(self.at_least).or(self.at_most);
-        let asked = asked.unwrap_or_default();
-        let sign = if is_upper { "≤" } else { "≥" };
+    /// Describes what is asked of the row.
+    fn told(&self) -> String {
+        let sign = match self.bound {
+            Bound::AtLeast => "≥",
+            Bound::AtMost => "≤",
+        };
         let asked = match self.is_time() {
-            true => time(asked),
-            false => asked.to_string(),
+            true => time(self.asked),
+            false => self.asked.to_string(),
         };
         let (figure, times) = self.figure();
-        let times = times.map(|times| {
-            // The lock is that of the line.
-            let own = lock.and_then(|lock| times.strip_suffix(&format!(" of {lock}")));
-            format!(" × {}", own.unwrap_or(&times))
-        });
+        let times = times.map(|times| format!(" × {times}")).unwrap_or_default();
         let figure = match figure {
             "ns" => "time",
             "longest_ns" => "longest wait",
             figure => figure,
         };
-        format!("{figure} {sign} {asked}{}", times.unwrap_or_default())
+        format!("{figure} {sign} {asked}{times}")
     }
 
     /// Returns the figure, and what it is a multiple of.
-    fn figure(&self) -> (&str, Option<String>) {
-        let figure = self.figure.as_deref().unwrap_or("ratio");
-        let times = self.times.as_ref();
-        let times = times.map(|Cell { case, lock }| format!("{case} of {lock}"));
-        match figure.split_once(", times ") {
-            Some((figure, times)) => (figure, Some(times.to_owned())),
-            None => (figure, times),
+    fn figure(&self) -> (&str, Option<&str>) {
+        match self.figure.split_once(", times ") {
+            Some((figure, times)) => (figure, Some(times)),
+            None => (&self.figure, None),
         }
     }
 
