@@ -377,3 +377,60 @@ fn an_external_journal_clears_the_flag_of_its_own_file_system() {
         assert_eq!(is_flag_set(&home.medium()), !is_own);
     }
 }
+
+/// A crash tears the superblock while a checkpoint writes it home. The log has all of it.
+#[test]
+fn a_superblock_torn_on_its_way_home_is_recovered() {
+    if !ext4::have_e2fsprogs() {
+        return;
+    }
+    let (block_bytes, features) = KINDS[0];
+    let image = Image::new(block_bytes, features, 1);
+    let device = Arc::new(Recorded::from_image(image.bytes()));
+    let journal = open(&image, &device);
+    let mut handle = journal.begin(1).unwrap();
+    let mut block = handle.get_write(1).unwrap();
+    // The label and the last bytes before the checksum lie in different sectors.
+    block[0x78..][..5].copy_from_slice(b"label");
+    block[0x3F8..][..4].fill(1);
+    block.dirty().unwrap();
+    handle.stop_durable().unwrap();
+    let acknowledged = device.now();
+    journal.close().unwrap();
+    let after = device.medium()[1024..2048].to_vec();
+    let history = device.history();
+    let mut torn = 0;
+    for cut in acknowledged..=history.len() {
+        for seed in 0..8 {
+            let crashed = history.image(cut, Loss::Sectors(seed));
+            let (half, other) = (&crashed[1024..1536], &crashed[1536..2048]);
+            torn += u32::from((half == &after[..512]) != (other == &after[512..]));
+            let device = Arc::new(Recorded::from_image(crashed));
+            recover(device.clone(), device.clone(), block_bytes, &image.place())
+                .unwrap_or_else(|error| panic!("cut {cut}, seed {seed}: {error}"));
+            assert_eq!(device.medium()[1024..2048], after, "cut {cut}, seed {seed}");
+        }
+    }
+    assert!(torn > 0);
+}
+
+/// The flag may be in the page cache only: the process that set it was killed, and the medium does
+/// not have it yet.
+#[test]
+fn a_flag_that_is_there_already_becomes_durable() {
+    if !ext4::have_e2fsprogs() {
+        return;
+    }
+    let (block_bytes, features) = KINDS[1];
+    let image = Image::new(block_bytes, features, 1).bytes();
+    let home = Arc::new(Recorded::from_image(image.clone()));
+    let mut superblock = image[1024..2048].to_vec();
+    superblock[0x60] |= RECOVER;
+    home.write_at(&superblock, 1024).unwrap();
+    assert!(!is_flag_set(&home.medium()));
+    let log = Arc::new(Recorded::new(64 * block_bytes as usize));
+    format(log.clone(), &FormatOptions::new(block_bytes)).unwrap();
+    let journal = Journal::open(log, home.clone(), Options::new(block_bytes)).unwrap();
+    assert!(is_flag_set(&home.medium()));
+    drop(journal);
+}

@@ -118,7 +118,7 @@ fn an_interrupted_creation_of_a_file_can_be_repeated() {
     for len in [0, 512, LEN - 4096, LEN, 2 * LEN] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
-        std::fs::write(path.with_extension("new"), vec![7; len as usize]).unwrap();
+        std::fs::write(path.with_extension("spanlock-new"), vec![7; len as usize]).unwrap();
         let none = FileStorage::open(&path, FileMode::Buffered).unwrap_err();
         assert_eq!(none.kind(), ErrorKind::NotFound, "{none}");
         drop(FileStorage::create(&path, LEN, FileMode::Buffered).unwrap());

@@ -169,7 +169,8 @@ impl MappedFile {
     /// file, its length and its name are written back.
     ///
     /// Blocks on the disk. The file gets its name last. A crash meanwhile leaves either all of it,
-    /// or nothing at `path` and perhaps a file `path.new`, which the next creation takes over.
+    /// or nothing at `path` and perhaps a file `path.spanlock-new`, which the next creation takes
+    /// over.
     ///
     /// # Errors
     /// After an error, nothing is left at `path` that was not there before.

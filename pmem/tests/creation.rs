@@ -17,7 +17,7 @@ fn create(path: &Path) -> Result<MappedFile, PmemError> {
 }
 
 fn temporary(path: &Path) -> PathBuf {
-    path.with_extension("new")
+    path.with_extension("spanlock-new")
 }
 
 /// The temporary file after each step of a creation.
@@ -62,6 +62,16 @@ fn one_of_several_creators_gets_the_file() {
         assert_eq!(fs::metadata(&path).unwrap().len(), LEN);
         fs::remove_file(&path).unwrap();
     }
+}
+
+/// Programs write the next version of a file to a file with `.new` at the end.
+#[test]
+fn a_file_whose_name_ends_in_new_is_left_as_it_is() {
+    let folder = folder();
+    let next = folder.path().join("region.new");
+    fs::write(&next, "content").unwrap();
+    drop(create(&folder.path().join("region")).unwrap());
+    assert_eq!(fs::read(&next).unwrap(), b"content");
 }
 
 /// The name of the temporary file can be guessed, so others may have put something there.

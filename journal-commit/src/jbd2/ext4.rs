@@ -18,7 +18,8 @@
 //! The flag and the superblock's checksum lie in different sectors. A crash can keep one of them
 //! only, as it can when Linux changes the flag. Linux then refuses to mount. The log is empty at
 //! that moment, so nothing is lost. Opening the journal and [`recover`](super::recover()) repair
-//! the superblock, and `e2fsck` does if the file system has a second one.
+//! the superblock, and `e2fsck` does if the file system has a second one. A superblock that a
+//! transaction changes can tear, too, when it is written home. The log then has all of it.
 
 use std::io;
 
@@ -56,6 +57,8 @@ const RO_COMPAT_METADATA_CSUM: u32 = 0x400;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileSystem {
     block_bytes: usize,
+    /// Whether the superblock is damaged beyond a torn change of the flag.
+    is_damaged: bool,
     /// Whether the journal is the file system's own (EF2).
     is_own: bool,
 }
@@ -80,9 +83,8 @@ impl FileSystem {
         // A torn change of the flag leaves a checksum that is right for its other value.
         let mut changed = superblock;
         set(&mut changed, !is_set(&superblock));
-        if !is_sound(&superblock) && changed[CHECKSUM_AT..] != superblock[CHECKSUM_AT..] {
-            return Err(Error::BadFileSystem);
-        }
+        let is_damaged =
+            !is_sound(&superblock) && changed[CHECKSUM_AT..] != superblock[CHECKSUM_AT..];
         let is_own = match get32(&superblock, JOURNAL_INODE_AT) {
             0 => superblock[JOURNAL_UUID_AT..][..UUID_BYTES] == journal.uuid(),
             _ if place.is_inside() => {
@@ -93,8 +95,19 @@ impl FileSystem {
         };
         Ok(Some(FileSystem {
             block_bytes,
+            is_damaged,
             is_own,
         }))
+    }
+
+    /// Checks that the superblock is sound, or that recovery replaces it by a copy in the log. The
+    /// second is so if a crash has torn it on its way home.
+    pub(crate) fn check(self, mut recovered: impl Iterator<Item = u64>) -> Result<(), Error> {
+        let (home, _) = self.place();
+        match self.is_damaged && !recovered.any(|block| block == home) {
+            true => Err(Error::BadFileSystem),
+            false => Ok(()),
+        }
     }
 
     /// Sets the flag, durably (EF1).
@@ -129,7 +142,8 @@ impl FileSystem {
         let superblock: &mut [u8; SUPERBLOCK_BYTES] =
             superblock.try_into().expect("the superblock's size");
         if is_set(superblock) == to && is_sound(superblock) {
-            return Ok(());
+            // A process that was killed may have left the flag in the page cache only.
+            return home.flush();
         }
         set(superblock, to);
         home.write_fua(&content, at)

@@ -136,6 +136,7 @@ pub(crate) fn replay(
         errno: superblock.errno(),
     };
     if superblock.start() == 0 {
+        file_system.map_or(Ok(()), |it| it.check(std::iter::empty()))?;
         return Ok(done);
     }
     let mut scan = Scan::new(blocks, superblock);
@@ -159,6 +160,7 @@ pub(crate) fn replay(
         replay.check(data, *tid)?;
     }
     if let Some(file_system) = file_system {
+        file_system.check(newest.iter().map(|(data, _)| data.tag.home))?;
         (file_system.begin(home)).map_err(Error::io("setting the file system's flag"))?;
     }
     if let Some(last) = scan.found.last().filter(|_| !newest.is_empty()) {

@@ -92,8 +92,8 @@ pub struct FileStorage {
 impl FileStorage {
     /// Creates a file of `len` bytes, zeroed on the medium. Fails if `path` exists or if the disk
     /// has no room. A failed call leaves no new file behind. The file gets its name last: a crash
-    /// leaves either all of it, or nothing at `path` and perhaps a file `path.new`, which the next
-    /// creation takes over.
+    /// leaves either all of it, or nothing at `path` and perhaps a file `path.spanlock-new`, which
+    /// the next creation takes over.
     pub fn create(path: impl AsRef<Path>, len: u64, mode: FileMode) -> io::Result<Self> {
         let path = path.as_ref();
         Self::made(path, len, mode).map_err(|error| at(path, error))

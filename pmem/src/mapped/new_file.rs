@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-/// What a file's name has at the end until the file is complete.
-const SUFFIX: &str = ".new";
+/// What a file's name has at the end until the file is complete. The next creation erases such a
+/// file, so no other program may use this name.
+const SUFFIX: &str = ".spanlock-new";
 
 /// A file that is being created, empty at first. It has its own name only once it is complete, and
 /// until then a temporary one. If a crash leaves the temporary file, the next creation of the same

@@ -26,7 +26,10 @@ fn a_new_file_and_its_folder_are_made_durable() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("region");
     drop(MappedFile::create(&path, 4096, Options::new()).unwrap());
-    assert_eq!(SYNCED.take(), [&path.with_extension("new"), folder.path()]);
+    assert_eq!(
+        SYNCED.take(),
+        [&path.with_extension("spanlock-new"), folder.path()]
+    );
     drop(MappedFile::open(&path, Options::new()).unwrap());
     assert!(SYNCED.take().is_empty());
 }

@@ -152,7 +152,7 @@ fn is_program(path: &Path) -> bool {
 }
 
 /// Returns a text without the assignments `NAME=value` with which it begins.
-fn without_assignments(text: &str) -> &str {
+pub(crate) fn without_assignments(text: &str) -> &str {
     let mut rest = text.trim_start();
     while let Some((name, value)) = rest.split_once('=') {
         let is_name = |c: char| c.is_ascii_uppercase() || c == '_';

@@ -8,7 +8,7 @@ use libtest_mimic::{Failed, Trial};
 use crate::commands::{Documented, commands};
 use crate::project;
 use crate::run::{Outcome, run};
-use crate::table::Table;
+use crate::table::{Table, steps};
 
 /// A document with commands of every kind, and some code that is none.
 const DOCUMENT: &str = "\
@@ -105,6 +105,27 @@ fn tables_are_judged() -> Result<(), Failed> {
         no_step.contains(".ci/full has no step `no such step`"),
         "{no_step}"
     );
+    let script = "step a
+# step b
+A='1 2' step c d
+echo step e
+";
+    assert_eq!(steps(script), ["a", "c d"]);
+    for (part, missing) in [
+        ("-p spanlock-nothing", "package spanlock-nothing"),
+        ("-p spanlock-srl --example none", "examples/none.rs"),
+        ("-p spanlock-srl --test none", "tests/none.rs"),
+        ("-p spanlock-srl --features std,none", "feature none"),
+        ("-p spanlock-srl --features std --example page_cache", ""),
+        ("-p … --example …", ""),
+    ] {
+        let command = format!("cargo run {part}");
+        let told = problems(&format!("{command}\t.ci/run\teach_example\n"), &[&command]);
+        assert!(
+            told.contains(missing) && missing.is_empty() == told.is_empty(),
+            "{told}"
+        );
+    }
     let all = "A=1 a b --c 1 -d\trun\tA=2 a --first b --c 2 -d --e\n";
     assert_eq!(problems(all, &["A=1 a b --c 1 -d"]), "");
     for part in ["a --c 1 -d", "a b -d", "b a --c 1 -d"] {

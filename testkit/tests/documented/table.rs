@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::commands::Documented;
+use crate::commands::{Documented, without_assignments};
 
 const NAME: &str = "testkit/tests/documented/commands.tsv";
 
@@ -61,6 +61,7 @@ impl Table {
 
     /// Returns what is wrong with the table, and how to fix it.
     pub(crate) fn problems(&self, project: &Path, documented: &Documented) -> Vec<String> {
+        let read = |script| fs::read_to_string(project.join(script)).expect("a script");
         let mut problems = Vec::new();
         let mut known = BTreeSet::new();
         for Entry { line, command, how } in &self.entries {
@@ -76,9 +77,14 @@ impl Table {
                 How::Run(script) if !runs(script, command) => {
                     problems.push(format!("{NAME}:{line}: this does not run `{command}`"));
                 }
-                How::Step { script, step } if !steps(project, script).contains(step) => {
+                How::Step { script, step } if !steps(&read(script)).contains(step) => {
                     problems.push(format!("{NAME}:{line}: {script} has no step `{step}`"));
                 }
+                // The step may run more than the command, and so not notice.
+                How::Step { .. } => problems.extend(
+                    missing(project, command)
+                        .map(|what| format!("{NAME}:{line}: `{command}`: there is no {what}")),
+                ),
                 _ => {}
             }
         }
@@ -122,9 +128,41 @@ fn runs(script: &str, command: &str) -> bool {
     })
 }
 
-/// Returns the steps of a script in `.ci`.
-fn steps(project: &Path, script: &str) -> Vec<String> {
-    let text = fs::read_to_string(project.join(script)).expect("a script");
-    let step = |line: &str| Some(line.split_once("step ")?.1.to_owned());
+/// Returns the steps of a script in `.ci`, given its text.
+pub(crate) fn steps(text: &str) -> Vec<String> {
+    let step = |line| Some(without_assignments(line).strip_prefix("step ")?.to_owned());
     text.lines().filter_map(step).collect()
+}
+
+/// Returns what a command of Cargo names that does not exist: a package, or an example, a test or a
+/// feature of it.
+fn missing(project: &Path, command: &str) -> Option<String> {
+    let words: Vec<_> = command.split_whitespace().collect();
+    let values = |option: &'static str| {
+        let pairs = words.windows(2).filter(move |pair| pair[0] == option);
+        pairs
+            .map(|pair| pair[1])
+            .filter(|it| !it.contains(['*', '…']))
+    };
+    let package = values("-p").next()?;
+    let folder = project.join(package.strip_prefix("spanlock-").unwrap_or(package));
+    let Ok(manifest) = fs::read_to_string(folder.join("Cargo.toml")) else {
+        return Some(format!("package {package}"));
+    };
+    for (option, kind) in [("--example", "examples"), ("--test", "tests")] {
+        for name in values(option) {
+            let file = folder.join(kind).join(name);
+            if !file.with_extension("rs").is_file() && !file.join("main.rs").is_file() {
+                return Some(format!("{kind}/{name}.rs in {package}"));
+            }
+        }
+    }
+    let mut features = values("--features").flat_map(|it| it.split(','));
+    let has = |feature: &str| {
+        manifest
+            .lines()
+            .any(|it| it.starts_with(&format!("{feature} = ")))
+    };
+    let feature = features.find(|feature| !has(feature))?;
+    Some(format!("feature {feature} of {package}"))
 }

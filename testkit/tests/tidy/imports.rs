@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates without circles.
-const CRATES: &[&str] = &["file-core", "verify"];
+const CRATES: &[&str] = &["benches", "file-core", "verify"];
 
 /// The crates in layers, from the top down. A layer is a folder and the file of the same name.
 const LAYERS: &[(&str, &[&str])] = &[(
