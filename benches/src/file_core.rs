@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
-use spanlock_file_core::FileCore;
+use spanlock_file_core::Volume;
 use spanlock_pmem::MappedFile;
 use spanlock_range_lock::RwCounter;
 
@@ -133,7 +133,7 @@ impl Media {
             counted: Scratch::new(dir, volume_bytes(1))?,
         };
         let region = media.volume.map()?;
-        let volume = FileCore::format(region, &format(threads), |_| RwCounter::new())?;
+        let volume = Volume::format(region, &format(threads), |_| RwCounter::new())?;
         let stage = Stage::new(volume);
         stage.fill(threads).context("filling the volume")?;
         Ok(media)

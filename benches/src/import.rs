@@ -22,7 +22,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
-use spanlock_file_core::{Error, File, FileCore};
+use spanlock_file_core::{Error, File, Volume};
 use spanlock_pmem::MappedFile;
 use spanlock_range_lock::RawRangeLock;
 
@@ -40,7 +40,7 @@ pub type OnCommitted<'a> = &'a (dyn Fn(usize, usize) + Sync);
 /// thread cannot be started.
 pub fn import<L: RawRangeLock + 'static>(
     tree: &Tree,
-    volume: &FileCore<MappedFile, L>,
+    volume: &Volume<MappedFile, L>,
     prefix: &str,
     threads: usize,
     progress: &Progress,
@@ -95,7 +95,7 @@ pub fn import<L: RawRangeLock + 'static>(
 /// The state shared by the threads of an import.
 struct Import<'a, L: RawRangeLock> {
     tree: &'a Tree,
-    volume: &'a FileCore<MappedFile, L>,
+    volume: &'a Volume<MappedFile, L>,
     prefix: &'a str,
     progress: &'a Progress,
     on_committed: OnCommitted<'a>,

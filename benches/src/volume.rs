@@ -11,7 +11,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use spanlock_file_core::{Error, FileCore, FormatOptions, Kind, RecoveryReport};
+use spanlock_file_core::{Error, FormatOptions, Kind, RecoveryReport};
 use spanlock_pmem::{MappedFile, Options, PmemError};
 use spanlock_range_lock::{RawRangeLock, RwCounter};
 
@@ -158,7 +158,7 @@ impl Volume {
     pub fn open<L: RawRangeLock + 'static>(
         &self,
         make: Make<L>,
-    ) -> Result<FileCore<MappedFile, L>> {
+    ) -> Result<spanlock_file_core::Volume<MappedFile, L>> {
         let (volume, report) = self.recover(make).map_err(|error| {
             match error.downcast_ref() {
                 Some(PmemError::InUse { .. }) => error.context(
@@ -182,14 +182,14 @@ impl Volume {
     ///
     /// # Errors
     /// Same as [`open`](Self::open).
-    pub fn open_plain(&self) -> Result<FileCore<MappedFile, RwCounter>> {
+    pub fn open_plain(&self) -> Result<spanlock_file_core::Volume<MappedFile, RwCounter>> {
         self.open(|_| Ok(RwCounter::new()))
     }
 
     fn recover<L: RawRangeLock + 'static>(
         &self,
         make: Make<L>,
-    ) -> Result<(FileCore<MappedFile, L>, RecoveryReport)> {
+    ) -> Result<(spanlock_file_core::Volume<MappedFile, L>, RecoveryReport)> {
         let opening = || match self.kind {
             Origin::Temporary { .. } => "opening the temporary volume".to_owned(),
             Origin::New | Origin::Existing => format!(
@@ -198,7 +198,7 @@ impl Volume {
             ),
         };
         let region = MappedFile::open(&self.path, Options::new()).with_context(opening)?;
-        FileCore::try_open(region, make).with_context(opening)
+        spanlock_file_core::Volume::try_open(region, make).with_context(opening)
     }
 
     /// Removes all files under [`PREFIX`]. Returns their number.
@@ -300,7 +300,7 @@ fn alone_with(path: &Path) -> Result<Option<UnixListener>> {
 /// # Errors
 /// None are expected, because removal takes no space.
 pub fn remove_under<L: RawRangeLock>(
-    volume: &FileCore<MappedFile, L>,
+    volume: &spanlock_file_core::Volume<MappedFile, L>,
     prefix: &str,
 ) -> Result<usize> {
     let names = volume.list().into_iter().map(|(name, _)| name);
@@ -319,7 +319,7 @@ pub fn remove_under<L: RawRangeLock>(
 /// # Errors
 /// None are expected, because removal takes no space.
 pub fn remove_empty<L: RawRangeLock>(
-    volume: &FileCore<MappedFile, L>,
+    volume: &spanlock_file_core::Volume<MappedFile, L>,
     path: &str,
     wanted: &dyn Fn(&str) -> bool,
 ) -> Result<bool> {
@@ -344,7 +344,7 @@ fn create(path: &Path, size: Option<&Size>, needs: &Needs, format: &FormatOption
         None => format!("{bytes} bytes, which the runs need"),
     };
     let region = MappedFile::create(path, bytes, Options::new()).with_context(what)?;
-    FileCore::format(region, format, |_| RwCounter::new())
+    spanlock_file_core::Volume::format(region, format, |_| RwCounter::new())
         .with_context(what)
         .inspect_err(|_| {
             // This run has just created the file. The original error is the one to report.

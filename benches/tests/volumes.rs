@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use common::scene::*;
 use common::{Random, random_files, write_files};
-use spanlock_file_core::{FileCore, FormatOptions};
+use spanlock_file_core::{FormatOptions, Volume};
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RwCounter;
 
@@ -232,6 +232,6 @@ fn a_new_volume_is_kept() {
     let path: &Path = &scene.path("fresh");
     assert_eq!(fs::metadata(path).unwrap().len(), 8 << 20);
     let region = MappedFile::open(path, Options::new()).unwrap();
-    let (volume, _) = FileCore::open(region, |_| RwCounter::new()).unwrap();
+    let (volume, _) = Volume::open(region, |_| RwCounter::new()).unwrap();
     assert!(volume.list().is_empty());
 }

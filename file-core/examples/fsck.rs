@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use serde_json::json;
 use spanlock_file_core::fsck::{self, Finding, Repair, Report};
-use spanlock_file_core::{Error as VolumeError, FileCore, FormatOptions};
+use spanlock_file_core::{Error as VolumeError, FormatOptions, Volume};
 use spanlock_pmem::{MappedFile, Options, PmemError};
 use spanlock_range_lock::RwCounter;
 
@@ -263,7 +263,7 @@ fn demonstrate(out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let path = folder.path().join("volume");
     let region = MappedFile::create(&path, 1 << 20, Options::default())?;
     let options = FormatOptions::new().data_checksums(true);
-    let volume = FileCore::format(region, &options, |_| RwCounter::new())?;
+    let volume = Volume::format(region, &options, |_| RwCounter::new())?;
     volume.create_dir("letters")?;
     for name in ["letters/kept", "letters/torn", "letters/stained"] {
         let file = volume.create(name)?;
@@ -300,7 +300,7 @@ fn demonstrate(out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     assert!(report.is_sound());
 
     let region = MappedFile::open(&path, Options::default())?;
-    let (volume, _) = FileCore::open(region, |_| RwCounter::new())?;
+    let (volume, _) = Volume::open(region, |_| RwCounter::new())?;
     let mut kept = [0; 12];
     volume.open_file("letters/kept")?.read_at(&mut kept, 0)?;
     assert_eq!(&kept, b"letters/kept");

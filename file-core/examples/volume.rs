@@ -6,7 +6,7 @@
 
 use std::thread;
 
-use spanlock_file_core::{FileCore, FormatOptions};
+use spanlock_file_core::{FormatOptions, Volume};
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_srl::SrlArray;
 
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let region = MappedFile::create(&path, 16 << 20, Options::default())?;
     println!("durability of this region: {}", region.durability());
     // The range lock of each file has one word per page.
-    let volume = FileCore::try_format(region, &FormatOptions::new(), SrlArray::new)?;
+    let volume = Volume::try_format(region, &FormatOptions::new(), SrlArray::new)?;
 
     let shared = volume.create("shared by four threads")?;
     thread::scope(|scope| {
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     drop((volume, shared));
 
     let region = MappedFile::open(&path, Options::default())?;
-    let (volume, report) = FileCore::try_open(region, SrlArray::new)?;
+    let (volume, report) = Volume::try_open(region, SrlArray::new)?;
     println!(
         "files recovered: {}; committed groups: {}; log pages: {}",
         report.files, report.committed_groups, report.log_pages

@@ -20,13 +20,13 @@ const CLAIM: &str = "a cleaning changes nothing that the other thread's operatio
 
 /// What a cleaning does to the log of a file.
 const CLEANINGS: [(&str, MakeBytes); 3] =
-    [("fast", unlinked), ("thorough", sparse), ("last", emptied)];
+    [("unlink", unlinked), ("compact", sparse), ("last", emptied)];
 
 type MakeBytes = fn() -> Vec<u8>;
 
 /// The programs whose search with two preemptions takes minutes in loom's weak mode. Only the full
 /// run makes it.
-const SLOW: [&str; 2] = ["thorough-truncate", "thorough-punch"];
+const SLOW: [&str; 2] = ["compact-truncate", "compact-punch"];
 
 pub(crate) fn suite() -> Suite {
     let mut suite = Suite::new("file-core-beside-cleaning").step_bound(4_000);
@@ -58,8 +58,8 @@ pub(crate) fn suite() -> Suite {
             scene.at_end(move |it| it.assert_sound(Some(kind)))
         }));
     }
-    // The suite `file-core-memory` has a reader beside a thorough cleaning.
-    for (cleaning, medium) in [("fast", unlinked as MakeBytes), ("last", emptied)] {
+    // The suite `file-core-memory` has a reader beside a compaction.
+    for (cleaning, medium) in [("unlink", unlinked as MakeBytes), ("last", emptied)] {
         let scene = whole(&format!("{cleaning}-read")).scene(scene(medium));
         let scene = scene.thread(["clean"], |it| it.clean_file());
         let scene = scene.thread(["read"], |it| it.read());

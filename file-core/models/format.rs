@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spanlock_file_core::{Error, FileCore, FormatOptions};
+use spanlock_file_core::{Error, FormatOptions};
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_testkit::crashes::{Crashable, threads};
 use spanlock_verify::{Mode, Suite};
@@ -39,7 +39,7 @@ const ERASE: u32 = 1;
 fn format(region: &Arc<Simulated>) -> Volume {
     let options = FormatOptions::new().clock(|| 0);
     let options = options.inodes(8).max_file_size(16 * PAGE);
-    FileCore::format(region.clone(), &options, lock).expect("there is room")
+    Volume::format(region.clone(), &options, lock).expect("there is room")
 }
 
 /// Whether the error says that both superblocks are damaged.

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use spanlock_file_core::{Error, FileCore, OpenOptions};
+use spanlock_file_core::{Error, OpenOptions};
 use spanlock_pmem::Pmem;
 use spanlock_pmem::simulated::Simulated;
 use spanlock_srl::SrlArray;
@@ -206,7 +206,7 @@ fn open_caching_none(region: Arc<Simulated>) -> Volume {
         let made = SrlArray::with_segment_size(capacity, LARGEST);
         Ok::<_, Infallible>(made.expect("memory, and a power of two"))
     };
-    let opened = FileCore::open_with(region, &options, lock);
+    let opened = Volume::open_with(region, &options, lock);
     opened.expect("the medium is sound").0
 }
 

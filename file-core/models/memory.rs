@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use spanlock_file_core::{Error, File, FileCore, FormatOptions};
+use spanlock_file_core::{Error, File, FormatOptions};
 use spanlock_pmem::simulated::Simulated;
 use spanlock_srl::SrlArray;
 use spanlock_verify::{self as verify, Injection, Mode, Program, Scene, Suite, note};
@@ -81,7 +81,7 @@ impl Open {
         let options = FormatOptions::new().clock(|| 0);
         let options = options.inodes(8).max_file_size(256 * PAGE);
         let options = options.data_checksums(true);
-        let volume = FileCore::format(region, &options, lock).expect("there is room");
+        let volume = Volume::format(region, &options, lock).expect("there is room");
         let file = volume.create(FILE).expect("there is room");
         let open = Open { volume, file };
         pages.iter().for_each(|page| open.write(*page));
@@ -134,7 +134,7 @@ impl Open {
     /// Asserts that recovery would find what memory has.
     fn assert_sound(&self) {
         let region = Simulated::new(&self.volume.pmem().bytes());
-        let (again, _) = FileCore::open(region, wide).expect("the volume is sound");
+        let (again, _) = Volume::open(region, wide).expect("the volume is sound");
         let [now, again] = [&self.volume, &again].map(|it| content(it).expect("it is sound"));
         assert_eq!(now, again, "memory differs from what recovery finds");
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use spanlock_file_core::{Error, FileCore, FormatOptions, Kind, Stats};
+use spanlock_file_core::{Error, FormatOptions, Kind, Stats};
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
 use spanlock_verify::{Mode, Program, Suite};
@@ -132,7 +132,7 @@ pub(crate) fn links() -> Suite {
         )
         .program(removed.at_end(|volume| {
             let region = Simulated::new(&volume.pmem().bytes());
-            let (again, _) = FileCore::open(region, lock).expect("it is sound");
+            let (again, _) = Volume::open(region, lock).expect("it is sound");
             let [now, again] = [volume, &again].map(|it| {
                 let Stats {
                     pages_free,
@@ -149,7 +149,7 @@ pub(crate) fn links() -> Suite {
 fn interrupted() -> Vec<u8> {
     let before = medium();
     let region = Simulated::new(&before);
-    let (volume, _) = FileCore::open(region, lock).expect("it is sound");
+    let (volume, _) = Volume::open(region, lock).expect("it is sound");
     volume.rename("a", "b").expect("there is room");
     let mut bytes = volume.pmem().bytes();
     let words = bytes.chunks_exact_mut(8).zip(before.chunks_exact(8));
@@ -163,7 +163,7 @@ fn medium() -> Vec<u8> {
     let region = Simulated::new(&vec![0; (PAGES * PAGE) as usize]);
     let options = FormatOptions::new().clock(|| 0);
     let options = options.inodes(32).max_file_size(16 * PAGE);
-    let volume: Volume = FileCore::format(region, &options, lock).expect("there is room");
+    let volume: Volume = Volume::format(region, &options, lock).expect("there is room");
     for name in ["a", "b"] {
         let file = volume.create(name).expect("there is room");
         file.write_at(name.as_bytes(), 0).expect("there is room");
@@ -296,7 +296,7 @@ impl Subject for Names {
     type State = State;
 
     fn recover(&self, region: &Arc<Simulated>) -> Result<Volume, String> {
-        let opened = FileCore::open(region.clone(), lock);
+        let opened = Volume::open(region.clone(), lock);
         opened.map(|(volume, _)| volume).map_err(told)
     }
 

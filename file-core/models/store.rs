@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
 
-use spanlock_file_core::{Error, File, FileCore, FormatOptions, OpenOptions};
+use spanlock_file_core::{Error, File, FormatOptions, OpenOptions};
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_srl::SrlArray;
 use spanlock_testkit::crashes::Crashable;
@@ -128,7 +128,7 @@ fn bytes(operation: u32) -> [u8; 8] {
     [b'A' + operation as u8; 8]
 }
 
-pub(crate) type Volume = FileCore<Arc<Simulated>, SrlArray>;
+pub(crate) type Volume = spanlock_file_core::Volume<Arc<Simulated>, SrlArray>;
 
 pub(crate) type Handle = File<Arc<Simulated>, SrlArray>;
 
@@ -194,7 +194,7 @@ pub(crate) fn open(region: Arc<Simulated>) -> Result<Volume, Error> {
 fn open_with(region: Arc<Simulated>, segment: u64) -> Result<Volume, Error> {
     let options = OpenOptions::new().clock(|| 0);
     let locks = move |capacity| Ok::<_, Infallible>(lock_of(capacity, segment));
-    FileCore::open_with(region, &options, locks).map(|(volume, _)| volume)
+    Volume::open_with(region, &options, locks).map(|(volume, _)| volume)
 }
 
 pub(crate) fn content(volume: &Volume) -> Result<Content, String> {
@@ -399,7 +399,7 @@ pub(crate) fn format(pages: u64) -> Volume {
     let options = FormatOptions::new().clock(|| 0);
     let options = options.inodes(32).max_file_size(LARGEST);
     let options = options.data_checksums(true);
-    let volume = FileCore::format(region, &options, lock).expect("there is room");
+    let volume = Volume::format(region, &options, lock).expect("there is room");
     let file = volume.create(FILE).expect("there is room");
     file.write_at(b"content.", 0).expect("there is room");
     file.write_at(b"content.", PAGE).expect("there is room");

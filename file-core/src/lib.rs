@@ -1,38 +1,20 @@
 #![doc = include_str!("../README.md")]
 
-mod alloc;
-mod chain;
-mod clean;
-mod cleaning;
-mod dir;
-mod directory;
-mod error;
-mod file;
-mod file_core;
-mod format;
-pub mod fsck;
-mod index;
-mod inode;
-mod inodes;
-mod journal;
-mod layout;
+mod handles;
 mod log;
-mod log_page;
 mod medium;
-mod names;
-mod options;
-mod record;
+mod object;
 mod recover;
-mod time;
-mod tree;
 mod volume;
 
-pub use dir::{Dir, DirEntry};
-pub use error::{Error, Place};
-pub use file::{Cursor, File};
-pub use file_core::FileCore;
-pub use layout::{FORMAT_VERSION, Kind, MAX_NAME_BYTES, MAX_WRITE_BYTES};
-pub use options::{
-    CheckReport, CleanReport, DamagedPage, FormatOptions, Metadata, OpenOptions, RecoveryReport,
-    Stats,
+pub use crate::handles::dir::{Dir, DirEntry};
+pub use crate::handles::file::File;
+pub use crate::handles::file::cursor::Cursor;
+pub use crate::handles::volume::Volume;
+pub use crate::medium::error::{Error, Place};
+pub use crate::medium::layout::{FORMAT_VERSION, Kind, MAX_NAME_BYTES, MAX_WRITE_BYTES};
+pub use crate::medium::reports::{
+    CheckReport, CleanReport, DamagedPage, Metadata, RecoveryReport, Stats,
 };
+pub use crate::volume::fsck;
+pub use crate::volume::options::{FormatOptions, OpenOptions};

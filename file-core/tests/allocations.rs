@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use spanlock_file_core::{File, FileCore, FormatOptions};
+use spanlock_file_core::{File, FormatOptions, Volume};
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::{RawRangeLock, RwCounter};
 use spanlock_srl::{SrlArray, SrlTree};
@@ -68,7 +68,7 @@ fn with_file<L: RawRangeLock + 'static>(
 ) {
     let folder = tempfile::tempdir().unwrap();
     let region = MappedFile::create(folder.path().join("v"), 16 << 20, Options::default()).unwrap();
-    let volume = FileCore::format(region, &FormatOptions::new(), locks).unwrap();
+    let volume = Volume::format(region, &FormatOptions::new(), locks).unwrap();
     let file = volume.create("a").unwrap();
     for page in 0..PAGES {
         file.write_at(&[1; PAGE], page * PAGE as u64).unwrap();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
-use spanlock_file_core::{Error, FileCore, FormatOptions, OpenOptions};
+use spanlock_file_core::{Error, FormatOptions, OpenOptions, Volume};
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RwCounter;
 
@@ -35,7 +35,7 @@ impl Scene {
         let path = folder.path().join("volume");
         let region = MappedFile::create(&path, LEN, Options::default()).unwrap();
         let options = FormatOptions::new().inodes(32);
-        let volume = FileCore::format(region, &options, |_| RwCounter::new()).unwrap();
+        let volume = Volume::format(region, &options, |_| RwCounter::new()).unwrap();
         volume.create_dir("kept").unwrap();
         let file = volume.create("kept/file").unwrap();
         for page in 0..4 {
@@ -270,7 +270,7 @@ fn a_volume_of_an_older_version_exits_with_8() {
 fn a_volume_that_is_open_exits_with_8() {
     let scene = Scene::new();
     let region = MappedFile::open(&scene.path, Options::default()).unwrap();
-    let (volume, _) = FileCore::open(region, |_| RwCounter::new()).unwrap();
+    let (volume, _) = Volume::open(region, |_| RwCounter::new()).unwrap();
     scene.assert_refused("in use: end the program");
     drop(volume);
     // Readers share a volume, but a repair must have it alone.
@@ -289,7 +289,7 @@ fn full_and_damaged() -> Scene {
     let options = FormatOptions::new()
         .inodes(32)
         .max_file_size(PAGES * PAGE as u64);
-    let volume = FileCore::format(region, &options, |_| RwCounter::new()).unwrap();
+    let volume = Volume::format(region, &options, |_| RwCounter::new()).unwrap();
     let file = volume.create("file").unwrap();
     let before = fs::read(&path).unwrap();
     // The first record of the log. It has no pages, so none becomes free without it.
@@ -361,7 +361,7 @@ fn assert_only_checked(volume: &Path, message: &str) {
     let region = MappedFile::open_read_only(volume).unwrap();
     let options = OpenOptions::new().read_only(true);
     let locks = |_| Ok::<_, Infallible>(RwCounter::new());
-    let (opened, report) = FileCore::open_with(region, &options, locks).unwrap();
+    let (opened, report) = Volume::open_with(region, &options, locks).unwrap();
     assert_eq!((report.files, report.findings.len()), (1, 0));
     let file = opened.open_file("kept/file").unwrap();
     let mut page = [0; PAGE];

@@ -23,7 +23,7 @@ use spanlock_benches::import::{Progress, Tree, import};
 use spanlock_benches::killed::{HOT_FILES, HOT_PAGES, Line, Overwrite, PAGE, next};
 use spanlock_benches::locks::{self, Make, Task};
 use spanlock_benches::volume::remove_empty;
-use spanlock_file_core::FileCore;
+use spanlock_file_core::Volume;
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RawRangeLock;
 
@@ -31,7 +31,7 @@ use spanlock_range_lock::RawRangeLock;
 const LOOK_EVERY: u64 = 32;
 
 /// Returns a number that grows with each cleaning of a log: of the copies, and the unlinked pages.
-fn cleaned<L: RawRangeLock + 'static>(volume: &FileCore<MappedFile, L>) -> u64 {
+fn cleaned<L: RawRangeLock + 'static>(volume: &Volume<MappedFile, L>) -> u64 {
     let stats = volume.stats();
     stats.compactions + stats.unlinked_pages
 }
@@ -79,7 +79,7 @@ impl Task for Child {
 
     fn run<L: RawRangeLock + 'static>(self, make: Make<L>) -> Result<()> {
         let region = MappedFile::open(&self.volume, Options::new())?;
-        let (volume, _report) = FileCore::try_open(region, make)?;
+        let (volume, _report) = Volume::try_open(region, make)?;
         match self.work {
             Work::Import { folder, prefix } => {
                 import_once(&volume, &folder, &prefix, self.threads)?;
@@ -94,7 +94,7 @@ impl Task for Child {
 }
 
 fn import_once<L: RawRangeLock + 'static>(
-    volume: &FileCore<MappedFile, L>,
+    volume: &Volume<MappedFile, L>,
     folder: &str,
     prefix: &str,
     threads: usize,
@@ -119,7 +119,7 @@ fn import_once<L: RawRangeLock + 'static>(
 }
 
 fn overwrite_for_ever<L: RawRangeLock + 'static>(
-    volume: &FileCore<MappedFile, L>,
+    volume: &Volume<MappedFile, L>,
     threads: usize,
     seed: u64,
 ) -> Result<()> {
@@ -137,7 +137,7 @@ fn overwrite_for_ever<L: RawRangeLock + 'static>(
 /// Runs one thread of `overwrite`: it writes one page, seldom more, of a random file. Threads
 /// overlap.
 fn overwrite<L: RawRangeLock + 'static>(
-    volume: &FileCore<MappedFile, L>,
+    volume: &Volume<MappedFile, L>,
     mut state: u64,
 ) -> Result<()> {
     let files = HOT_FILES.map(|name| volume.open_or_create(name));
@@ -170,7 +170,7 @@ fn overwrite<L: RawRangeLock + 'static>(
 /// Overwrites single pages of one file. Each write appends one slot to the log. So after two
 /// compactions, it is known which write causes the next one.
 fn die_in_a_compaction<L: RawRangeLock + 'static>(
-    volume: &FileCore<MappedFile, L>,
+    volume: &Volume<MappedFile, L>,
     seed: u64,
 ) -> Result<()> {
     let file = volume.open_or_create(HOT_FILES[0])?;

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use spanlock_file_core::FileCore;
+use spanlock_file_core::Volume;
 use spanlock_pmem::{MappedFile, Pmem};
 use spanlock_range_lock::{RawRangeLock, RwCounter};
 
@@ -45,7 +45,7 @@ impl Task for OneRound<'_> {
     type Output = Result<Measured>;
 
     fn run<L: RawRangeLock + 'static>(self, make: Make<L>) -> Result<Measured> {
-        let (volume, _) = FileCore::try_open(self.scratch.map()?, make)?;
+        let (volume, _) = Volume::try_open(self.scratch.map()?, make)?;
         let stage = Stage::new(volume);
         let operation = &operations()[self.operation];
         let before = stage.volume.stats();
@@ -241,7 +241,7 @@ impl Exact {
 /// The region is too small, or cannot be mapped.
 pub fn exact(scratch: &Scratch, operation: usize) -> Result<Exact> {
     let region = Counting::new(scratch.map()?);
-    let volume = FileCore::format(region, &format(1), |_| RwCounter::new())?;
+    let volume = Volume::format(region, &format(1), |_| RwCounter::new())?;
     let stage = Stage::new(volume);
     stage.fill(1).context("filling the file")?;
     let operation = &operations::<Counting<MappedFile>, RwCounter>()[operation];

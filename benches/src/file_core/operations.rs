@@ -1,6 +1,6 @@
 //! The operations that are measured. A new one is an entry in [`operations`].
 
-use spanlock_file_core::{Error, File, FileCore, FormatOptions};
+use spanlock_file_core::{Error, File, FormatOptions, Volume};
 use spanlock_pmem::Pmem;
 use spanlock_range_lock::RawRangeLock;
 
@@ -29,7 +29,7 @@ pub const BATCH: usize = 1024;
 /// What an operation works on.
 #[derive(Debug)]
 pub struct Stage<P: Pmem, L: RawRangeLock> {
-    pub(super) volume: FileCore<P, L>,
+    pub(super) volume: Volume<P, L>,
     /// Names for [`BATCH`] files.
     names: Vec<String>,
     /// New names for these files, in the same directory.
@@ -208,7 +208,7 @@ pub fn operations<P: Pmem, L: RawRangeLock>() -> Vec<Operation<P, L>> {
 
 impl<P: Pmem, L: RawRangeLock> Stage<P, L> {
     /// Returns the stage on a volume that [`fill`](Self::fill) has filled.
-    pub fn new(volume: FileCore<P, L>) -> Self {
+    pub fn new(volume: Volume<P, L>) -> Self {
         let each_name = |before: &str| (0..BATCH).map(|nth| format!("{before}-{nth:04}")).collect();
         Stage {
             volume,
@@ -273,7 +273,7 @@ fn with_files<P: Pmem, L: RawRangeLock>(stage: &Stage<P, L>) -> Result<File<P, L
 fn each<P: Pmem, L: RawRangeLock>(
     stage: &Stage<P, L>,
     paths: &[String],
-    of_one: impl Fn(&FileCore<P, L>, &str) -> Result<(), Error>,
+    of_one: impl Fn(&Volume<P, L>, &str) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut paths = paths.iter();
     paths.try_for_each(|path| of_one(&stage.volume, path))

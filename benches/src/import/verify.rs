@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, ensure};
-use spanlock_file_core::FileCore;
+use spanlock_file_core::Volume;
 use spanlock_pmem::MappedFile;
 use spanlock_range_lock::RawRangeLock;
 
@@ -17,7 +17,7 @@ use super::tree::{CHUNK, Source, Tree};
 /// A file is missing, has the wrong size, or differs from what was read from disk.
 pub fn verify<L: RawRangeLock>(
     tree: &Tree,
-    volume: &FileCore<MappedFile, L>,
+    volume: &Volume<MappedFile, L>,
     prefix: &str,
     progress: &Progress,
 ) -> Result<u64> {
@@ -40,7 +40,7 @@ pub fn verify<L: RawRangeLock>(
 
 fn verify_file<L: RawRangeLock>(
     source: &Source,
-    volume: &FileCore<MappedFile, L>,
+    volume: &Volume<MappedFile, L>,
     name: &str,
     progress: &FileProgress,
     buffer: &mut [u8],

@@ -9,7 +9,7 @@ use clap::Args;
 use rayon::ThreadPoolBuilder;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
-use spanlock_file_core::FileCore;
+use spanlock_file_core::Volume;
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_srl::SrlTree;
 
@@ -69,7 +69,7 @@ pub fn recover(path: &Path, threads: usize, counts: bool) -> Result<Recovered> {
         heap::count();
     }
     let started = Instant::now();
-    let opened = pool.install(|| FileCore::try_open(region, SrlTree::new));
+    let opened = pool.install(|| Volume::try_open(region, SrlTree::new));
     let seconds = started.elapsed().as_secs_f64();
     let peak_bytes = counts.then(heap::peak);
     let (_volume, report) = opened?;

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use spanlock_file_core::{Error, FileCore, FormatOptions};
+use spanlock_file_core::{Error, FormatOptions};
 use spanlock_pmem::MappedFile;
 use spanlock_range_lock::RwCounter;
 
 use crate::scratch::Scratch;
 
-type Volume = FileCore<MappedFile, RwCounter>;
+type Volume = spanlock_file_core::Volume<MappedFile, RwCounter>;
 
 const PAGE_BYTES: u64 = 4096;
 /// Bytes of a small write.
@@ -51,7 +51,7 @@ impl Content {
     /// The folder cannot hold the volume.
     pub fn make(self, dir: Option<&Path>, done: impl Fn(f64)) -> Result<Scratch> {
         let scratch = Scratch::new(dir, self.bytes())?;
-        let volume = FileCore::format(scratch.map()?, &self.format(), |_| RwCounter::new())?;
+        let volume = Volume::format(scratch.map()?, &self.format(), |_| RwCounter::new())?;
         let filled = match self {
             Content::Files(files) => each(files, done, |nth| small_file(&volume, nth)),
             Content::Names(files) => each(files, done, |nth| volume.create(&name(nth)).map(drop)),

@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use spanlock_file_core::{Error, File, FileCore};
+use spanlock_file_core::{Error, File, Volume};
 use spanlock_pmem::MappedFile;
 use spanlock_range_lock::RawRangeLock;
 
@@ -46,7 +46,7 @@ impl SharedFile {
     /// An operation fails, or a page does not hold what was written last.
     pub fn round<L: RawRangeLock + 'static>(
         &self,
-        volume: &FileCore<MappedFile, L>,
+        volume: &Volume<MappedFile, L>,
         name: &str,
         threads: usize,
         duration: Duration,
@@ -101,7 +101,7 @@ impl SharedFile {
 /// # Errors
 /// There is not enough space.
 pub fn preallocate<L: RawRangeLock>(
-    volume: &FileCore<MappedFile, L>,
+    volume: &Volume<MappedFile, L>,
     name: &str,
     threads: usize,
 ) -> Result<(), Error> {

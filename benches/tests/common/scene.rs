@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use spanlock_benches::volume::PREFIX;
-use spanlock_file_core::{FileCore, FormatOptions};
+use spanlock_file_core::FormatOptions;
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RwCounter;
 
@@ -19,7 +19,7 @@ pub(crate) const COMPARE: &str = env!("CARGO_BIN_EXE_compare");
 /// The arguments for a very short import.
 pub(crate) const QUICK: [&str; 4] = ["--workloads", "import", "--seconds", "0.01"];
 
-pub(crate) type Volume = FileCore<MappedFile, RwCounter>;
+pub(crate) type Volume = spanlock_file_core::Volume<MappedFile, RwCounter>;
 
 /// A separate folder for each test, with the files to import, the volume, and the reports.
 pub(crate) struct Scene {
@@ -75,7 +75,7 @@ impl Scene {
     pub(crate) fn make_volume_as(&self, size: u64, options: &FormatOptions) -> PathBuf {
         let path = self.path("volume");
         let region = MappedFile::create(&path, size, Options::new()).unwrap();
-        let volume: Volume = FileCore::format(region, options, |_| RwCounter::new()).unwrap();
+        let volume: Volume = Volume::format(region, options, |_| RwCounter::new()).unwrap();
         volume
             .create("mine")
             .unwrap()
@@ -86,7 +86,7 @@ impl Scene {
 
     pub(crate) fn open(&self) -> Volume {
         let region = MappedFile::open(self.path("volume"), Options::new()).unwrap();
-        FileCore::open(region, |_| RwCounter::new()).unwrap().0
+        Volume::open(region, |_| RwCounter::new()).unwrap().0
     }
 }
 

@@ -26,7 +26,7 @@ use pages::{History, Page, Shown};
 use spanlock_benches::import::CHUNK;
 use spanlock_benches::killed::{Line, PAGE};
 use spanlock_benches::locks;
-use spanlock_file_core::{FileCore, FormatOptions};
+use spanlock_file_core::FormatOptions;
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RwCounter;
 use spanlock_testkit::rounds::scaled;
@@ -50,7 +50,7 @@ const OVERWRITING: Duration = Duration::from_millis(30);
 const PATIENCE: Duration = Duration::from_secs(20);
 const FILES: usize = 120;
 
-pub(crate) type Volume = FileCore<MappedFile, RwCounter>;
+pub(crate) type Volume = spanlock_file_core::Volume<MappedFile, RwCounter>;
 
 pub(crate) struct Scene {
     _folder: tempfile::TempDir,
@@ -68,7 +68,7 @@ impl Scene {
         write_files(&files, &source);
         let region = MappedFile::create(&volume, 48 << 20, Options::new()).unwrap();
         let options = FormatOptions::new().max_file_size(1 << 20);
-        FileCore::format(region, &options, |_| RwCounter::new()).unwrap();
+        Volume::format(region, &options, |_| RwCounter::new()).unwrap();
         Scene {
             _folder: folder,
             source,
@@ -79,7 +79,7 @@ impl Scene {
 
     pub(crate) fn open(&self) -> Volume {
         let region = MappedFile::open(&self.volume, Options::new()).unwrap();
-        FileCore::open(region, |_| RwCounter::new())
+        Volume::open(region, |_| RwCounter::new())
             .expect("recovery")
             .0
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 
-use spanlock_file_core::{FileCore, FormatOptions};
+use spanlock_file_core::FormatOptions;
 use spanlock_pmem::simulated::Simulated;
 use spanlock_srl::SrlArray;
 
@@ -295,7 +295,7 @@ fn formatted(lock: impl Fn(u64) -> SrlArray + Send + Sync + 'static) -> Volume {
     let region = Simulated::new(&[0; 24 * PAGE as usize]);
     let options = FormatOptions::new().inodes(8).clock(|| 0);
     let options = options.max_file_size(4 * PAGE);
-    let volume = FileCore::format(region, &options, lock).expect("there is room");
+    let volume = Volume::format(region, &options, lock).expect("there is room");
     let file = volume.create(FILE).expect("there is room");
     let mut initial = vec![0; INITIAL as usize * 8];
     initial[..8].fill(FIRST);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use spanlock_file_core::{Error, FileCore, FormatOptions, Kind};
+use spanlock_file_core::{Error, FormatOptions, Kind};
 use spanlock_pmem::simulated::Simulated;
 
 use super::{Sequential, made_apart, reopened};
@@ -352,7 +352,7 @@ fn formatted() -> Volume {
         .clock(|| 0)
         .inodes(8)
         .max_file_size(4 * PAGE);
-    let volume = FileCore::format(region, &options, lock).expect("there is room");
+    let volume = Volume::format(region, &options, lock).expect("there is room");
     let file = volume.create(A).expect("there is room");
     file.write_at(&[FIRST], 0).expect("there is room");
     volume.create_dir(D).expect("there is room");

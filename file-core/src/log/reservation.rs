@@ -3,15 +3,16 @@
 use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::injected_bug;
 
-use super::{Log, Place};
-use crate::chain::Slots;
-use crate::layout::{PAGE_SLOTS, SLOT_BYTES, WORD_BYTES, mark_of};
-use crate::log_page::Gained;
-use crate::medium::{Medium, Space};
+use crate::log::chain::Slots;
+use crate::log::tail::{Log, SlotAddress};
+use crate::medium::bytes::Medium;
+use crate::medium::layout::{PAGE_SLOTS, SLOT_BYTES, WORD_BYTES, mark_of};
+use crate::medium::log_page::PageUse;
+use crate::medium::space::Space;
 
 /// Reserved slots at the end of a log, to be filled and committed by one operation.
 ///
-/// If a panic drops it before it is [ended](Self::end), it poisons the log (L5).
+/// If a panic drops it before it is [ended](Self::end), it poisons the log (F-L5).
 #[derive(Debug)]
 #[must_use = "the slots of a reservation keep their page from being cleaned until it ends"]
 pub(crate) struct Reservation<'l> {
@@ -23,8 +24,8 @@ pub(crate) struct Reservation<'l> {
 
 impl Reservation<'_> {
     /// Returns the position of the group.
-    pub(crate) fn place(&self) -> Place {
-        Place {
+    pub(crate) fn place(&self) -> SlotAddress {
+        SlotAddress {
             page: self.slots.page,
             slot: self.slots.slot,
         }
@@ -98,25 +99,25 @@ impl Reservation<'_> {
 
     /// Ends the operation without a group. The operation has stored nothing.
     pub(crate) fn cancel(self) {
-        self.end(Gained::default());
+        self.end(PageUse::default());
     }
 
-    /// Ends the operation, after it has committed and updated the index and size (L4). `gained`
+    /// Ends the operation, after it has committed and updated the index and size (F-L4). `change`
     /// says how the operation changes what its page is needed for.
     #[inline]
-    pub(crate) fn end(mut self, gained: Gained) {
+    pub(crate) fn end(mut self, change: PageUse) {
         self.ended = true;
-        self.log.end(self.space, &self.slots, gained);
+        self.log.end(self.space, &self.slots, change);
     }
 }
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            // L5: between a reservation and its end, no step but the journal's can fail, so this is
-            // a panic or a damaged journal.
+            // F-L5: between a reservation and its end, no step but the journal's can fail, so this
+            // is a panic or a damaged journal.
             self.log.poison();
-            self.log.end(self.space, &self.slots, Gained::default());
+            self.log.end(self.space, &self.slots, PageUse::default());
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use spanlock_sync::atomic::{AtomicU64, Ordering};
 
-use super::chain::in_data_area;
-use crate::alloc::Extent;
-use crate::error::Error;
-use crate::layout::Geometry;
+use crate::medium::error::Error;
+use crate::medium::extent::Extent;
+use crate::medium::layout::Geometry;
+use crate::recover::reader::in_data_area;
 
 /// One bit for each page of the data area, set once the page is claimed. Several threads may claim
 /// pages at once.

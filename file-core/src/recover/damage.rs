@@ -1,8 +1,8 @@
 //! How recovery reacts to damage: it ends, or it notes the damage and goes on.
 
-use crate::error::{Error, Place};
-use crate::fsck::Repair;
-use crate::layout::RawInode;
+use crate::medium::error::{Error, Place};
+use crate::medium::layout::RawInode;
+use crate::medium::reports::Repair;
 
 /// How to repair damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,64 +1,21 @@
 //! Volumes with forged counts and lengths under correct checksums. Recovery must neither panic nor
 //! take more memory than the volume has bytes.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod counting;
+
 use std::ops::Range;
 
 use crc32c::crc32c;
-use spanlock_pmem::{MappedFile, Options};
+use spanlock_pmem::{MappedFile, Options, Pmem};
 use spanlock_range_lock::RwCounter;
 
-use super::*;
-use crate::layout::*;
-use crate::record::{GroupWriter, WriteHeader, slots_for};
-use crate::{FileCore, FormatOptions, fsck};
-
-/// The system's allocator, which counts the bytes that each thread has in use.
-struct Counting;
-
-thread_local! {
-    /// The bytes that this thread has allocated and not freed, and the most of them so far.
-    static IN_USE: Cell<(isize, isize)> = const { Cell::new((0, 0)) };
-}
-
-fn count(bytes: isize) {
-    // While a thread ends, its count may be gone.
-    let _ = IN_USE.try_with(|it| {
-        let (now, most) = it.get();
-        it.set((now + bytes, most.max(now + bytes)));
-    });
-}
-
-// SAFETY: every call is forwarded to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size().cast_signed());
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        count(-layout.size().cast_signed());
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Returns the result of `run`, and the most bytes that it had in use.
-fn most_in_use<R>(run: impl FnOnce() -> R) -> (R, usize) {
-    let before = IN_USE.with(|it| {
-        let (now, _) = it.get();
-        it.set((now, now));
-        now
-    });
-    let result = run();
-    let (_, most) = IN_USE.with(Cell::get);
-    (result, (most - before).cast_unsigned())
-}
+use crate::log::record::{GroupWriter, WriteHeader, slots_for};
+use crate::medium::error::Error;
+use crate::medium::extent::Extent;
+use crate::medium::layout::*;
+use crate::recover::forged::counting::most_in_use;
+use crate::volume::fsck;
+use crate::{FormatOptions, Volume};
 
 pub(crate) fn region(pages: u32) -> (tempfile::TempDir, MappedFile) {
     let folder = tempfile::tempdir().unwrap();
@@ -81,12 +38,12 @@ fn load(region: &MappedFile, at: u64, len: usize) -> Vec<u8> {
 }
 
 pub(super) fn geometry(region: &MappedFile) -> Geometry {
-    crate::format::find(&region).unwrap().geometry
+    crate::volume::format::find(&region).unwrap().geometry
 }
 
 /// Opens the volume. Fails the test if that takes more memory than the volume has bytes.
 fn open(region: &MappedFile, what: &str) -> Result<u64, Error> {
-    let open = || FileCore::open(region, |_| RwCounter::new()).map(|(_, report)| report);
+    let open = || Volume::open(region, |_| RwCounter::new()).map(|(_, report)| report);
     let (opened, most) = most_in_use(open);
     let len = region.len() as usize;
     assert!(most <= len, "{what}: {most} bytes for a volume of {len}");
@@ -103,7 +60,7 @@ fn open_alone(region: &MappedFile, what: &str) -> Result<u64, Error> {
 /// Formats a volume with an empty file "a". Returns the pages that are free, in order.
 fn formatted(region: &MappedFile) -> Vec<u32> {
     let options = FormatOptions::new().inodes(32).max_file_size(1 << 44);
-    let volume = FileCore::format(region, &options, |_| RwCounter::new()).unwrap();
+    let volume = Volume::format(region, &options, |_| RwCounter::new()).unwrap();
     volume.create("a").unwrap();
     drop(volume);
     let geometry = geometry(region);
@@ -228,7 +185,7 @@ fn sample(data_checksums: bool) -> (tempfile::TempDir, MappedFile) {
         .inodes(32)
         .max_file_size(1 << 30)
         .data_checksums(data_checksums);
-    let volume = FileCore::format(&region, &options, |_| RwCounter::new()).unwrap();
+    let volume = Volume::format(&region, &options, |_| RwCounter::new()).unwrap();
     let file = volume.create("a").unwrap();
     for i in 0..70 {
         file.write_at(&[3; 9000], i * 5000).unwrap();
@@ -405,7 +362,7 @@ fn mends(region: &MappedFile, what: &str) -> bool {
     let report = fsck::repair(&region).expect("a superblock is readable");
     let shown: Vec<_> = report.findings.iter().map(ToString::to_string).collect();
     assert!(report.is_repaired(), "{what}: {shown:?}");
-    let opened = FileCore::open(region, |_| RwCounter::new());
+    let opened = Volume::open(region, |_| RwCounter::new());
     assert!(opened.is_ok(), "{what}: {opened:?}, {shown:?}");
     let again = fsck::repair(&region).expect("as above");
     assert!(again.is_sound(), "{what}: {again:?}, {shown:?}");
@@ -557,7 +514,7 @@ fn a_long_group_is_not_read_past_other_marks() {
             store(&region, page_at(id.page), &image);
         }
         store(&region, at, &seal(A.head_seed(), free[0]).to_le_bytes());
-        let open = || FileCore::open(&region, |_| RwCounter::new()).map(|_| ());
+        let open = || Volume::open(&region, |_| RwCounter::new()).map(|_| ());
         let (opened, most) = most_in_use(open);
         let error = opened.unwrap_err().to_string();
         assert!(error.contains("whose checksum is wrong"), "{error}");

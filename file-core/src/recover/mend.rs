@@ -25,16 +25,17 @@ use core::iter;
 
 use spanlock_pmem::{Durable, Flushed, Pmem};
 
-use super::survey::Surveyed;
-use super::{FileScan, Fix, LiveTree, Recovery, page_of};
-use crate::clean::LiveGroup;
-use crate::error::Error;
-use crate::inode::Run;
-use crate::journal::{self, Journal};
-use crate::layout::{
+use crate::log::live::LiveGroup;
+use crate::log::record::{GroupWriter, WriteHeader, slots_for};
+use crate::medium::error::Error;
+use crate::medium::journal::{self, Journal};
+use crate::medium::layout::{
     LogId, PAGE, PAGE_BYTES, PAGE_SLOTS, PageId, SLOT_BYTES, WORD_BYTES, mark_of, page_at, seal,
 };
-use crate::record::{GroupWriter, WriteHeader, slots_for};
+use crate::object::inode::Run;
+use crate::recover::damage::Fix;
+use crate::recover::file_scan::FileScan;
+use crate::recover::recovery::{LiveTree, Recovery, SurveyedFile, page_of};
 
 /// The content of a page.
 type Image = Box<[u8; PAGE]>;
@@ -110,7 +111,7 @@ impl<P: Pmem> Recovery<'_, P> {
                 Fix::Inode(inode) => (self.geometry.inode_at(inode.id.number), inode.encode()),
                 _ => continue,
             };
-            // SAFETY: M8.
+            // SAFETY: F-M8.
             let written = unsafe { pmem.write(at, &line) };
             stored = stored.and(pmem.flush(written));
         }
@@ -176,7 +177,7 @@ impl<P: Pmem> Recovery<'_, P> {
     /// is no room.
     fn store_log(
         &self,
-        file: &Surveyed,
+        file: &SurveyedFile,
         free: &mut &[u32],
     ) -> Result<Option<(u64, u64, Flushed)>, Error> {
         let pmem = self.reader.pmem;
@@ -230,7 +231,7 @@ impl<P: Pmem> Recovery<'_, P> {
 
         let mut stored = Flushed::nothing();
         if let Some((_, page, image)) = &copy {
-            // SAFETY: M8, and no log and no file has the page.
+            // SAFETY: F-M8, and no log and no file has the page.
             stored = stored.and(unsafe { pmem.write_streaming(page_at(*page), &image[..]) });
         }
         // Backwards: each page has a pointer to the one that was stored before it.
@@ -238,7 +239,7 @@ impl<P: Pmem> Recovery<'_, P> {
         for (id, image) in log.pages.iter_mut().rev() {
             id.put_tail(image, next.map_or(0, |next| seal(id.seed(), next)));
             next = Some(id.page);
-            // SAFETY: M8, and no log and no file has the page.
+            // SAFETY: F-M8, and no log and no file has the page.
             stored = stored.and(unsafe { pmem.write_streaming(page_at(id.page), &image[..]) });
         }
         let at = self.geometry.inode_at(id.inode);
@@ -259,7 +260,7 @@ impl<P: Pmem> Recovery<'_, P> {
             return Ok(None);
         };
         let mut image = Box::new([0; PAGE]);
-        // SAFETY: M8.
+        // SAFETY: F-M8.
         unsafe { self.reader.pmem.read(page_at(page), &mut image[..]) };
         let tail = &mut image[(scan.size % PAGE_BYTES) as usize..];
         if tail.iter().all(|byte| *byte == 0) {

@@ -18,21 +18,21 @@ use rayon::prelude::*;
 use spanlock_pmem::Pmem;
 use spanlock_sync::injected_bug;
 
-use super::chain::{Chain, EachDamage, LogReader};
-use super::damage::Fix;
-use crate::chain::LogState;
-use crate::error::Error;
-use crate::fsck::Repair;
-use crate::layout::{
+use crate::log::chain::LogState;
+use crate::log::record::Record;
+use crate::log::tail::{Log, SlotAddress};
+use crate::medium::error::Error;
+use crate::medium::layout::{
     EXTENT_BYTES, Geometry, PAGE, PAGE_SLOTS, PAYLOAD_BYTES, PageId, SLOT_BYTES, TAIL_AT,
     WORD_BYTES, WRITE_HEADER_BYTES, get_u64, mark_of, page_at, slots_of_mark,
 };
-use crate::log::{Log, Place};
-use crate::log_page::{LogPages, State};
-use crate::record::Record;
+use crate::medium::log_page::{LogPages, PageState};
+use crate::medium::reports::Repair;
+use crate::recover::damage::Fix;
+use crate::recover::reader::{Chain, EachDamage, LogReader};
 
 /// Receives the records of a log.
-pub(super) type EachRecord<'a> = dyn FnMut(Record, Place) -> Result<(), Error> + 'a;
+pub(super) type EachRecord<'a> = dyn FnMut(Record, SlotAddress) -> Result<(), Error> + 'a;
 
 /// How many pages are decoded at a time: at most a few megabytes of records. Each batch may have to
 /// wake a thread, so it must take much longer than that.
@@ -162,7 +162,7 @@ const WRONG_CHECKSUM: &str = "a committed group whose checksum is wrong";
 
 fn corrupt(id: PageId, slot: u32, what: &'static str) -> Error {
     let page = id.page;
-    Error::corrupt(what, id.log.inode, Place { page, slot }.at())
+    Error::corrupt(what, id.log.inode, SlotAddress { page, slot }.at())
 }
 
 /// Decodes the group in these slots, which begin at slot `slot` of a page. If it is sound, sets the
@@ -212,7 +212,7 @@ impl<P: Pmem> LogReader<'_, P> {
         chain: Chain,
         each: &mut EachRecord<'_>,
         damaged: &mut EachDamage<'_>,
-    ) -> Result<Replayed, Error> {
+    ) -> Result<ReplayedLog, Error> {
         let mut groups = Groups {
             pages: vec![PageGroups::default(); chain.pages.len()],
             ..Groups::default()
@@ -225,7 +225,7 @@ impl<P: Pmem> LogReader<'_, P> {
                 apply(nth, self.page(&chain, nth).decode())?;
             }
         }
-        Ok(Replayed { chain, groups })
+        Ok(ReplayedLog { chain, groups })
     }
 
     /// Decodes the pages of a chain on the threads of rayon's current pool. Calls `apply` in this
@@ -362,7 +362,7 @@ impl Groups {
                 continue;
             };
             let page = chain.pages[nth].page;
-            let place = Place { page, slot };
+            let place = SlotAddress { page, slot };
             let applied = group.and_then(|group| {
                 let takes_away = group.record.takes_away();
                 each(group.record, place)?;
@@ -392,7 +392,7 @@ impl Groups {
     fn meet_stray(chain: &Chain, index: u64, damaged: &mut EachDamage<'_>) -> Result<(), Error> {
         let id = chain.pages[(index / u64::from(PAGE_SLOTS)) as usize];
         let slot = (index % u64::from(PAGE_SLOTS)) as u32;
-        let at = Place {
+        let at = SlotAddress {
             page: id.page,
             slot,
         }
@@ -424,12 +424,12 @@ impl Groups {
 }
 
 /// A log that has been replayed.
-pub(super) struct Replayed {
+pub(super) struct ReplayedLog {
     chain: Chain,
     groups: Groups,
 }
 
-impl Replayed {
+impl ReplayedLog {
     /// Returns the number of pages in the chain.
     pub(super) fn pages(&self) -> u64 {
         self.chain.pages.len() as u64
@@ -469,12 +469,12 @@ impl Replayed {
     /// pages. They have no live references yet.
     pub(super) fn into_log(self, log_pages: &LogPages) -> Log {
         let (next, births) = (self.next(), self.births());
-        let Replayed { chain, groups } = self;
+        let ReplayedLog { chain, groups } = self;
         let pages = &chain.pages;
         for (nth, (id, page)) in pages.iter().zip(&groups.pages).enumerate() {
             let is_last = nth + 1 == pages.len();
             let open = if is_last { PAGE_SLOTS - next } else { 0 };
-            let state = State::recovered(open, page.tombs, page.is_continued);
+            let state = PageState::recovered(open, page.tombs, page.is_continued);
             log_pages.start(id.page, id.seed(), state);
         }
         let pages = pages.iter().map(|it| it.page).collect();

@@ -9,8 +9,8 @@ use core::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::alloc::Extent;
-use crate::index::Mapping;
+use crate::medium::extent::Extent;
+use crate::object::index::node::Mapping;
 
 /// Consecutive pages of a file in consecutive data pages.
 struct Run {

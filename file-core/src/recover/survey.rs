@@ -22,31 +22,27 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use spanlock_pmem::Pmem;
 
-use super::damage::{Damage, Damages, Fix};
-use super::file::FileScan;
-use super::{Counts, LiveTree, Recovery, page_of};
-use crate::directory::Directory;
-use crate::error::{Error, Place};
-use crate::fsck::{Finding, Repair};
-use crate::index::Mapping;
-use crate::layout::{
+use crate::medium::error::{Error, Place};
+use crate::medium::layout::{
     INODE_USED_BYTES, Kind, PAGE, PAGE_BYTES, ROOT, RawInode, WORD_BYTES, page_at,
 };
-
-/// A file that has been surveyed. If it is damaged, its log must be rewritten.
-pub(super) struct Surveyed {
-    pub(super) inode: RawInode,
-    /// The pages of its chain before the first damaged one.
-    pages: u32,
-    /// The pages of the file that are lost, in order.
-    pub(super) lost: Vec<u32>,
-    /// The page at which its chain was cut off, as far as the pointer to it can be read.
-    pub(super) cut_at: Option<u32>,
-    /// The first damage that keeps the file from being opened.
-    error: Option<Error>,
-}
+use crate::medium::reports::{Finding, Repair};
+use crate::object::directory::Directory;
+use crate::object::index::node::Mapping;
+use crate::recover::damage::{Damage, Damages, Fix};
+use crate::recover::file_scan::FileScan;
+use crate::recover::recovery::{Counts, LiveTree, Recovery, SurveyedFile, page_of};
 
 impl<P: Pmem> Recovery<'_, P> {
+    /// Notes the superblock that is damaged, if one is.
+    pub(crate) fn note_superblock(&mut self, damaged_at: Option<u64>) -> Result<(), Error> {
+        let Some(at) = damaged_at else {
+            return Ok(());
+        };
+        let error = Error::corrupt_at("a damaged superblock", at);
+        self.damages.meet(error, Fix::Superblock(at))
+    }
+
     /// From here on, logs are read as if the change in the journal were complete. Notes a damaged
     /// journal.
     pub(crate) fn note_journal(&mut self) -> Result<(), Error> {
@@ -85,7 +81,11 @@ impl<P: Pmem> Recovery<'_, P> {
     }
 
     /// Reads the log of a file, and claims the pages of its chain.
-    fn survey_log(&mut self, inode: RawInode, keep: &dyn Fn(u32, u64)) -> Result<Surveyed, Error> {
+    fn survey_log(
+        &mut self,
+        inode: RawInode,
+        keep: &dyn Fn(u32, u64),
+    ) -> Result<SurveyedFile, Error> {
         let number = inode.id.number;
         let Recovery {
             claims, damages, ..
@@ -112,7 +112,7 @@ impl<P: Pmem> Recovery<'_, P> {
         let scan = (self.reader).scan_file(&inode, &mut visit, &mut damaged)?;
         keep(number, scan.size);
         Counts::of(&scan).add_to(&mut self.report);
-        Ok(Surveyed {
+        Ok(SurveyedFile {
             inode,
             pages,
             lost: Vec::new(),
@@ -122,7 +122,7 @@ impl<P: Pmem> Recovery<'_, P> {
     }
 
     /// Reads the log of a file once more, as far as it was readable.
-    pub(super) fn scan_again(&self, file: &Surveyed) -> Result<FileScan, Error> {
+    pub(super) fn scan_again(&self, file: &SurveyedFile) -> Result<FileScan, Error> {
         let mut left = file.pages;
         let mut visit = |_, at| {
             let end = || Error::corrupt("the end of what is readable", file.inode.id.number, at);
@@ -133,7 +133,7 @@ impl<P: Pmem> Recovery<'_, P> {
     }
 
     /// Claims the data pages of a file, except those that it loses.
-    fn survey_data(&mut self, file: &mut Surveyed, reads_data: bool) -> Result<(), Error> {
+    fn survey_data(&mut self, file: &mut SurveyedFile, reads_data: bool) -> Result<(), Error> {
         let number = file.inode.id.number;
         let mut scan = self.scan_again(file)?;
         if file.error.is_some() {
@@ -143,7 +143,7 @@ impl<P: Pmem> Recovery<'_, P> {
         let (claims, pmem, damages) = (&self.claims, self.reader.pmem, &mut self.damages);
         let mut content = [0; PAGE];
         let mut is_intact = |mapping: &Mapping| {
-            // SAFETY: M8.
+            // SAFETY: F-M8.
             unsafe { pmem.read(page_at(mapping.page), &mut content) };
             crc32c::crc32c(&content) == mapping.checksum
         };
@@ -217,7 +217,7 @@ impl<P: Pmem> Recovery<'_, P> {
             }
             let at = self.geometry.inode_at(number);
             let mut line = [0; INODE_USED_BYTES];
-            // SAFETY: M8.
+            // SAFETY: F-M8.
             unsafe { self.reader.pmem.read(at, &mut line) };
             let what = match RawInode::decode(&line, number).map(|it| it.id.kind) {
                 Some(Kind::File) => "a file that no name refers to",

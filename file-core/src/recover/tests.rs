@@ -7,14 +7,17 @@
 use core::convert::Infallible;
 use core::time::Duration;
 
-use spanlock_pmem::{MappedFile, Options};
+use spanlock_pmem::{MappedFile, Options, Pmem};
 use spanlock_range_lock::RwCounter;
 
 use super::forged::{geometry, region, store, with_log};
-use super::*;
-use crate::layout::*;
-use crate::record::{GroupWriter, WriteHeader, put_add, put_rename, slots_for};
-use crate::{FileCore, FormatOptions, OpenOptions, fsck};
+use crate::log::record::{GroupWriter, WriteHeader, put_add, put_rename, slots_for};
+use crate::medium::error::Error;
+use crate::medium::extent::Extent;
+use crate::medium::layout::*;
+use crate::medium::reports::RecoveryReport;
+use crate::volume::fsck;
+use crate::{FormatOptions, OpenOptions};
 
 mod records;
 
@@ -52,13 +55,13 @@ fn write(log: &PageId, slot: u32, file_page: u32, extent: Extent, end: u64) -> V
 /// The content of the file "kept".
 const KEPT: [u8; 9000] = [0xA7; 9000];
 
-type Volume<'r> = FileCore<&'r MappedFile, RwCounter>;
+type Volume<'r> = crate::Volume<&'r MappedFile, RwCounter>;
 
 /// Formats a volume with the file "kept", whose inode is `number`; `others` creates the inodes
 /// before it.
 fn formatted(region: &MappedFile, number: u32, others: impl FnOnce(&Volume<'_>)) {
     let options = FormatOptions::new().inodes(32).max_file_size(1 << 30);
-    let volume = FileCore::format(region, &options, |_| RwCounter::new()).unwrap();
+    let volume = Volume::format(region, &options, |_| RwCounter::new()).unwrap();
     others(&volume);
     let kept = volume.create("kept").unwrap();
     kept.write_at(&KEPT, 0).unwrap();
@@ -77,11 +80,11 @@ fn assert_kept(volume: &Volume<'_>, what: &str) {
 /// a check lists that very damage; that meanwhile "kept" is readable, and the file `refused` is
 /// not; and that a repair repairs all damage. Undoes the repair.
 fn judged(region: &MappedFile, refused: Option<&str>) -> Result<(), (&'static str, Option<u32>)> {
-    let opened = FileCore::open(region, |_| RwCounter::new());
+    let opened = Volume::open(region, |_| RwCounter::new());
     let checked = fsck::check(region).unwrap();
     let read_only = OpenOptions::new().read_only(true);
     let locks = |_| Ok::<_, Infallible>(RwCounter::new());
-    let (volume, report) = FileCore::open_with(region, &read_only, locks).unwrap();
+    let (volume, report) = Volume::open_with(region, &read_only, locks).unwrap();
     let (what, inode) = match opened {
         Ok((opened, _)) => {
             assert_kept(&opened, "sound");
@@ -113,7 +116,7 @@ fn judged(region: &MappedFile, refused: Option<&str>) -> Result<(), (&'static st
     assert_eq!(repaired.findings.len(), checked.findings.len(), "{what}");
     assert!(is_listed(&repaired.findings), "{what}: {repaired:?}");
     assert!(fsck::check(region).unwrap().is_sound(), "{what}");
-    let (volume, _) = FileCore::open(region, |_| RwCounter::new()).unwrap();
+    let (volume, _) = Volume::open(region, |_| RwCounter::new()).unwrap();
     assert_kept(&volume, what);
     for (path, _) in volume.list() {
         volume.open_file(&path).unwrap();
@@ -471,7 +474,7 @@ fn a_rename_of_something_else_is_damage() {
 fn long_logs_among_many_files_are_read_by_any_number_of_threads() {
     let (_folder, region) = region(8192);
     let options = FormatOptions::new().inodes(96).max_file_size(1 << 30);
-    let volume = FileCore::format(&region, &options, |_| RwCounter::new()).unwrap();
+    let volume = Volume::format(&region, &options, |_| RwCounter::new()).unwrap();
     (0..80).for_each(|i| drop(volume.create(&format!("{i}")).unwrap()));
     drop(volume);
     let geometry = geometry(&region);
@@ -484,7 +487,7 @@ fn long_logs_among_many_files_are_read_by_any_number_of_threads() {
     let opened = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
         let open = || {
-            let opened = FileCore::open(&region, |_| RwCounter::new());
+            let opened = Volume::open(&region, |_| RwCounter::new());
             let report = opened.map(|(_, report)| RecoveryReport {
                 duration: Duration::ZERO,
                 ..report

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use check::{Line, State, operations};
 use op::{Answer, Op, SHARED, perform};
-use spanlock_file_core::{FileCore, FormatOptions};
+use spanlock_file_core::FormatOptions;
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_srl::SrlArray;
 use spanlock_testkit::rounds::{number, scaled};
@@ -42,7 +42,7 @@ const REPORT_EVERY: u64 = 16;
 const VOLUME: &str = "SPANLOCK_KILL_VOLUME";
 const SEED: &str = "SPANLOCK_KILL_SEED";
 
-pub(crate) type Volume = FileCore<MappedFile, SrlArray>;
+pub(crate) type Volume = spanlock_file_core::Volume<MappedFile, SrlArray>;
 
 fn lock(capacity: u64) -> SrlArray {
     SrlArray::with_segment_size(capacity, PAGE).expect("memory, and a power of two")
@@ -50,7 +50,7 @@ fn lock(capacity: u64) -> SrlArray {
 
 fn open(path: &Path) -> Volume {
     let region = MappedFile::open(path, Options::new()).expect("the file is there");
-    FileCore::open(region, lock).expect("recovery").0
+    Volume::open(region, lock).expect("recovery").0
 }
 
 /// A volume in a folder of its own.
@@ -66,7 +66,7 @@ impl Scene {
         let region = MappedFile::create(scene.path(), VOLUME_BYTES, Options::new()).expect("space");
         let options = FormatOptions::new().inodes(64).max_file_size(1 << 19);
         let options = options.data_checksums(true);
-        let volume = FileCore::format(region, &options, lock).expect("there is room");
+        let volume = Volume::format(region, &options, lock).expect("there is room");
         volume.create(SHARED).expect("there is room");
         scene
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::common::{Mem, PAGE, content, format, open, reopen};
-use spanlock_file_core::{Error, FileCore, FormatOptions, MAX_NAME_BYTES, MAX_WRITE_BYTES};
+use spanlock_file_core::{Error, FormatOptions, MAX_NAME_BYTES, MAX_WRITE_BYTES, Volume};
 use spanlock_range_lock::{RangeError, RwCounter};
 
 fn options() -> FormatOptions {
@@ -267,7 +267,7 @@ fn a_lock_that_is_too_small_is_an_error() {
         ) {
         }
     }
-    let volume = FileCore::format(Mem::new(1 << 20), &options(), |_| Small).unwrap();
+    let volume = Volume::format(Mem::new(1 << 20), &options(), |_| Small).unwrap();
     let file = volume.create("a").unwrap();
     let wanted = RangeError::PastCapacity {
         start: 0,
@@ -290,7 +290,7 @@ fn a_failed_lock_creation_is_an_error() {
         }
     };
     let mem = Mem::new(1 << 20);
-    let volume = FileCore::try_format(mem.clone(), &options(), factory()).unwrap();
+    let volume = Volume::try_format(mem.clone(), &options(), factory()).unwrap();
     volume.create("a").unwrap().write_at(b"a", 0).unwrap();
     let (words, stats) = (mem.words(), volume.stats());
     refusing.store(true, Ordering::Relaxed);
@@ -302,7 +302,7 @@ fn a_failed_lock_creation_is_an_error() {
     assert_eq!(volume.create("b").unwrap_err(), refused("b"));
     assert_eq!(volume.open_or_create("b").unwrap_err(), refused("b"));
     // Opening a volume creates no lock, but opening a file does.
-    let (opened, _) = FileCore::try_open(mem.clone(), factory()).unwrap();
+    let (opened, _) = Volume::try_open(mem.clone(), factory()).unwrap();
     assert_eq!(opened.open_file("a").unwrap_err(), refused("a"));
     drop(opened);
     assert!(mem.words() == words);
@@ -312,13 +312,13 @@ fn a_failed_lock_creation_is_an_error() {
     volume.open_or_create("a").unwrap().append(b"b").unwrap();
     refusing.store(false, Ordering::Relaxed);
     volume.create("b").unwrap();
-    let (volume, _) = FileCore::try_open(mem, factory()).unwrap();
+    let (volume, _) = Volume::try_open(mem, factory()).unwrap();
     assert_eq!(volume.list(), [("a".to_owned(), 2), ("b".to_owned(), 0)]);
 }
 
 #[test]
 fn a_lock_factory_may_use_the_volume() {
-    let shared: Arc<OnceLock<FileCore<Arc<Mem>, RwCounter>>> = Arc::default();
+    let shared: Arc<OnceLock<Volume<Arc<Mem>, RwCounter>>> = Arc::default();
     let meanwhile: Arc<Mutex<Option<&str>>> = Arc::default();
     let factory = {
         let (shared, meanwhile) = (Arc::clone(&shared), Arc::clone(&meanwhile));
@@ -330,7 +330,7 @@ fn a_lock_factory_may_use_the_volume() {
             RwCounter::new()
         }
     };
-    let volume = FileCore::format(Mem::new(1 << 20), &options(), factory).unwrap();
+    let volume = Volume::format(Mem::new(1 << 20), &options(), factory).unwrap();
     shared.set(volume.clone()).unwrap();
     // Another thread has then created the file by the time its lock exists.
     *meanwhile.lock().unwrap() = Some("a");
@@ -339,7 +339,7 @@ fn a_lock_factory_may_use_the_volume() {
     assert_eq!(volume.open_or_create("b").unwrap().size(), 5);
     let wanted = [("a".to_owned(), 5), ("b".to_owned(), 5)];
     assert_eq!(volume.list(), wanted);
-    let (reopened, _) = FileCore::open(volume.pmem().clone(), |_| RwCounter::new()).unwrap();
+    let (reopened, _) = Volume::open(volume.pmem().clone(), |_| RwCounter::new()).unwrap();
     assert_eq!(reopened.list(), wanted);
     assert_eq!(reopened.stats(), volume.stats());
 }
@@ -350,11 +350,11 @@ fn a_truncation_to_the_largest_size_loses_nothing() {
     for size in [1_u64 << 44, (1 << 44) - 1, (1 << 44) - PAGE] {
         let mem = Mem::new(64 * PAGE);
         let options = options().max_file_size(1 << 44);
-        let volume = FileCore::format(mem.clone(), &options, |_| RwCounter::new()).unwrap();
+        let volume = Volume::format(mem.clone(), &options, |_| RwCounter::new()).unwrap();
         let file = volume.create("a").unwrap();
         file.write_at(b"precious", 0).unwrap();
         file.truncate(size).unwrap();
-        let (again, _) = FileCore::open(mem, |_| RwCounter::new()).unwrap();
+        let (again, _) = Volume::open(mem, |_| RwCounter::new()).unwrap();
         let mut found = [0; 8];
         again
             .open_file("a")
@@ -371,7 +371,7 @@ fn the_last_page_of_the_largest_file_works() {
     let max = 1 << 44;
     let mem = Mem::new(64 * PAGE);
     let options = options().max_file_size(max);
-    let volume = FileCore::format(mem.clone(), &options, |_| RwCounter::new()).unwrap();
+    let volume = Volume::format(mem.clone(), &options, |_| RwCounter::new()).unwrap();
     let file = volume.create("a").unwrap();
     file.write_at(b"xy", max - 2).unwrap();
     file.write_at(b"z", max - 1).unwrap();
@@ -389,7 +389,7 @@ fn the_last_page_of_the_largest_file_works() {
     many.write_at(&[7; 3 * PAGE as usize], max - 3 * PAGE)
         .unwrap();
 
-    let (volume, _) = FileCore::open(mem, |_| RwCounter::new()).unwrap();
+    let (volume, _) = Volume::open(mem, |_| RwCounter::new()).unwrap();
     for (name, wanted) in [("a", *b"\0xz"), ("b", [7; 3])] {
         let file = volume.open_file(name).unwrap();
         let mut read = [9; 3];
@@ -416,7 +416,7 @@ fn the_last_page_of_the_largest_file_works() {
 #[test]
 fn impossible_format_options_are_errors() {
     let make = |len, options: &FormatOptions| {
-        FileCore::format(Mem::new(len), options, |_| RwCounter::new())
+        Volume::format(Mem::new(len), options, |_| RwCounter::new())
             .map(drop)
             .unwrap_err()
     };
@@ -442,7 +442,7 @@ fn a_volume_can_be_reformatted() {
     let volume = format(64, &options());
     volume.create("old").unwrap().write_at(b"old", 0).unwrap();
     let mem = volume.pmem().clone();
-    let volume = FileCore::format(mem.clone(), &options(), crate::common::segments).unwrap();
+    let volume = Volume::format(mem.clone(), &options(), crate::common::segments).unwrap();
     assert_eq!(volume.list(), []);
     let (volume, report) = open(&mem).unwrap();
     assert_eq!(

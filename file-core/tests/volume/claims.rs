@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use crate::common::{Mem, PAGE, Volume, content, format, open, segments};
 use crate::fsck::new_mark;
 use spanlock_file_core::fsck::{self, Report};
-use spanlock_file_core::{Error, FileCore, FormatOptions, OpenOptions};
+use spanlock_file_core::{Error, FormatOptions, OpenOptions};
 
 /// How a mark is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ fn a_page_stays_with_the_file_whose_checksum_it_matches() {
         let read_only = OpenOptions::new().read_only(true);
         let lock = |capacity| Ok::<_, Error>(segments(capacity));
         let mem = Mem::from_words(words.clone());
-        let (volume, _) = FileCore::open_with(mem, &read_only, lock).unwrap();
+        let (volume, _) = Volume::open_with(mem, &read_only, lock).unwrap();
         let file = volume.open_file("b").unwrap();
         assert!(content(&file) == expected, "{damage:?}");
 

@@ -8,7 +8,7 @@ use crate::common::{
     Mem, PAGE, Rng, Volume, content, format, reopen, segments, write_some_that_stay,
 };
 use crate::fsck::new_mark;
-use spanlock_file_core::{CleanReport, Error, FileCore, FormatOptions, Kind, Metadata};
+use spanlock_file_core::{CleanReport, Error, FormatOptions, Kind, Metadata};
 
 /// Creates directories in each other, with files in them, until the volume is full. Returns the
 /// paths of the directories, and then of the files, in the order in which they were created.
@@ -303,7 +303,7 @@ fn a_cleaning_passes_over_a_path_that_leads_through_a_file_meanwhile() {
     volume.create_dir("d").unwrap();
     volume.create("d/f").unwrap();
     let mem = Mem::from_words(volume.pmem().words());
-    let (volume, _) = FileCore::open(mem, |capacity| {
+    let (volume, _) = Volume::open(mem, |capacity| {
         // The volume holds no mutex while it creates a lock.
         if let Some(volume) = VOLUME.get()
             && volume.kind("d") == Ok(Kind::Directory)

@@ -10,7 +10,7 @@ use crate::common::{
     MakeLock, Mem, PAGE, Rng, Volume, content, lock_kinds, open, scaled, segments,
     write_some_that_stay,
 };
-use spanlock_file_core::{Error, FileCore, FormatOptions, Stats, fsck};
+use spanlock_file_core::{Error, FormatOptions, Stats, fsck};
 
 type Model = BTreeMap<String, Vec<u8>>;
 
@@ -253,12 +253,12 @@ fn a_crash_while_formatting_leaves_the_old_or_the_new_volume_or_none() {
                 // A superblock that is only partly present.
                 let is_none = matches!(error, Error::NotAVolume { .. } | Error::Corrupt { .. });
                 assert!(is_none, "{message}");
-                drop(FileCore::format(Arc::clone(&mem), &again, segments).unwrap());
+                drop(Volume::format(Arc::clone(&mem), &again, segments).unwrap());
                 assert!(open(&mem).unwrap().0.list().is_empty());
                 count.fetch_add(1, Ordering::Relaxed);
             };
             let mem = Mem::simulated(words.clone(), seed, Box::new(hook));
-            FileCore::format(Arc::clone(&mem), &options, segments).unwrap();
+            Volume::format(Arc::clone(&mem), &options, segments).unwrap();
         }
     }
     assert!(none.load(Ordering::Relaxed) > 100);
@@ -327,7 +327,7 @@ fn crash_beside_writers(make: MakeLock, seed: u64) -> u64 {
         }
     };
     let mem = Mem::simulated(volume.pmem().words(), seed, Box::new(hook));
-    let (volume, _) = FileCore::open(mem, make).unwrap();
+    let (volume, _) = Volume::open(mem, make).unwrap();
     let file = volume.open_file("shared").unwrap();
     thread::scope(|scope| {
         for t in 0..WRITERS {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::{Mem, PAGE, Rng, Volume, content, format, open, segments};
 use spanlock_file_core::fsck::{self, Finding, Repair, Report};
-use spanlock_file_core::{Error, FORMAT_VERSION, FileCore, FormatOptions, Kind, OpenOptions};
+use spanlock_file_core::{Error, FORMAT_VERSION, FormatOptions, Kind, OpenOptions};
 
 type Content = BTreeMap<String, Vec<u8>>;
 
@@ -41,7 +41,7 @@ pub(crate) fn readable(mem: &Arc<Mem>) -> Content {
     let options = OpenOptions::new().read_only(true);
     let lock = |capacity| Ok::<_, Error>(segments(capacity));
     mem.set_read_only(true);
-    let (volume, _) = FileCore::open_with(Arc::clone(mem), &options, lock).unwrap();
+    let (volume, _) = Volume::open_with(Arc::clone(mem), &options, lock).unwrap();
     let found = read(&volume);
     mem.set_read_only(false);
     found
@@ -584,7 +584,7 @@ fn damage_without_room_for_a_new_log_is_left_and_said_so() {
     let mem = Mem::from_bytes(&bytes);
     let lock = |capacity| Ok::<_, Error>(segments(capacity));
     let grow = OpenOptions::new().grow(true);
-    let opened = FileCore::open_with(Arc::clone(&mem), &grow, lock);
+    let opened = Volume::open_with(Arc::clone(&mem), &grow, lock);
     assert!(matches!(opened, Err(Error::Corrupt { .. })));
     assert!(fsck::repair(&mem).unwrap().is_repaired());
     assert!(readable(&mem).contains_key("file"));

@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 
 use crate::common::{PAGE, Rng, number, scaled};
-use spanlock_file_core::{Error, File, FileCore, FormatOptions};
+use spanlock_file_core::{Error, File, FormatOptions};
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_srl::SrlArray;
 
@@ -32,7 +32,7 @@ const TIGHT: u64 = 72;
 /// The operations that a failure prints.
 const PRINTED: usize = 50;
 
-type Volume = FileCore<MappedFile, SrlArray>;
+type Volume = spanlock_file_core::Volume<MappedFile, SrlArray>;
 type Handle = File<MappedFile, SrlArray>;
 
 /// How the volume of a test is made.
@@ -225,7 +225,7 @@ impl History {
         let region = MappedFile::create(path, setup.pages * PAGE, Options::new()).expect("space");
         let options = FormatOptions::new().inodes(32).max_file_size(LARGEST);
         let options = options.data_checksums(setup.checksums);
-        let volume = FileCore::format(region, &options, lock).expect("there is room");
+        let volume = Volume::format(region, &options, lock).expect("there is room");
         let file = volume.create("a").expect("there is room");
         History {
             setup,
@@ -380,7 +380,7 @@ impl History {
         self.cleaned = self.cleaned();
         drop(self.open.take());
         let region = MappedFile::open(self.folder.path().join("volume"), Options::new());
-        let (volume, _) = FileCore::open(region.expect("it is there"), lock)?;
+        let (volume, _) = Volume::open(region.expect("it is there"), lock)?;
         let file = volume.open_file("a")?;
         self.open = Some((volume, file));
         assert_eq!(self.file().metadata(), metadata);

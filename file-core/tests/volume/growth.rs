@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use crate::common::{Mem, PAGE, Volume, content, format, open, segments};
-use spanlock_file_core::{Error, FileCore, FormatOptions, OpenOptions, RecoveryReport};
+use spanlock_file_core::{Error, FormatOptions, OpenOptions, RecoveryReport};
 
 fn open_with(mem: &Arc<Mem>, options: &OpenOptions) -> Result<(Volume, RecoveryReport), Error> {
     let locks = |capacity| Ok::<_, String>(segments(capacity));
-    FileCore::open_with(Arc::clone(mem), options, locks)
+    Volume::open_with(Arc::clone(mem), options, locks)
 }
 
 /// Returns the words of a volume of 48 pages, in a region of `pages` pages that are not zero.

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use spanlock_file_core::fsck::{self, Repair};
-use spanlock_file_core::{Error, FileCore, FormatOptions, OpenOptions};
+use spanlock_file_core::{Error, FormatOptions, OpenOptions};
 use spanlock_journal_commit::compact::{Log, Options};
 use spanlock_journal_commit::storage::PmemStorage;
 
@@ -220,7 +220,7 @@ type Files = Vec<(String, u64)>;
 fn list_read_only(mem: &Arc<Mem>) -> Files {
     let options = OpenOptions::new().read_only(true);
     let lock = |capacity| Ok::<_, Error>(segments(capacity));
-    let (volume, report) = FileCore::open_with(Arc::clone(mem), &options, lock).unwrap();
+    let (volume, report) = Volume::open_with(Arc::clone(mem), &options, lock).unwrap();
     assert!(report.findings.is_empty(), "{:?}", report.findings);
     volume.list()
 }
@@ -299,7 +299,7 @@ fn a_damaged_journal_is_found_and_emptied() {
     assert_eq!(report.findings[0].place.at, START);
     let options = OpenOptions::new().read_only(true);
     let lock = |capacity| Ok::<_, Error>(segments(capacity));
-    let (read_only, report) = FileCore::open_with(Arc::clone(&mem), &options, lock).unwrap();
+    let (read_only, report) = Volume::open_with(Arc::clone(&mem), &options, lock).unwrap();
     assert_eq!(
         (read_only.list(), report.findings.len()),
         (expected.clone(), 1)

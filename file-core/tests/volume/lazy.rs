@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, OnceLock, mpsc};
 use std::time::Duration;
 
-use spanlock_file_core::{Error, FileCore, FormatOptions, OpenOptions};
+use spanlock_file_core::{Error, FormatOptions, OpenOptions, Volume};
 use spanlock_range_lock::{
     Access, LockId, RangeError, RawRangeLock, RwCounter, Span, Token, TryLockError,
 };
@@ -20,7 +20,7 @@ fn name(number: usize) -> String {
 }
 
 /// Returns a volume with many files, each of which contains its name.
-fn with_files() -> Volume {
+fn with_files() -> crate::common::Volume {
     let volume = format(4 * MANY as u64, &FormatOptions::new().inodes(4096));
     for number in 0..MANY {
         let file = volume.create(&name(number)).unwrap();
@@ -38,7 +38,7 @@ fn a_volume_makes_a_lock_for_an_opened_file_only() {
         count.fetch_add(1, Ordering::Relaxed);
         RwCounter::new()
     };
-    let (volume, report) = FileCore::open(Arc::clone(volume.pmem()), locks).unwrap();
+    let (volume, report) = Volume::open(Arc::clone(volume.pmem()), locks).unwrap();
     assert_eq!(report.files, MANY as u64);
     assert_eq!(volume.list().len(), MANY);
     assert_eq!(made.load(Ordering::Relaxed), 0);
@@ -133,7 +133,7 @@ fn threads_may_evict_open_and_remove_the_same_files() {
     let volume = format(2000, &FormatOptions::new().inodes(32));
     let options = OpenOptions::new().cached_files(0);
     let lock = |capacity| Ok::<_, Error>(segments(capacity));
-    let opened = FileCore::open_with(Arc::clone(volume.pmem()), &options, lock);
+    let opened = Volume::open_with(Arc::clone(volume.pmem()), &options, lock);
     let (volume, _) = opened.unwrap();
     std::thread::scope(|scope| {
         for seed in 0..4 {
@@ -163,13 +163,13 @@ fn threads_may_evict_open_and_remove_the_same_files() {
     }
 }
 
-type Shared = Arc<OnceLock<FileCore<Arc<Mem>, Curious>>>;
+type Shared = Arc<OnceLock<Volume<Arc<Mem>, Curious>>>;
 
 /// A lock that uses the volume when it is dropped.
 struct Curious {
     lock: RwCounter,
     volume: Shared,
-    act: fn(&FileCore<Arc<Mem>, Curious>),
+    act: fn(&Volume<Arc<Mem>, Curious>),
 }
 
 impl Drop for Curious {
@@ -209,8 +209,8 @@ unsafe impl RawRangeLock for Curious {
 fn with_curious(
     mem: Arc<Mem>,
     options: OpenOptions,
-    act: fn(&FileCore<Arc<Mem>, Curious>),
-    test: fn(&FileCore<Arc<Mem>, Curious>),
+    act: fn(&Volume<Arc<Mem>, Curious>),
+    test: fn(&Volume<Arc<Mem>, Curious>),
 ) {
     let (done, is_done) = mpsc::channel();
     std::thread::spawn(move || {
@@ -220,7 +220,7 @@ fn with_curious(
             let (lock, volume) = (RwCounter::new(), Arc::clone(&volume));
             Ok::<_, String>(Curious { lock, volume, act })
         };
-        let (volume, _) = FileCore::open_with(mem, &options, make).unwrap();
+        let (volume, _) = Volume::open_with(mem, &options, make).unwrap();
         assert!(shared.set(volume.clone()).is_ok());
         test(&volume);
         done.send(()).unwrap();
@@ -233,7 +233,7 @@ fn with_curious(
 fn a_creation_drops_the_locks_that_it_evicts_without_a_mutex() {
     let mem = Arc::clone(format(256, &FormatOptions::new()).pmem());
     // A lookup that finds nothing takes the directory's mutex.
-    let looks: fn(&FileCore<_, _>) = |volume| assert!(!volume.exists("missing"));
+    let looks: fn(&Volume<_, _>) = |volume| assert!(!volume.exists("missing"));
     with_curious(mem, OpenOptions::new().cached_files(0), looks, |volume| {
         (0..20).for_each(|number| drop(volume.create(&name(number)).unwrap()));
     });
@@ -246,11 +246,11 @@ fn an_opening_that_fails_drops_its_lock_when_others_may_open_the_file() {
     let mut bytes = volume.pmem().bytes();
     // The generation of the inode of "a".
     bytes[PAGE as usize + 128 + 8] ^= 1;
-    let is_damaged = |volume: &FileCore<_, Curious>| {
+    let is_damaged = |volume: &Volume<_, Curious>| {
         let error = volume.open_file("a").err();
         assert!(matches!(error, Some(Error::Corrupt { .. })), "{error:?}");
     };
-    let opens: fn(&FileCore<_, _>) = |volume| {
+    let opens: fn(&Volume<_, _>) = |volume| {
         static DONE: AtomicBool = AtomicBool::new(false);
         // The opening in the destructor drops a lock, too.
         if !DONE.swap(true, Ordering::Relaxed) {
@@ -267,7 +267,7 @@ fn an_opening_that_fails_drops_its_lock_when_others_may_open_the_file() {
 fn files_that_were_open_at_the_same_time_leave_memory() {
     static DROPPED: AtomicU64 = AtomicU64::new(0);
     let mem = Arc::clone(format(1024, &FormatOptions::new()).pmem());
-    let counts: fn(&FileCore<_, _>) = |_| _ = DROPPED.fetch_add(1, Ordering::Relaxed);
+    let counts: fn(&Volume<_, _>) = |_| _ = DROPPED.fetch_add(1, Ordering::Relaxed);
     with_curious(mem, OpenOptions::new().cached_files(10), counts, |volume| {
         let create = |number| volume.create(&name(number)).unwrap();
         let files: Vec<_> = (0..100).map(create).collect();

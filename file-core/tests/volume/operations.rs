@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::{Mem, PAGE, Volume, content, format, lock_kinds, open, reopen, segments};
-use spanlock_file_core::{Error, FileCore, FormatOptions, OpenOptions};
+use spanlock_file_core::{Error, FormatOptions, OpenOptions};
 
 /// Checks that memory and another recovery agree in content, size and free space.
 fn assert_recovers(volume: &Volume, name: &str, expected: &[u8]) {
@@ -189,7 +189,7 @@ fn truncating_and_punching_work_on_a_full_volume() {
 fn appends_of_several_threads_and_a_truncation_never_overlap() {
     for (name, lock) in lock_kinds() {
         let region = Mem::new(2000 * PAGE);
-        let volume = FileCore::format(region, &FormatOptions::new(), lock).unwrap();
+        let volume = Volume::format(region, &FormatOptions::new(), lock).unwrap();
         let file = volume.create("a").unwrap();
         let starts: Vec<u64> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4_u8)
@@ -345,7 +345,7 @@ fn times_come_from_the_clock_and_survive_recovery() {
         let mem = Mem::from_bytes(bytes);
         let lock = |capacity| Ok::<_, Error>(segments(capacity));
         let options = OpenOptions::new().clock(|| 1 << 40);
-        let (volume, _) = FileCore::open_with(mem, &options, lock).unwrap();
+        let (volume, _) = Volume::open_with(mem, &options, lock).unwrap();
         volume.open_file("a").unwrap().metadata()
     };
     let assert_found = || assert_eq!(metadata(&volume.pmem().bytes()), file.metadata());

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::common::{
     AnyLock, Mem, PAGE, Volume, content, format, open, reopen, segments, write_some_that_stay,
 };
-use spanlock_file_core::{Error, FileCore, FormatOptions};
+use spanlock_file_core::{Error, FormatOptions};
 
 type Model = BTreeMap<String, Vec<u8>>;
 
@@ -237,10 +237,10 @@ fn panicking(broken: &Arc<AtomicBool>) -> impl Fn(u64) -> AnyLock + use<> {
 fn a_panic_in_the_lock_factory_of_a_creation_loses_nothing() {
     let broken = Arc::new(AtomicBool::new(false));
     let options = FormatOptions::new().inodes(32);
-    let volume = FileCore::format(Mem::new(64 * PAGE), &options, panicking(&broken)).unwrap();
+    let volume = Volume::format(Mem::new(64 * PAGE), &options, panicking(&broken)).unwrap();
     volume.create("a").unwrap().write_at(b"a", 0).unwrap();
     let (words, stats) = (volume.pmem().words(), volume.stats());
-    for create in [FileCore::create, FileCore::open_or_create] {
+    for create in [Volume::create, Volume::open_or_create] {
         broken.store(true, Ordering::Relaxed);
         let created = catch_unwind(AssertUnwindSafe(|| create(&volume, "x").map(drop)));
         assert!(created.is_err());
@@ -262,7 +262,7 @@ fn a_panic_in_the_lock_factory_of_an_opening_loses_nothing() {
     let words = mem.words();
     let broken = Arc::new(AtomicBool::new(true));
     let factory = panicking(&broken);
-    let (volume, _) = FileCore::open(Arc::clone(&mem), factory).unwrap();
+    let (volume, _) = Volume::open(Arc::clone(&mem), factory).unwrap();
     for _ in 0..2 {
         let opened = catch_unwind(AssertUnwindSafe(|| volume.open_file("a").map(drop)));
         assert!(opened.is_err());
@@ -291,7 +291,7 @@ fn a_format_that_is_cut_off_leaves_no_mixture() {
         mem.panic_at(operation);
         let options = FormatOptions::new().inodes(64);
         let ended = catch_unwind(AssertUnwindSafe(|| {
-            FileCore::format(Arc::clone(&mem), &options, segments).map(drop)
+            Volume::format(Arc::clone(&mem), &options, segments).map(drop)
         }));
         mem.panic_at(0);
         match open(&Mem::from_bytes(&mem.bytes())) {

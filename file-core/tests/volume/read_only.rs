@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::common::{Mem, PAGE, Rng, Volume, content, format, segments};
-use spanlock_file_core::{Error, FileCore, FormatOptions, OpenOptions, RecoveryReport, fsck};
+use spanlock_file_core::{Error, FormatOptions, OpenOptions, RecoveryReport, fsck};
 
 /// Opens the volume read-only, in a region that is read-only from here on.
 pub(crate) fn open_read_only(mem: &Arc<Mem>) -> Result<(Volume, RecoveryReport), Error> {
     mem.set_read_only(true);
     let options = OpenOptions::new().read_only(true).grow(true);
     let lock = |capacity| Ok::<_, Error>(segments(capacity));
-    FileCore::open_with(Arc::clone(mem), &options, lock)
+    Volume::open_with(Arc::clone(mem), &options, lock)
 }
 
 /// Creates a volume with files in a tree of directories.
@@ -187,7 +187,7 @@ fn a_read_only_region_is_neither_formatted_nor_repaired() {
     let options = FormatOptions::new();
     let refused = [
         crate::common::open(&mem).err(),
-        FileCore::format(Arc::clone(&mem), &options, segments).err(),
+        Volume::format(Arc::clone(&mem), &options, segments).err(),
         fsck::repair(&mem).err(),
     ];
     for error in refused {

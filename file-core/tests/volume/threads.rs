@@ -7,14 +7,14 @@ use std::thread;
 use crate::common::{
     Handle, Mem, PAGE, Rng, Volume, content, format, lock_kinds, reopen, segments,
 };
-use spanlock_file_core::{Error, FileCore, FormatOptions};
+use spanlock_file_core::{Error, FormatOptions};
 
 fn volumes(pages: u64) -> impl Iterator<Item = (&'static str, Volume)> {
     lock_kinds().into_iter().map(move |(name, make)| {
         let options = FormatOptions::new().data_checksums(true);
         (
             name,
-            FileCore::format(Mem::new(pages * PAGE), &options, make).unwrap(),
+            Volume::format(Mem::new(pages * PAGE), &options, make).unwrap(),
         )
     })
 }
@@ -333,7 +333,7 @@ fn with_step(step: fn(&Volume)) -> Volume {
     }
     let shared = Arc::new(Mutex::new(None::<Volume>));
     let beside = Arc::clone(&shared);
-    let (volume, _) = FileCore::open(Mem::from_bytes(&bytes), move |capacity| {
+    let (volume, _) = Volume::open(Mem::from_bytes(&bytes), move |capacity| {
         // The volume holds no mutex while it creates a lock.
         let volume = beside.lock().unwrap().take();
         volume.iter().for_each(step);

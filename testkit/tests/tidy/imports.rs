@@ -1,4 +1,4 @@
-//! No files of a crate import each other in a circle.
+//! No files of a crate import each other in a circle, and no layer imports one above it.
 //!
 //! A file imports another if it names something of it: by a path that begins with `crate`, `super`,
 //! `self` or a child module. A path to a re-export leads to the file that has the item. Code that
@@ -9,7 +9,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates without circles.
-const CRATES: &[&str] = &["verify"];
+const CRATES: &[&str] = &["benches", "file-core", "verify"];
+
+/// The crates in layers, from the top down. A layer is a folder and the file of the same name.
+const LAYERS: &[(&str, &[&str])] = &[(
+    "file-core",
+    &["handles", "volume", "recover", "object", "log", "medium"],
+)];
 
 /// A path of the code, such as `crate::mode::Mode`.
 type Names = Vec<String>;
@@ -351,15 +357,72 @@ fn files_do_not_import_each_other_in_a_circle() {
     }
 }
 
-/// Writes the files of a crate, and returns its circle.
-fn circle_of(files: &[(&str, &str)]) -> Vec<String> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("circle");
+/// Returns the files of a crate that are in no layer, and the imports of a higher layer.
+fn misplaced(folder: &Path, layers: &[&str]) -> Vec<String> {
+    let all = Crate::read(folder);
+    let short = |file: &Path| file.strip_prefix(folder).expect("in it").to_owned();
+    let layer = |file: &Path| {
+        let below = short(file).iter().nth(1).map(PathBuf::from)?;
+        let name = below.with_extension("");
+        layers.iter().position(|it| Path::new(it) == name)
+    };
+    let mut wrong = Vec::new();
+    for (name, module) in &all.0 {
+        if !name.is_empty() && layer(&module.file).is_none() {
+            wrong.push(format!("{} is in no layer", short(&module.file).display()));
+        }
+    }
+    for (file, others) in all.imports() {
+        let Some(its) = layer(file) else { continue };
+        for other in others.keys() {
+            if layer(other).is_some_and(|other| other < its) {
+                let [file, other] = [file, other].map(short);
+                wrong.push(format!("{} imports {}", file.display(), other.display()));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn no_layer_imports_a_higher_one() {
+    for (name, layers) in LAYERS {
+        let wrong = misplaced(&crate::project().join(name), layers);
+        assert!(wrong.is_empty(), "{name}:\n{}", wrong.join("\n"));
+    }
+}
+
+/// Writes the files of a crate. Returns its folder.
+fn written(name: &str, files: &[(&str, &str)]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     for (name, text) in files {
         let file = folder.join("src").join(name);
         fs::create_dir_all(file.parent().expect("a folder")).expect("can create");
         fs::write(file, text).expect("can write");
     }
-    circle(&folder)
+    folder
+}
+
+/// Writes the files of a crate, and returns its circle.
+fn circle_of(files: &[(&str, &str)]) -> Vec<String> {
+    circle(&written("circle", files))
+}
+
+#[test]
+fn an_import_of_a_higher_layer_is_found() {
+    let files = [
+        ("lib.rs", "mod high; mod low; mod other;"),
+        ("high.rs", "use crate::low::deep::Deep; pub struct High;"),
+        ("low.rs", "pub mod deep;"),
+        ("low/deep.rs", "pub struct Deep(crate::high::High);"),
+        ("other.rs", ""),
+    ];
+    let found = misplaced(&written("layers", &files), &["high", "low"]);
+    let expected = [
+        "src/other.rs is in no layer",
+        "src/low/deep.rs imports src/high.rs",
+    ];
+    assert_eq!(found, expected);
 }
 
 #[test]

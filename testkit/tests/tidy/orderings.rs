@@ -144,15 +144,6 @@ fn kernel_orderings_have_litmus_tests() {
     }
 }
 
-/// The files whose tables name no models yet.
-const WITHOUT_MODELS: &[&str] = &[
-    "file-core/src/alloc/shard.rs",
-    "file-core/src/index.rs",
-    "file-core/src/inodes.rs",
-    "file-core/src/log.rs",
-    "file-core/src/log_page.rs",
-];
-
 /// Returns the names of the programs that have recorded searches, with and without their suites.
 fn programs() -> BTreeSet<String> {
     let mut found = Vec::new();
@@ -228,27 +219,10 @@ fn each_ordering_names_a_model() {
         let text = read(&file);
         tables += usize::from(text.contains("//! | letter |"));
         let missing = without_model(&text, &programs, &code);
-        let is_listed = WITHOUT_MODELS.iter().any(|listed| name.ends_with(listed));
-        if !is_listed {
-            wrong.extend(
-                missing
-                    .iter()
-                    .map(|why| format!("{}: {why}", name.display())),
-            );
-        } else if missing.is_empty() {
-            let name = name.display();
-            wrong.push(format!("{name}: has models: remove it from WITHOUT_MODELS"));
-        }
+        let name = name.display();
+        wrong.extend(missing.iter().map(|why| format!("{name}: {why}")));
     }
     assert!(tables > 10, "found only {tables} tables");
-    for listed in WITHOUT_MODELS
-        .iter()
-        .filter(|it| !project().join(it).exists())
-    {
-        wrong.push(format!(
-            "{listed}: no such file: remove it from WITHOUT_MODELS"
-        ));
-    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

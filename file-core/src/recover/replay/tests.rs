@@ -8,10 +8,10 @@ use rayon::ThreadPoolBuilder;
 use spanlock_pmem::MappedFile;
 
 use super::*;
-use crate::alloc::Extent;
-use crate::journal::Word;
-use crate::layout::{InodeId, Kind, ROOT_GENERATION, RawInode, seal};
-use crate::record::{GroupWriter, WriteHeader, slots_for};
+use crate::log::record::{GroupWriter, WriteHeader, slots_for};
+use crate::medium::extent::Extent;
+use crate::medium::journal::Word;
+use crate::medium::layout::{InodeId, Kind, ROOT_GENERATION, RawInode, seal};
 use crate::recover::forged::{region, store};
 
 const PER_PAGE: usize = PAGE_SLOTS as usize;
@@ -123,7 +123,7 @@ impl Slots {
             let index = random.usize(..self.count());
             let value = [0, random_mark(random)][random.usize(..2)];
             self.of(index, 1)[..WORD_BYTES].copy_from_slice(&value.to_le_bytes());
-            let place = Place {
+            let place = SlotAddress {
                 page: self.pages[index / PER_PAGE].page,
                 slot: (index % PER_PAGE) as u32,
             };
@@ -182,7 +182,7 @@ fn random_pages(count: usize, geometry: &Geometry, random: &mut Rng) -> Vec<Page
 
 #[derive(PartialEq)]
 enum Event {
-    Record(Record, Place),
+    Record(Record, SlotAddress),
     Damage(Error, Fix),
 }
 
@@ -211,7 +211,7 @@ impl Seen {
         }
     }
 
-    fn record(&mut self, record: Record, place: Place) -> Result<(), Error> {
+    fn record(&mut self, record: Record, place: SlotAddress) -> Result<(), Error> {
         self.events.push(Event::Record(record, place));
         if (place.at() / SLOT_BYTES as u64).is_multiple_of(self.judge.refuses) {
             let what = "a refused record";
@@ -265,7 +265,7 @@ fn plainly(slots: &Slots, most_slots: u64, judge: Judge) -> (Vec<Event>, End) {
         }
         let nth = index / PER_PAGE;
         let id = slots.pages[nth];
-        let place = Place {
+        let place = SlotAddress {
             page: id.page,
             slot: (index % PER_PAGE) as u32,
         };
@@ -282,7 +282,7 @@ fn plainly(slots: &Slots, most_slots: u64, judge: Judge) -> (Vec<Event>, End) {
                 if let Some(stray) = (index + 1..index + count).find(has_word) {
                     let page = slots.pages[stray / PER_PAGE].page;
                     let slot = (stray % PER_PAGE) as u32;
-                    let at = Place { page, slot }.at();
+                    let at = SlotAddress { page, slot }.at();
                     let what = "a word that is not zero within a committed group";
                     let error = Error::corrupt(what, FILE.number, at);
                     if let Err(error) = seen.damage(error, Fix::Erase(at, Repair::ClearWord)) {

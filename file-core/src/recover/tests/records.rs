@@ -1,6 +1,7 @@
 //! Marks and records that no version of this crate writes.
 
 use super::*;
+use crate::medium::extent::Extent;
 
 /// Returns a function that makes a group of one record, of these bytes.
 fn raw(bytes: Vec<u8>) -> impl FnOnce(&PageId) -> Vec<u8> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use spanlock_file_core::{Error, File, FileCore, FormatOptions, RecoveryReport};
+use spanlock_file_core::{Error, File, FormatOptions, RecoveryReport};
 use spanlock_pmem::{Durable, Flushed, LINE_BYTES, Pmem, RegionId, Written};
 use spanlock_range_lock::{RawRangeLock, RwCounter};
 use spanlock_srl::SrlArray;
@@ -19,7 +19,7 @@ use sim::Sim;
 pub(crate) const PAGE: u64 = 4096;
 
 pub(crate) type AnyLock = Box<dyn RawRangeLock>;
-pub(crate) type Volume = FileCore<Arc<Mem>, AnyLock>;
+pub(crate) type Volume = spanlock_file_core::Volume<Arc<Mem>, AnyLock>;
 pub(crate) type Handle = File<Arc<Mem>, AnyLock>;
 
 /// Creates a lock of a given capacity.
@@ -43,11 +43,11 @@ pub(crate) fn segments(capacity: u64) -> AnyLock {
 }
 
 pub(crate) fn format(pages: u64, options: &FormatOptions) -> Volume {
-    FileCore::format(Mem::new(pages * PAGE), options, segments).expect("format")
+    Volume::format(Mem::new(pages * PAGE), options, segments).expect("format")
 }
 
 pub(crate) fn open(mem: &Arc<Mem>) -> Result<(Volume, RecoveryReport), Error> {
-    FileCore::open(Arc::clone(mem), segments)
+    Volume::open(Arc::clone(mem), segments)
 }
 
 /// Opens the current content of `volume`'s medium in a separate region.
