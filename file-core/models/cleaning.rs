@@ -1,4 +1,4 @@
-//! Crashes of cleanings on demand: each together with an operation in another thread, and in
+//! Crashes of cleanings on request: each together with an operation in another thread, and in
 //! sequences.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Cleaning on demand: of one file's log, and of all logs of a volume.
+//! Cleaning on request: of one file's log, and of all logs of a volume.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +62,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// [`Error::ReadOnly`], [`Error::Poisoned`].
     pub fn clean(&self) -> Result<CleanReport, Error> {
         self.shared().check_writable()?;
-        clean::on_demand(&self.inode().log, &self.shared().medium, self)
+        clean::on_request(&self.inode().log, &self.shared().medium, self)
     }
 }
 
@@ -91,6 +91,6 @@ impl<P: Pmem, L> Shared<P, L> {
         );
         let _state = (!is_unlocked).then_some(state);
         let names = &directory.names;
-        Some(clean::on_demand(&directory.log, &self.medium, names))
+        Some(clean::on_request(&directory.log, &self.medium, names))
     }
 }

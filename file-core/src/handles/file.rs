@@ -1,21 +1,4 @@
-//! An open file: reads, and atomic copy-on-write writes.
-//!
-//! # Writes
-//! ```text
-//!   lock whole pages of the file                 released at the end
-//!     take pages from the allocator               may fail
-//!       reserve slots in the log                    may fail
-//!         stream data ┐
-//!         store slots ┴─ fence ── mark ── fence
-//!         update index, size and time
-//!       the reservation ends
-//!     replaced pages become free
-//! ```
-//! Every step that can fail precedes the first store (F-M2). The write becomes durable with the
-//! second fence and visible after it. So no reader sees data that a crash could still discard.
-//!
-//! Truncations, holes and allocations take the same steps. Each is a [`Change`](change::Change),
-//! whose parts are new pages, holes, or pages that the file keeps.
+//! An open file: how it is opened and read. `file/change.rs` has the steps of every change.
 //!
 //! # Reads
 //! A read locks its bytes shared, reads the size, and then looks up each page without taking
@@ -27,13 +10,6 @@
 //! The bytes of a page past the file's size are zero. A write leaves them so, and a truncation
 //! makes them so. An operation that moves the end holds at least the page of the old end or of the
 //! new end, whichever is later. A truncation holds everything from the page of the new size on.
-//!
-//! # Cost
-//! Overwriting one page streams that page and writes one log slot, and takes two fences. It takes a
-//! page and frees one, each by one atomic exchange if the allocator has a
-//! [spare](crate::medium::alloc), or else in a short critical section. It allocates no heap memory,
-//! unless the allocator's map of free extents needs a node, or the log needs a page. A write to a
-//! part of a page also copies the page, and allocates memory for the copy.
 
 mod change;
 pub(crate) mod cursor;

@@ -108,7 +108,7 @@ impl Log {
         if live_slots == 0 && pages > 1 {
             drop(state);
             // The only error is a panic of another thread, which its operations report.
-            let _ = clean::on_demand(self, medium, live);
+            let _ = clean::on_request(self, medium, live);
         } else if pages > bound(&medium.space, live_slots) && live_slots < state.trim_below {
             let mut state = clean::if_due(self, state, medium, live);
             // The cleaning may have found too little to remove. Otherwise, each removal would look

@@ -24,7 +24,7 @@
 //! - **On a full volume**, what is live in *all* pages of a log can be written to fresh ones, so
 //!   that the log has room again without more pages ([`if_it_helps`]). The cleaning waits for the
 //!   operations in flight, and new ones wait for the cleaning.
-//! - **On demand** ([`on_demand`]), a log gets as few pages as its live groups need, and none if
+//! - **On request** ([`on_request`]), a log gets as few pages as its live groups need, and none if
 //!   there are none. The last pages are replaced as on a full volume, but only if the file or
 //!   directory is small: other threads wait for a walk over at most 4,096 pages or names.
 //! - **Space**: while live groups are copied, they exist twice. A cleaning may use the whole
@@ -75,7 +75,7 @@ use crate::medium::space::Space;
 /// clean.
 const LEAST_GAIN: u32 = 8;
 
-/// A cleaning on demand lets operations wait for a walk over about so many live pages or names.
+/// A cleaning on request lets operations wait for a walk over about so many live pages or names.
 /// Each has a reference to a log page.
 const SHORT_WALK: u64 = 4096;
 
@@ -143,7 +143,7 @@ pub(crate) fn if_due<'l, P: Pmem>(
 ///
 /// # Errors
 /// [`Error::Poisoned`].
-pub(crate) fn on_demand<P: Pmem>(
+pub(crate) fn on_request<P: Pmem>(
     log: &Log,
     medium: &Medium<P>,
     live: &dyn Live,
@@ -185,7 +185,7 @@ fn is_short(pages: &[u32], space: &Space) -> bool {
     }
 }
 
-/// Performs the part of [`on_demand`] that lets others append. No other thread cleans the log.
+/// Performs the part of [`on_request`] that lets others append. No other thread cleans the log.
 fn beside<'l, P: Pmem>(
     log: &'l Log,
     state: MutexGuard<'l, LogState>,

@@ -53,8 +53,8 @@
 //!
 //! | letter | where | pairs with | carries | needed by the model |
 //! |---|---|---|---|---|
-//! | T | `Log::enter`: the exchange, Release | U | the linked page's state | `replace-write` |
-//! | U | `Log::try_take`: the addition, Acquire | T | | `replace-write` |
+//! | T | `Log::enter`: the exchange, Release | U | the linked page's state | `roots` |
+//! | U | `Log::try_take`: the addition, Acquire | T | | `roots` |
 //!
 //! Poison is a bit of the tail, so every addition that comes later in the tail's modification order
 //! sees it. An operation that poisons the log still holds its range or the directory's mutex, so

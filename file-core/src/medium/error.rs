@@ -61,6 +61,27 @@ impl fmt::Display for Place {
 ///   [`Volume::create_dir_all`](crate::Volume::create_dir_all) or
 ///   [`Volume::clean`](crate::Volume::clean), may have completed some of them.
 /// - A log may have been cleaned, which has no effect on what the volume contains.
+///
+/// # What to do
+/// Each message says what is wrong and where. Besides:
+/// - [`NoSpace`](Error::NoSpace), [`NoInodes`](Error::NoInodes): remove files. A volume can also
+///   [grow](crate::OpenOptions::grow), but not get more inodes. While the reserve lasts, existing
+///   pages can be overwritten, a few at a time.
+/// - [`Poisoned`](Error::Poisoned): reopen the volume. Recovery decides whether the operation that
+///   failed midway has happened. Until then, open files can be read, and logs that are not poisoned
+///   can be used.
+/// - [`Corrupt`](Error::Corrupt): open the volume [read-only](crate::OpenOptions::read_only) to
+///   read what is intact, call [`fsck::repair`](crate::fsck::repair), or restore a backup.
+/// - [`NotAVolume`](Error::NotAVolume): check the path. If the region was a volume, restore a
+///   backup; if it has grown since, truncate it to its old size. Otherwise, format it.
+/// - [`Version`](Error::Version): open the volume with a release that reads that version.
+/// - [`Truncated`](Error::Truncated): restore the region's full length.
+/// - [`ReadOnly`](Error::ReadOnly), [`ReadOnlyRegion`](Error::ReadOnlyRegion): open the volume, or
+///   the region, for writing.
+/// - [`Lock`](Error::Lock), [`NoLock`](Error::NoLock): the range lock refused a range, or the
+///   factory made none, for the reason in the message.
+/// - [`WriteTooLong`](Error::WriteTooLong): split the write.
+/// - All others: the name, the path, an offset or an option does not fit the operation.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum Error {

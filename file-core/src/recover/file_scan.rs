@@ -1,4 +1,4 @@
-//! Replaying the log of a file.
+//! What the log of one file says: its pages, its size and its time of last change.
 
 use spanlock_pmem::Pmem;
 

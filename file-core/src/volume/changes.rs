@@ -1,4 +1,4 @@
-//! The operations on names: creating, opening, linking, removing and renaming.
+//! The operations on names: creating, opening, linking and removing.
 
 use spanlock_pmem::Pmem;
 use spanlock_sync::{Arc, MutexGuard, injected_bug};

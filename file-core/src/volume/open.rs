@@ -1,4 +1,4 @@
-//! Formatting and opening: how the shared state comes about.
+//! Formatting and opening: makes the shared state, of an empty volume or of what recovery finds.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! The options for formatting and opening a volume, and the reports of its operations.
+//! The options for formatting and opening a volume.
 
 use crate::medium::time::{Clock, system_clock};
 

@@ -1,5 +1,5 @@
-//! The tree of directories, and walks along its paths. `changes.rs`, `rename.rs` and `across.rs`
-//! change it.
+//! The tree of directories, and a name in one of them. `paths.rs` walks along paths; `changes.rs`,
+//! `rename.rs` and `across.rs` change the tree.
 //!
 //! # Properties
 //! - Every directory is an inode with a log of its own; the root is inode 0. All directories are in

@@ -1,4 +1,4 @@
-//! Cleaning on demand: how many pages logs take, and that nothing is lost.
+//! Cleaning on request: how many pages logs take, and that nothing is lost.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

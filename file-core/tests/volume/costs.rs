@@ -284,7 +284,7 @@ fn copying_what_is_live_costs_two_fences_more() {
 }
 
 #[test]
-fn a_cleaning_on_demand_costs_one_fence_or_two_for_each_step() {
+fn a_cleaning_on_request_costs_one_fence_or_two_for_each_step() {
     let volume = format(512, &FormatOptions::new());
     let clean = |file: &Handle| cost(volume.pmem(), || file.clean().unwrap());
     let nothing = CleanReport::default();

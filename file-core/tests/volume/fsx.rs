@@ -1,7 +1,7 @@
 //! Compares a file with a file of the host, under the mix of operations of fsx, the file system
 //! exerciser of FreeBSD and xfstests: its lengths, its alignments, and a check of the size after
-//! each operation. Vectored reads and writes take the place of its mapped ones. Cleanings on demand
-//! come in addition.
+//! each operation. Vectored reads and writes take the place of its mapped ones. Cleanings on
+//! request come in addition.
 //!
 //! Each test performs `OPERATIONS`, times `SPANLOCK_ROUNDS`, in histories that begin with an empty
 //! volume. A history that fails prints its last operations, and the seed that repeats it.
@@ -104,8 +104,8 @@ struct Draw {
     reads: u64,
     writes: u64,
     truncations: u64,
-    /// Whether logs are cleaned on demand. The other histories leave it to the operations that need
-    /// pages.
+    /// Whether logs are cleaned on request. The other histories leave it to the operations that
+    /// need pages.
     cleans: bool,
 }
 
@@ -213,8 +213,8 @@ struct History {
     done: usize,
     /// How often logs were cleaned before the volume was last opened.
     cleaned: u64,
-    /// How often they were cleaned on demand.
-    demanded: u64,
+    /// How often they were cleaned on request.
+    requested: u64,
     last: VecDeque<Op>,
 }
 
@@ -238,7 +238,7 @@ impl History {
             host_bytes: vec![0; LARGEST as usize],
             done: 0,
             cleaned: 0,
-            demanded: 0,
+            requested: 0,
             last: VecDeque::new(),
         }
     }
@@ -329,7 +329,7 @@ impl History {
                     Op::Clean => self.file().clean()?,
                     _ => self.volume().clean()?,
                 };
-                self.demanded += self.cleaned() - before;
+                self.requested += self.cleaned() - before;
                 self.check();
             }
             Op::Reopen => self.reopen()?,
@@ -409,7 +409,7 @@ impl Drop for History {
 fn compare(first: u64, setup: Setup) {
     let first = number("SPANLOCK_SEED", first);
     let (mut done, mut refused) = (BTreeMap::<_, usize>::new(), 0);
-    let (mut cleaned, mut demanded) = (0, 0);
+    let (mut cleaned, mut requested) = (0, 0);
     for seed in first..first + scaled(OPERATIONS).div_ceil(HISTORY) as u64 {
         let mut history = History::new(setup, seed);
         for _ in 0..HISTORY {
@@ -420,15 +420,15 @@ fn compare(first: u64, setup: Setup) {
         }
         history.check();
         cleaned += history.cleaned();
-        demanded += history.demanded;
+        requested += history.requested;
     }
     println!(
-        "{done:?}; {refused} without room; logs cleaned {cleaned} times, {demanded} on demand"
+        "{done:?}; {refused} without room; logs cleaned {cleaned} times, {requested} on request"
     );
     for name in NAMES {
         assert!(done.contains_key(name), "no operation was a {name}");
     }
-    assert!(cleaned > demanded && demanded > 0 && (refused > 0) == (setup.pages == TIGHT));
+    assert!(cleaned > requested && requested > 0 && (refused > 0) == (setup.pages == TIGHT));
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn a_panic_in_a_compaction_loses_nothing() {
 }
 
 #[test]
-fn a_panic_in_a_cleaning_on_demand_loses_nothing() {
+fn a_panic_in_a_cleaning_on_request_loses_nothing() {
     each_operation(3 * 63, |volume| {
         let report = volume.open_file("a")?.clean()?;
         assert!(report.pages_freed > 0);

@@ -1,4 +1,28 @@
 //! A change to a file: what one group of its log commits.
+//!
+//! # Steps
+//! ```text
+//!   lock whole pages of the file                 released at the end
+//!     take pages from the allocator               may fail
+//!       reserve slots in the log                    may fail
+//!         stream data ┐
+//!         store slots ┴─ fence ── mark ── fence
+//!         update index, size and time
+//!       the reservation ends
+//!     replaced pages become free
+//! ```
+//! Every step that can fail precedes the first store (F-M2). The write becomes durable with the
+//! second fence and visible after it. So no reader sees data that a crash could still discard.
+//!
+//! A write, a truncation, a hole or an allocation is a [`Change`], whose parts are new pages,
+//! holes, or pages that the file keeps.
+//!
+//! # Cost
+//! Overwriting one page streams that page and writes one log slot, and takes two fences. It takes a
+//! page and frees one, each by one atomic exchange if the allocator has a
+//! [spare](crate::medium::alloc), or else in a short critical section. It allocates no heap memory,
+//! unless the allocator's map of free extents needs a node, or the log needs a page. A write to a
+//! part of a page also copies the page, and allocates memory for the copy.
 
 use core::mem::replace;
 use core::slice;

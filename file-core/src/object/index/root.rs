@@ -1,4 +1,4 @@
-//! The root of an index.
+//! The word that leads to the root of an index.
 
 use crate::object::index::node::{BITS, Node};
 
