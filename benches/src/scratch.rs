@@ -67,7 +67,7 @@ impl Scratch {
             None => "not flushed".to_owned(),
         };
         Ok(format!(
-            "temporary, in {} ({}); durable bytes there {}; {flush}",
+            "temporary, in {} ({}); what is durable there {}; {flush}",
             self.place.path().display(),
             self.place.file_system(),
             region.durability(),

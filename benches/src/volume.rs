@@ -138,7 +138,7 @@ impl Volume {
         };
         let (len, durability) = (spanlock_pmem::Pmem::len(region), region.durability());
         volume.description = format!(
-            "{what} ({}, {}); durable bytes there {durability}; {flush}",
+            "{what} ({}, {}); what is durable there {durability}; {flush}",
             file_system(lies_in),
             size_text(len),
         );

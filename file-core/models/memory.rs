@@ -49,6 +49,11 @@ pub(crate) fn suite() -> Suite {
             "a thread that cleans waits for another one that does",
         )
         .no_pair("clean", "check", UNCHANGED)
+        .no_pair(
+            "clean",
+            "punch",
+            "the suites file-core-emptied and file-core-sparse have this pair",
+        )
         .program(last_free_pages())
         .program(cleaner_and_reader())
         .program(cleaner_and_writer())

@@ -1,5 +1,5 @@
 //! The layer of the shared state. It owns the tree's mutex, which orders changes of several
-//! directories. Only `handles` calls it.
+//! directories. `handles` calls it; programs call only its `fsck`, and set its options.
 //!
 //! | file | holds |
 //! |---|---|

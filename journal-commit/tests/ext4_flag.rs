@@ -434,3 +434,36 @@ fn a_flag_that_is_there_already_becomes_durable() {
     assert!(is_flag_set(&home.medium()));
     drop(journal);
 }
+
+/// A program uses a device that has an old ext4 file system for contents of its own.
+#[test]
+fn what_replaces_the_superblock_stays_as_it_is() {
+    if !ext4::have_e2fsprogs() {
+        return;
+    }
+    for (block_bytes, features) in KINDS {
+        let image = Image::new(block_bytes, features, 1);
+        for closes in [true, false] {
+            let device = Arc::new(Recorded::from_image(image.bytes()));
+            let journal = open(&image, &device);
+            let mut handle = journal.begin(1).unwrap();
+            let mut block = handle.get_write(1024 / u64::from(block_bytes)).unwrap();
+            block.fill(0xFF);
+            // Where the flag was.
+            let (_, superblock) = block.split_at_mut(1024 % block_bytes as usize);
+            superblock[0x60] = 0;
+            let own = superblock[..1024].to_vec();
+            block.dirty().unwrap();
+            handle.stop_durable().unwrap();
+            match closes {
+                true => journal.close().unwrap(),
+                false => {
+                    drop(journal);
+                    let (size, place) = (block_bytes, image.place());
+                    recover(device.clone(), device.clone(), size, &place).unwrap();
+                }
+            }
+            assert!(device.medium()[1024..2048] == own);
+        }
+    }
+}

@@ -131,6 +131,15 @@ fn an_interrupted_creation_of_a_file_can_be_repeated() {
 }
 
 #[test]
+fn an_empty_file_is_a_storage_of_no_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("empty");
+    drop(FileStorage::create(&path, 0, FileMode::Buffered).unwrap());
+    let storage = FileStorage::open(&path, FileMode::Buffered).unwrap();
+    assert_eq!(storage.len(), 0);
+}
+
+#[test]
 fn persistent_memory_works() {
     let folder = tempfile::tempdir().unwrap();
     let region = MappedFile::create(folder.path().join("pm"), 1 << 20, Options::new()).unwrap();

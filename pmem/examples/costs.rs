@@ -1,4 +1,4 @@
-//! The cost of the verbs on this machine: measures the table of the crate's documentation anew.
+//! Prints what the verbs cost on this machine.
 //!
 //! `cargo run --release -p spanlock-pmem --example costs [FOLDER]`
 //!

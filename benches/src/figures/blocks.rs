@@ -155,6 +155,9 @@ fn describe(of_block: &[Rc<ResultsOf>]) -> String {
     if !media.is_empty() {
         told.push_str(&format!(" Files: {}.", media.join("; ")));
     }
+    if origins().any(|it| !it.optimised) {
+        told.push_str(" **Compiled without optimisations: do not trust these figures.**");
+    }
     let shares = origins().filter_map(|it| it.disturbed);
     let worst = shares.reduce(f64::max);
     if let Some(share) = worst {

@@ -86,7 +86,7 @@ fn result(name: &str, rows: &Value) -> Value {
     json!({
         "format": 1, "name": name, "command": format!("cargo compare {name}"),
         "machine": { "processor": "P", "cores": 2, "memory_gib": 24, "kernel": "Linux 6" },
-        "date": "2026-11-28 06:16 UTC", "commit": null, "disturbed": 0.012,
+        "date": "2026-11-28 06:16 UTC", "commit": null, "optimised": true, "disturbed": 0.012,
         "media": ["temporary, in /dev/shm (tmpfs); flushed"], "rows": rows,
     })
 }
@@ -354,6 +354,15 @@ fn results_of_two_machines_are_mixed_only_if_a_block_says_so() {
     project.change("journal", |it| it["machine"]["kernel"] = "Linux 7".into());
     let error = project.error("headline other-machine");
     assert!(error.contains("mixes results of two machines: micro.json"));
+}
+
+#[test]
+fn results_of_a_build_without_optimisations_say_so() {
+    let project = Project::new();
+    let words = "without optimisations";
+    assert!(!project.rendered("recovery").unwrap().contains(words));
+    project.change("recovery", |it| it["optimised"] = false.into());
+    assert!(project.rendered("recovery").unwrap().contains(words));
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub struct Origin {
     pub date: String,
     /// The sources; `None` if they are in no Git repository.
     pub commit: Option<Commit>,
+    /// Whether the command was compiled with optimisations. Otherwise the figures mean nothing.
+    pub optimised: bool,
     /// The share of the machine's processor time that other programs used during the run; `None` if
     /// unknown.
     pub disturbed: Option<f64>,
@@ -106,6 +108,7 @@ impl Outputs {
             machine: Machine::this(),
             date: now(),
             commit: commit(Path::new(env!("CARGO_MANIFEST_DIR"))),
+            optimised: !cfg!(debug_assertions),
             disturbed: share.map(|it| (it * 1000.0).round() / 1000.0),
             media,
         }
@@ -238,6 +241,7 @@ mod tests {
             machine: Machine::this(),
             date: now(),
             commit: None,
+            optimised: false,
             disturbed: Some(0.01),
             media: vec!["in } memory".to_owned()],
         };

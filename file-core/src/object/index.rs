@@ -64,8 +64,8 @@
 //!
 //! | letter | where | pairs with | carries | model |
 //! |---|---|---|---|---|
-//! | A | CAS in `publish_root`, `insert`, Release | B | a new node | `roots`, `children` |
-//! | B | loads of root and child, failed CAS, Acquire | A | | `roots`, `children`, `check-child` |
+//! | A | `publish_root`, `Inner::insert`: CAS, Release | B | a new node | `roots`, `children` |
+//! | B | root, children: loads, failed CAS, Acquire | A | | `roots`, `children`, `check-child` |
 //! | L | [`Index::relocate`]: CAS, Release | M | the new log page's state | (`replace-write`) |
 //! | M | [`Value::replace`], `Value::take`: swap, Acquire | L | | (`replace-write`) |
 //! | N | [`Value::replace`]: store of the word, Release | O | the new log page | (`compaction`) |

@@ -77,7 +77,9 @@ impl FileSystem {
             return Ok(None);
         };
         let block_bytes = blocks.block_bytes;
-        if !has_journal(&superblock, block_bytes, home.len()) {
+        if !has_journal(&superblock, block_bytes)
+            || !(1..=home.len() / block_bytes as u64).contains(&count(&superblock))
+        {
             return Ok(None);
         }
         // A torn change of the flag leaves a checksum that is right for its other value.
@@ -128,7 +130,11 @@ impl FileSystem {
         let (home, skip) = self.place();
         if block == home {
             let superblock = &mut content[skip..][..SUPERBLOCK_BYTES];
-            set(superblock.try_into().expect("the superblock's size"), true);
+            let superblock: &mut [u8; SUPERBLOCK_BYTES] =
+                superblock.try_into().expect("the superblock's size");
+            if has_journal(superblock, self.block_bytes) {
+                set(superblock, true);
+            }
         }
     }
 
@@ -141,6 +147,10 @@ impl FileSystem {
         let superblock = &mut content[skip..][..SUPERBLOCK_BYTES];
         let superblock: &mut [u8; SUPERBLOCK_BYTES] =
             superblock.try_into().expect("the superblock's size");
+        // A transaction may have replaced the file system by other contents.
+        if !has_journal(superblock, self.block_bytes) {
+            return Ok(());
+        }
         if is_set(superblock) == to && is_sound(superblock) {
             // A process that was killed may have left the flag in the page cache only.
             return home.flush();
@@ -165,20 +175,23 @@ fn read(storage: &dyn Storage) -> io::Result<Option<[u8; SUPERBLOCK_BYTES]>> {
     Ok(Some(bytes))
 }
 
-/// Returns whether these bytes are the superblock of a file system with a journal, in a storage of
-/// `len` bytes.
-fn has_journal(superblock: &[u8; SUPERBLOCK_BYTES], block_bytes: usize, len: u64) -> bool {
-    let block_size = 1024_u64.checked_shl(get32(superblock, LOG_BLOCK_SIZE_AT));
+/// Returns the number of blocks of the file system.
+fn count(superblock: &[u8; SUPERBLOCK_BYTES]) -> u64 {
     let wide = get32(superblock, INCOMPAT_AT) & INCOMPAT_64BIT != 0;
     let high = if wide {
         get32(superblock, BLOCKS_HIGH_AT)
     } else {
         0
     };
-    let blocks = u64::from(high) << 32 | u64::from(get32(superblock, BLOCKS_AT));
+    u64::from(high) << 32 | u64::from(get32(superblock, BLOCKS_AT))
+}
+
+/// Returns whether these bytes are the superblock of a file system with a journal and blocks of
+/// this size.
+fn has_journal(superblock: &[u8; SUPERBLOCK_BYTES], block_bytes: usize) -> bool {
+    let block_size = 1024_u64.checked_shl(get32(superblock, LOG_BLOCK_SIZE_AT));
     superblock[MAGIC_AT..][..MAGIC.len()] == MAGIC
         && block_size == Some(block_bytes as u64)
-        && (1..=len / block_bytes as u64).contains(&blocks)
         && get32(superblock, COMPAT_AT) & COMPAT_HAS_JOURNAL != 0
         && get32(superblock, INCOMPAT_AT) & INCOMPAT_JOURNAL_DEV == 0
 }
