@@ -310,19 +310,49 @@ fn other_contents_stay_as_they_are() {
         assert_eq!(device.medium()[1024..2048], content[1024..2048]);
         Ok::<(), Error>(())
     };
-    // The magic, the block size, the number of blocks, no journal, an external journal.
+    // The magic, the block size, no blocks, no journal, an external journal.
     for (at, bytes) in [
         (0x38, &[0, 0][..]),
         (0x18, &[2, 0, 0, 0]),
-        (0x04, &[0xFF; 4]),
+        (0x04, &[0; 4]),
         (0x5C, &[0x38, 0, 0, 0]),
         (0x60, &[8, 0, 0, 0]),
     ] {
         run(other(at, bytes)).unwrap();
     }
-    let error = run(other(0x78, b"label")).unwrap_err();
-    assert!(matches!(error, Error::BadFileSystem), "{error}");
-    assert!(error.to_string().contains("e2fsck"), "{error}");
+    // The label, the number of blocks.
+    for (at, bytes) in [(0x78, &b"label"[..]), (0x04, &[0xFF; 4])] {
+        let error = run(other(at, bytes)).unwrap_err();
+        assert!(matches!(error, Error::BadFileSystem), "{error}");
+        assert!(error.to_string().contains("e2fsck"), "{error}");
+    }
+}
+
+/// If the journal ignored such a file system, the flag would be missing.
+#[test]
+fn a_file_system_that_is_cut_short_is_refused() {
+    if !ext4::have_e2fsprogs() {
+        return;
+    }
+    let (block_bytes, features) = KINDS[0];
+    let image = Image::new(block_bytes, features, 1);
+    let device = Arc::new(Recorded::from_image(image.bytes()));
+    fill(&open(&image, &device), &image, 3);
+    // As long as `PmemStorage::sectors` shows a region that the file system fills.
+    let visible = image.bytes().len() - 1024;
+    for content in [image.bytes(), device.medium()] {
+        let home = Arc::new(Recorded::from_image(content[..visible].to_vec()));
+        let (place, log) = (image.place(), home.clone());
+        let options = Options::new(block_bytes).place(place.clone());
+        let opened = Journal::open(log.clone(), home.clone(), options).map(drop);
+        let recovered = recover(log, home.clone(), block_bytes, &place).map(drop);
+        for error in [opened, recovered].map(Result::unwrap_err) {
+            let text = error.to_string();
+            assert!(text.contains("has 3072 blocks"), "{text}");
+            assert!(text.contains("has only 3071"), "{text}");
+        }
+        assert!(home.medium() == content[..visible]);
+    }
 }
 
 /// A journal in a storage of its own sets the flag, which does no harm. It does not clear it,

@@ -65,7 +65,7 @@ pub(crate) struct FileSystem {
 
 impl FileSystem {
     /// Finds the file system in `home`. Returns `None` if there is none that has a journal and
-    /// blocks of the journal's size.
+    /// blocks of the journal's size. Fails if the file system reaches beyond `home`.
     pub(crate) fn find(
         home: &dyn Storage,
         blocks: &Blocks,
@@ -77,9 +77,8 @@ impl FileSystem {
             return Ok(None);
         };
         let block_bytes = blocks.block_bytes;
-        if !has_journal(&superblock, block_bytes)
-            || !(1..=home.len() / block_bytes as u64).contains(&count(&superblock))
-        {
+        let promised = count(&superblock);
+        if !has_journal(&superblock, block_bytes) || promised == 0 {
             return Ok(None);
         }
         // A torn change of the flag leaves a checksum that is right for its other value.
@@ -87,6 +86,11 @@ impl FileSystem {
         set(&mut changed, !is_set(&superblock));
         let is_damaged =
             !is_sound(&superblock) && changed[CHECKSUM_AT..] != superblock[CHECKSUM_AT..];
+        let found = home.len() / block_bytes as u64;
+        // If the superblock is damaged, so may be this number.
+        if promised > found && !is_damaged {
+            return Err(Error::FileSystemCutShort { promised, found });
+        }
         let is_own = match get32(&superblock, JOURNAL_INODE_AT) {
             0 => superblock[JOURNAL_UUID_AT..][..UUID_BYTES] == journal.uuid(),
             _ if place.is_inside() => {
