@@ -5,14 +5,14 @@
 #![cfg(feature = "jbd2")]
 
 mod ext4;
+#[path = "ext4_flag/own.rs"]
+mod own;
 
 use std::sync::Arc;
 
 use ext4::Image;
 use spanlock_journal_commit::Storage;
-use spanlock_journal_commit::jbd2::{
-    Error, FormatOptions, Journal, Options, Place, format, recover,
-};
+use spanlock_journal_commit::jbd2::{Error, FormatOptions, Journal, Options, format, recover};
 use spanlock_journal_commit::testing::{Fault, FaultAt, FaultKind, History, Loss, Recorded};
 
 /// Block size and features of the file systems: with and without a checksum in the superblock, and
@@ -310,71 +310,48 @@ fn other_contents_stay_as_they_are() {
         assert_eq!(device.medium()[1024..2048], content[1024..2048]);
         Ok::<(), Error>(())
     };
-    // The magic, the block size, the number of blocks, no journal, an external journal.
+    // The magic, the block size, no blocks, no journal, an external journal.
     for (at, bytes) in [
         (0x38, &[0, 0][..]),
         (0x18, &[2, 0, 0, 0]),
-        (0x04, &[0xFF; 4]),
+        (0x04, &[0; 4]),
         (0x5C, &[0x38, 0, 0, 0]),
         (0x60, &[8, 0, 0, 0]),
     ] {
         run(other(at, bytes)).unwrap();
     }
-    let error = run(other(0x78, b"label")).unwrap_err();
-    assert!(matches!(error, Error::BadFileSystem), "{error}");
-    assert!(error.to_string().contains("e2fsck"), "{error}");
+    // The label, the number of blocks.
+    for (at, bytes) in [(0x78, &b"label"[..]), (0x04, &[0xFF; 4])] {
+        let error = run(other(at, bytes)).unwrap_err();
+        assert!(matches!(error, Error::BadFileSystem), "{error}");
+        assert!(error.to_string().contains("e2fsck"), "{error}");
+    }
 }
 
-/// A journal in a storage of its own sets the flag, which does no harm. It does not clear it,
-/// because the file system's own journal may need it.
+/// If the journal ignored such a file system, the flag would be missing.
 #[test]
-fn another_journal_does_not_clear_the_flag() {
+fn a_file_system_that_is_cut_short_is_refused() {
     if !ext4::have_e2fsprogs() {
         return;
     }
     let (block_bytes, features) = KINDS[0];
     let image = Image::new(block_bytes, features, 1);
-    let home = Arc::new(Recorded::from_image(image.bytes()));
-    let journal = open(&image, &home);
-    fill(&journal, &image, 3);
-    drop(journal);
-    let log = Arc::new(Recorded::new(64 * block_bytes as usize));
-    format(log.clone(), &FormatOptions::new(block_bytes)).unwrap();
-    Journal::open(log.clone(), home.clone(), Options::new(block_bytes))
-        .unwrap()
-        .close()
-        .unwrap();
-    recover(log, home.clone(), block_bytes, &Place::whole()).unwrap();
-    let crashed = home.medium();
-    assert!(is_flag_set(&crashed));
-    assert_eq!(byte_of(&image, &preen(&image, &crashed).1), 3);
-    let mut block = vec![0; block_bytes as usize];
-    home.read_at(&mut block, 1024).unwrap();
-    assert_eq!(block, crashed[1024..2048]);
-}
-
-/// An external journal has the UUID by which its file system names it.
-#[test]
-fn an_external_journal_clears_the_flag_of_its_own_file_system() {
-    if !ext4::have_e2fsprogs() {
-        return;
-    }
-    let (block_bytes, features) = KINDS[1];
-    let mut image = Image::new(block_bytes, features, 1).bytes();
-    let uuid = [7; 16];
-    image[1024 + 0xD0..][..16].copy_from_slice(&uuid);
-    image[1024 + 0xE0..][..4].fill(0);
-    for (uuid, is_own) in [(uuid, true), ([8; 16], false)] {
-        let home = Arc::new(Recorded::from_image(image.clone()));
-        let log = Arc::new(Recorded::new(64 * block_bytes as usize));
-        let place = Place::external(block_bytes);
-        let new = FormatOptions::new(block_bytes).place(place.clone());
-        format(log.clone(), &new.uuid(uuid)).unwrap();
-        let options = Options::new(block_bytes).place(place);
-        let journal = Journal::open(log, home.clone(), options).unwrap();
-        assert!(is_flag_set(&home.medium()));
-        journal.close().unwrap();
-        assert_eq!(is_flag_set(&home.medium()), !is_own);
+    let device = Arc::new(Recorded::from_image(image.bytes()));
+    fill(&open(&image, &device), &image, 3);
+    // As long as `PmemStorage::sectors` shows a region that the file system fills.
+    let visible = image.bytes().len() - 1024;
+    for content in [image.bytes(), device.medium()] {
+        let home = Arc::new(Recorded::from_image(content[..visible].to_vec()));
+        let (place, log) = (image.place(), home.clone());
+        let options = Options::new(block_bytes).place(place.clone());
+        let opened = Journal::open(log.clone(), home.clone(), options).map(drop);
+        let recovered = recover(log, home.clone(), block_bytes, &place).map(drop);
+        for error in [opened, recovered].map(Result::unwrap_err) {
+            let text = error.to_string();
+            assert!(text.contains("has 3072 blocks"), "{text}");
+            assert!(text.contains("has only 3071"), "{text}");
+        }
+        assert!(home.medium() == content[..visible]);
     }
 }
 

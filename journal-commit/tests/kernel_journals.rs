@@ -129,7 +129,7 @@ fn compare(snapshot: &Path, kind: &Kind, journal: &[u64]) -> Recovery {
     let text = ext4::text(&checked);
     assert!(checked.status.code().is_some_and(|code| code < 4), "{text}");
 
-    let storage = Arc::new(FileStorage::open(&ours, FileMode::Buffered).unwrap());
+    let storage = Arc::new(FileStorage::open_sparse(&ours, FileMode::Buffered).unwrap());
     let place = ext4::place_of(journal);
     let done = recover(storage.clone(), storage.clone(), kind.block_bytes, &place).unwrap();
     storage.flush().unwrap();

@@ -66,6 +66,9 @@ impl<S: Storage> Log<S> {
     /// storage. With [`Options::id`], all bytes of the storage must be zero. Instead of zeros, the
     /// start may have what a creation left that a crash has interrupted.
     ///
+    /// Bytes 8 to 23 of such remains may have any value, because they hold the log's random id and
+    /// the checksum. Other data that differs from zeros only there is therefore overwritten, too.
+    ///
     /// # Errors
     /// [`Error::Occupied`], and [`Error::BadOption`] if the storage is too small or the block size
     /// is invalid. Both leave the storage unchanged. After [`Error::Io`] the start of the storage

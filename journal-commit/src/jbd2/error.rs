@@ -113,6 +113,18 @@ pub enum Error {
          repair it with e2fsck first"
     )]
     BadFileSystem,
+    /// The ext4 file system in the storage that the journal protects reaches beyond this storage.
+    #[error(
+        "the ext4 file system at home has {promised} blocks, says its superblock at byte 1024, but \
+         the storage at home has only {found}: pass all of the file system as home, or erase the \
+         superblock if it is a remnant"
+    )]
+    FileSystemCutShort {
+        /// The number of blocks in the file system's superblock.
+        promised: u64,
+        /// The number of blocks in the storage.
+        found: u64,
+    },
     /// The block is not on the device.
     #[error("block {block} is outside the device, which has {blocks} blocks")]
     OutOfDevice {

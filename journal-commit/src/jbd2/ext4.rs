@@ -10,7 +10,10 @@
 //!   and before recovery writes the first block home.
 //! - **EF2** The flag is cleared only after the journal's superblock says durably that the log is
 //!   empty, and only by the file system's own journal. Another journal over the same blocks cannot
-//!   know whether the file system's own journal is empty.
+//!   know whether the file system's own journal is empty. A journal is the file system's own if it
+//!   begins in the block where the file system's superblock says that its journal begins, or has
+//!   the UUID that the superblock gives to an external journal. In doubt, the flag stays set, which
+//!   only costs the replay of an empty log.
 //! - **EF3** Every copy of the file system's superblock that a transaction holds, or that recovery
 //!   writes home, has the flag.
 //!
@@ -43,6 +46,8 @@ const INCOMPAT_AT: usize = 0x60;
 const RO_COMPAT_AT: usize = 0x64;
 const JOURNAL_UUID_AT: usize = 0xD0;
 const JOURNAL_INODE_AT: usize = 0xE0;
+const BACKUP_TYPE_AT: usize = 0xFD;
+const BACKUP_AT: usize = 0x10C;
 const BLOCKS_HIGH_AT: usize = 0x150;
 const CHECKSUM_AT: usize = 0x3FC;
 
@@ -52,6 +57,18 @@ const INCOMPAT_RECOVER: u32 = 4;
 const INCOMPAT_JOURNAL_DEV: u32 = 8;
 const INCOMPAT_64BIT: u32 = 0x80;
 const RO_COMPAT_METADATA_CSUM: u32 = 0x400;
+/// The backup is that of the journal inode's blocks.
+const BACKUP_BLOCKS: u8 = 1;
+/// The bytes of an inode that say where its blocks are.
+const BACKUP_BYTES: usize = 60;
+
+// A node of a tree of extents: a header, and entries that each have the number of a block.
+const NODE_MAGIC: [u8; 2] = [0x0A, 0xF3];
+const ENTRIES_AT: usize = 2;
+const DEPTH_AT: usize = 6;
+const FIRST_ENTRY_AT: usize = 12;
+/// The largest number of levels below the root.
+const MAX_DEPTH: u16 = 5;
 
 /// The ext4 file system in the storage that a journal protects.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +82,7 @@ pub(crate) struct FileSystem {
 
 impl FileSystem {
     /// Finds the file system in `home`. Returns `None` if there is none that has a journal and
-    /// blocks of the journal's size.
+    /// blocks of the journal's size. Fails if the file system reaches beyond `home`.
     pub(crate) fn find(
         home: &dyn Storage,
         blocks: &Blocks,
@@ -77,9 +94,8 @@ impl FileSystem {
             return Ok(None);
         };
         let block_bytes = blocks.block_bytes;
-        if !has_journal(&superblock, block_bytes)
-            || !(1..=home.len() / block_bytes as u64).contains(&count(&superblock))
-        {
+        let promised = count(&superblock);
+        if !has_journal(&superblock, block_bytes) || promised == 0 {
             return Ok(None);
         }
         // A torn change of the flag leaves a checksum that is right for its other value.
@@ -87,13 +103,17 @@ impl FileSystem {
         set(&mut changed, !is_set(&superblock));
         let is_damaged =
             !is_sound(&superblock) && changed[CHECKSUM_AT..] != superblock[CHECKSUM_AT..];
+        let found = home.len() / block_bytes as u64;
+        // If the superblock is damaged, so may be this number.
+        if promised > found && !is_damaged {
+            return Err(Error::FileSystemCutShort { promised, found });
+        }
         let is_own = match get32(&superblock, JOURNAL_INODE_AT) {
             0 => superblock[JOURNAL_UUID_AT..][..UUID_BYTES] == journal.uuid(),
-            _ if place.is_inside() => {
-                let reading = Error::io("reading the file system's superblock");
-                read(&*blocks.storage).map_err(reading)? == Some(superblock)
+            _ => {
+                let reading = Error::io("reading the place of the file system's own journal");
+                is_own(home, blocks, place, &superblock).map_err(reading)?
             }
-            _ => false,
         };
         Ok(Some(FileSystem {
             block_bytes,
@@ -175,6 +195,58 @@ fn read(storage: &dyn Storage) -> io::Result<Option<[u8; SUPERBLOCK_BYTES]>> {
     Ok(Some(bytes))
 }
 
+/// Returns whether the journal in `blocks` begins where that of the file system does.
+fn is_own(
+    home: &dyn Storage,
+    blocks: &Blocks,
+    place: &Place,
+    superblock: &[u8; SUPERBLOCK_BYTES],
+) -> io::Result<bool> {
+    if !place.is_inside() || read(&*blocks.storage)?.as_ref() != Some(superblock) {
+        return Ok(false);
+    }
+    let own = first_of_journal(home, superblock, blocks.block_bytes)?;
+    let (found, _) = blocks.find(place.superblock())?;
+    Ok(own == Some(found / blocks.block_bytes as u64))
+}
+
+/// Returns the first block of the file system's journal, or `None` if it is not known. The
+/// superblock has a copy of the map of blocks, or of the root of the tree of extents, in the
+/// journal's inode.
+fn first_of_journal(
+    home: &dyn Storage,
+    superblock: &[u8; SUPERBLOCK_BYTES],
+    block_bytes: usize,
+) -> io::Result<Option<u64>> {
+    let mut node = superblock[BACKUP_AT..][..BACKUP_BYTES].to_vec();
+    if superblock[BACKUP_TYPE_AT] != BACKUP_BLOCKS {
+        return Ok(None);
+    }
+    if !node.starts_with(&NODE_MAGIC) {
+        return Ok(Some(u64::from(get32(&node, 0))));
+    }
+    for depth in (0..=get16(&node, DEPTH_AT).min(MAX_DEPTH)).rev() {
+        let is_first = node.starts_with(&NODE_MAGIC)
+            && get16(&node, ENTRIES_AT) > 0
+            && get16(&node, DEPTH_AT) == depth
+            && get32(&node, FIRST_ENTRY_AT) == 0;
+        let (high, low) = match depth {
+            0 => (FIRST_ENTRY_AT + 6, FIRST_ENTRY_AT + 8),
+            _ => (FIRST_ENTRY_AT + 8, FIRST_ENTRY_AT + 4),
+        };
+        let block = u64::from(get16(&node, high)) << 32 | u64::from(get32(&node, low));
+        if !is_first || block >= home.len() / block_bytes as u64 {
+            return Ok(None);
+        }
+        if depth == 0 {
+            return Ok(Some(block));
+        }
+        node.resize(block_bytes, 0);
+        home.read_at(&mut node, block * block_bytes as u64)?;
+    }
+    Ok(None)
+}
+
 /// Returns the number of blocks of the file system.
 fn count(superblock: &[u8; SUPERBLOCK_BYTES]) -> u64 {
     let wide = get32(superblock, INCOMPAT_AT) & INCOMPAT_64BIT != 0;
@@ -217,6 +289,10 @@ fn has_checksum(superblock: &[u8; SUPERBLOCK_BYTES]) -> bool {
 fn is_sound(superblock: &[u8; SUPERBLOCK_BYTES]) -> bool {
     let found = get32(superblock, CHECKSUM_AT);
     !has_checksum(superblock) || found == crc32c(!0, &superblock[..CHECKSUM_AT])
+}
+
+fn get16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
 }
 
 fn get32(bytes: &[u8], at: usize) -> u32 {

@@ -94,8 +94,9 @@ pub struct Recovery {
 /// flag `needs_recovery` is cleared at the end.
 ///
 /// # Errors
-/// If the place holds no journal, a damaged journal, or a journal that this build cannot read,
-/// nothing is changed. After a failure of a storage, recovery can be repeated.
+/// If the place holds no journal, a damaged journal, or a journal that this build cannot read, or
+/// if an ext4 file system in `home` is damaged or larger than `home`, nothing is changed. After a
+/// failure of a storage, recovery can be repeated.
 pub fn recover(
     log: impl Storage + 'static,
     home: impl Storage,

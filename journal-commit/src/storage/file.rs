@@ -67,9 +67,10 @@ impl FileMode {
 ///
 /// Creating a file allocates and zeroes its blocks, and opening it fills its holes. A later write
 /// therefore cannot fail because the disk is full, and a flush of a file that was not copied has no
-/// metadata to write. File systems that never write in place
-/// (btrfs, ZFS, bcachefs) are an exception: there each write allocates, and fails if the disk is
-/// full.
+/// metadata to write. There are three exceptions. File systems that never write in place (btrfs,
+/// ZFS, bcachefs) allocate for each write, which fails if the disk is full. Where the file system
+/// does not support `fallocate`, opening leaves the holes. So does
+/// [`open_sparse`](Self::open_sparse) everywhere.
 ///
 /// While the file is open, it is locked exclusively (`flock`). A second opener gets an error if it
 /// locks the file too. A block device is also claimed (`O_EXCL`), so a device that is mounted, or
@@ -106,7 +107,9 @@ impl FileStorage {
     }
 
     /// Opens an existing file or block device. Uses the length that it has now. Allocates blocks
-    /// for the holes of a file that was copied sparsely; its contents stay.
+    /// for the holes of a file that was copied sparsely; its contents stay. Thus the file takes its
+    /// full length on the disk: for the image of a file system, see
+    /// [`open_sparse`](Self::open_sparse).
     ///
     /// # Errors
     /// [`ResourceBusy`](io::ErrorKind::ResourceBusy) if the file has another opener, or if the
@@ -114,6 +117,24 @@ impl FileStorage {
     /// [`StorageFull`](io::ErrorKind::StorageFull) if the disk has no room for the holes; and any
     /// error of the system.
     pub fn open(path: impl AsRef<Path>, mode: FileMode) -> io::Result<Self> {
+        let path = path.as_ref();
+        let storage = Self::open_sparse(path, mode)?;
+        storage.fill(path).map_err(|error| at(path, error))?;
+        Ok(storage)
+    }
+
+    /// Opens an existing file or block device as [`open`](Self::open) does, but leaves the holes of
+    /// a file. This is for a large sparse file where a journal's blocks have their home, for
+    /// example the image of a file system, and not for a log.
+    ///
+    /// A write into a hole, or the next flush, can fail with
+    /// [`StorageFull`](io::ErrorKind::StorageFull). That poisons a journal that writes blocks home,
+    /// or whose own blocks in the image are holes. Every acknowledged change is still in the log,
+    /// so nothing is lost: free some room on the disk, and open the journal again.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open), except that no room is needed.
+    pub fn open_sparse(path: impl AsRef<Path>, mode: FileMode) -> io::Result<Self> {
         let path = path.as_ref();
         Self::opened(path, mode).map_err(|error| at(path, error))
     }
@@ -145,10 +166,14 @@ impl FileStorage {
         }
         lock(&file)?;
         let len = file.seek(SeekFrom::End(0))?;
-        if kind.is_file() {
-            fill_holes(&file, path, len).map_err(without_room)?;
-        }
         Self::new(file, len, mode)
+    }
+
+    fn fill(&self, path: &Path) -> io::Result<()> {
+        match self.file.metadata()?.is_file() {
+            true => fill_holes(&self.file, path, self.len).map_err(without_room),
+            false => Ok(()),
+        }
     }
 
     fn new(file: File, len: u64, mode: FileMode) -> io::Result<Self> {

@@ -126,6 +126,8 @@ impl<P: Pmem> PmemStorage<P> {
     /// hold a copy of it, so that after a crash the 512-byte sector has its old or its new content.
     /// Writes that are not durable tear as with [`new`](Self::new).
     ///
+    /// A file system in the region has to leave the last 1024 bytes free.
+    ///
     /// Open a region either always with this function, or never.
     ///
     /// # Errors
