@@ -90,7 +90,9 @@ fn two_runs_at_a_time_share_no_name() {
 fn an_interrupted_run_leaves_nothing_behind() {
     for signal in [Signal::INT, Signal::TERM] {
         let (scene, dir) = (Scene::new(0), memory());
-        let mut child = Command::new(COMPARE)
+        // A shell starts a background job with SIGINT ignored, and its children inherit that.
+        let mut child = Command::new("env")
+            .args(["--default-signal=INT,TERM", COMPARE])
             .args(["journal", "--device", "disk", "--dir", text(dir.path())])
             .current_dir(scene.folder.path())
             .stdout(Stdio::piped())
