@@ -42,7 +42,7 @@ use self::blocks::{Machines, Rendered};
 use self::markers::Block;
 use self::results::Results;
 
-/// What [`run`] did.
+/// The outcome of [`run`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Documents with blocks.

@@ -26,7 +26,7 @@ const SIGNAL_STACK: usize = 128 << 10;
 /// The folders that exist.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// What a user can set to choose another [`Place`].
+/// The setting with which a user chooses another [`Place`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// The option `--dir`.

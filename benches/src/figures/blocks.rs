@@ -44,7 +44,7 @@ const KINDS: [Kind; 11] = [
     Kind { name: "failures", options: &["contestants"], render: storage::failures },
 ];
 
-/// What is between the markers of a block.
+/// The text between the markers of a block.
 pub(super) enum Rendered {
     /// A table, and the line about its results.
     Table { table: Table, origin: String },

@@ -10,7 +10,7 @@ pub(super) struct Block<'a> {
     /// The number of the first marker's line.
     pub line: usize,
     pub name: &'a str,
-    /// What follows the name: keys with values.
+    /// The keys after the name, with their values.
     pub options: Vec<(&'a str, Vec<&'a str>)>,
     /// The place between the markers, in bytes.
     pub body: Range<usize>,

@@ -120,7 +120,7 @@ pub(super) fn ratio(ratio: f64) -> String {
 /// Formats nanoseconds with a unit.
 pub(super) fn time(ns: f64) -> String {
     let units = [(1e9, "s"), (1e6, "ms"), (1e3, "µs")];
-    // What would be rounded to 1000 of a unit gets the next one.
+    // A value that rounds to 1000 of a unit is shown in the next one.
     let unit = units.into_iter().find(|(unit, _)| ns >= unit * 0.99995);
     match unit {
         None => format!("{ns:.1} ns"),

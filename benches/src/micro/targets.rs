@@ -92,7 +92,7 @@ fn judged(
 ) -> (Cell, Target) {
     let found = |cell| find(rows, cell).and_then(value);
     let measured = found(of).zip(found(times)).map(|(of, times)| of / times);
-    // What both cells have in common goes without saying.
+    // The common part of both cells goes without saying.
     let other = match (times.case == of.case, times.lock == of.lock) {
         (true, _) => times.lock.to_owned(),
         (_, true) => times.case.to_owned(),

@@ -1,4 +1,4 @@
-//! What a command has found, as the terminal and the files show it.
+//! The findings of a command, as the terminal and the files show them.
 
 use anyhow::Result;
 use serde::Serialize;

@@ -46,7 +46,7 @@ impl fmt::Display for Machine {
         if let Some(memory) = self.memory_gib {
             write!(f, ", {memory} GiB of memory")?;
         }
-        // What follows the version is the name of a build.
+        // The name of a build follows the version.
         let kernel = self.kernel.split('-').next().unwrap_or_default();
         write!(f, ", {kernel}")
     }

@@ -1,4 +1,4 @@
-//! What a block is rendered from: its options, and the results.
+//! The input of a block: its options, and the results.
 
 use std::cell::RefCell;
 use std::rc::Rc;

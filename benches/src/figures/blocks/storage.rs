@@ -172,7 +172,7 @@ pub(super) fn recovery(options: &Options<'_>, source: &Source<'_>) -> Result<Tab
     Ok(table)
 }
 
-/// What each contestant does when writes and flushes fail.
+/// The behaviour of each contestant when writes and flushes fail.
 pub(super) fn failures(options: &Options<'_>, source: &Source<'_>) -> Result<Table> {
     let rows: Vec<Failures> = source.rows("failures")?;
     let all = rows.iter().map(|it| it.contestant.clone());

@@ -1,4 +1,4 @@
-//! What all logs of other projects have in common.
+//! The parts that all logs of other projects share.
 
 use std::path::Path;
 
