@@ -32,9 +32,17 @@ pub(super) fn run(row: &str, suites: &[Suite], description: &Description, args: 
         scratch: args.scratch.clone(),
         mutations: args.mutations(),
     };
-    let executions = explore(&search, program);
+    explore(&search, program);
+    record();
+    // A repeat sets the fault plan again, and with it the count of injected faults.
+    repeat(&search, program);
+    messages::tell(&*trace::found())
+}
+
+/// Records what the facade counted in the search.
+fn record() {
     let mut found = trace::found();
-    found.executions = executions as u64;
+    found.executions = check::executions() as u64;
     found.weakened = check::weakened() as u64;
     found.injected = check::injected() as u64;
     found.bug_fired = check::bug_fired() as u64;
@@ -43,27 +51,25 @@ pub(super) fn run(row: &str, suites: &[Suite], description: &Description, args: 
     found.uses_facade = check::operations() > 0;
     found.sites = check::sites().iter().map(site).collect();
     found.bugs = check::bugs().iter().map(bug).collect();
-    messages::tell(&*found)
 }
 
-/// Explores the row. Returns the number of executions.
-fn explore(search: &Search, program: &Program) -> usize {
+fn explore(search: &Search, program: &Program) {
     match &program.body {
-        Body::Once(run) => {
-            worlds::search(search, run, program.crashes.as_ref());
-            let executions = check::executions();
-            begin_repeats();
-            // Twice: state that alternates has the value of the first execution at most once.
-            worlds::first(search, run);
-            worlds::first(search, run);
-            executions
-        }
-        Body::Many(explore) => {
-            explore(search);
-            check::executions()
-        }
+        Body::Once(run) => worlds::search(search, run, program.crashes.as_ref()),
+        Body::Many(explore) => explore(search),
         Body::None => refuse("Promela models run under Spin"),
     }
+}
+
+/// Repeats the first execution, which fails if the program does something else then.
+fn repeat(search: &Search, program: &Program) {
+    let Body::Once(run) = &program.body else {
+        return;
+    };
+    begin_repeats();
+    // Twice: state that alternates has the value of the first execution at most once.
+    worlds::first(search, run);
+    worlds::first(search, run);
 }
 
 fn job(row: &str, description: &Description, args: &Args) -> Job {
