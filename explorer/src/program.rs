@@ -1,0 +1,492 @@
+//! What a program calls: locations, fences, choices and threads.
+
+use core::panic;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::event::{EventId, Location, acquires, releases};
+use crate::failure::Reason;
+use crate::request::{Ask, Condition, Reply, Request, Update};
+use crate::run::{self, Runtime, current};
+use crate::state::{State, Status};
+
+type Place = &'static panic::Location<'static>;
+
+/// A location of 64 bits that threads access by atomic operations.
+///
+/// It belongs to the execution that creates it. Outside an execution, it is a plain value. It is
+/// also one as long as the main thread is alone: before it has started the first thread, and after
+/// it has joined all of them.
+///
+/// Dropping a location, and [`exclusive`](Self::exclusive), are accesses that exclude all others:
+/// a search fails if another access is possible at the same time, or after the drop.
+#[derive(Debug)]
+pub struct Atomic {
+    /// The value, until the first write that is an event.
+    initial: AtomicU64,
+    /// The execution that created it; 0 outside one.
+    execution: AtomicU64,
+    birth: AtomicU64,
+}
+
+/// Stands in [`Atomic::execution`] once the location was dropped.
+const DROPPED: u64 = u64::MAX;
+
+/// Who created a location, and since when others may use it.
+#[derive(Clone, Copy)]
+struct Birth {
+    /// The creator, and how many locations it had created before: a name that is the same in all
+    /// executions.
+    creator: usize,
+    number: u32,
+    /// The last thread that had the location alone, and its events until then.
+    owner: usize,
+    events: usize,
+}
+
+impl Birth {
+    fn pack(self) -> u64 {
+        let threads = (self.creator << 8 | self.owner) as u64;
+        threads << 48 | (self.events as u64) << 32 | u64::from(self.number)
+    }
+
+    fn unpack(packed: u64) -> Birth {
+        Birth {
+            creator: (packed >> 56) as usize,
+            owner: (packed >> 48 & 0xff) as usize,
+            events: (packed >> 32 & 0xffff) as usize,
+            number: packed as u32,
+        }
+    }
+
+    /// Returns a new name, for the current thread.
+    fn new(state: &mut State) -> Birth {
+        let thread = state.current;
+        let its = &mut state.threads[thread];
+        let number = its.created;
+        its.created += 1;
+        Birth {
+            creator: thread,
+            number,
+            owner: thread,
+            events: its.at,
+        }
+    }
+}
+
+impl Atomic {
+    /// Creates a location with this value.
+    pub fn new(value: u64) -> Atomic {
+        let birth = |runtime: &Runtime| Birth::new(&mut runtime.state.borrow_mut()).pack();
+        let runtime = current();
+        Atomic {
+            initial: AtomicU64::new(value),
+            execution: AtomicU64::new(runtime.map_or(0, Runtime::execution)),
+            birth: AtomicU64::new(runtime.map_or(0, birth)),
+        }
+    }
+
+    /// Returns the value that one of the writes has written which the memory model permits.
+    ///
+    /// # Panics
+    /// If the ordering releases, as in std.
+    #[track_caller]
+    pub fn load(&self, ordering: Ordering) -> u64 {
+        assert!(
+            matches!(ordering, Ordering::SeqCst) || !releases(ordering),
+            "there is no such thing as a release load"
+        );
+        self.ask(Request::Load(ordering)).value
+    }
+
+    /// Writes the value.
+    ///
+    /// # Panics
+    /// If the ordering acquires, as in std.
+    #[track_caller]
+    pub fn store(&self, value: u64, ordering: Ordering) {
+        assert!(
+            matches!(ordering, Ordering::SeqCst) || !acquires(ordering),
+            "there is no such thing as an acquire store"
+        );
+        self.ask(Request::Store(value, ordering));
+    }
+
+    /// Changes the value, and returns the old one. Always writes.
+    #[track_caller]
+    pub fn update(&self, update: Update, ordering: Ordering) -> u64 {
+        self.ask(Request::Update(update, ordering)).value
+    }
+
+    /// Writes `new` if the value is `current`, and returns the old value. Never fails spuriously.
+    ///
+    /// # Errors
+    /// The value that was read, if it is another one.
+    ///
+    /// # Panics
+    /// If `failure` releases, as in std.
+    #[track_caller]
+    pub fn compare_exchange(
+        &self,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        assert!(
+            matches!(failure, Ordering::SeqCst) || !releases(failure),
+            "there is no such thing as a release failure ordering"
+        );
+        let reply = self.ask(Request::CompareExchange {
+            current,
+            new,
+            success,
+            failure,
+        });
+        match reply.exchanged {
+            true => Ok(reply.value),
+            false => Err(reply.value),
+        }
+    }
+
+    /// Blocks until the value meets the condition, and returns it. Values that do not meet it are
+    /// not read.
+    #[track_caller]
+    pub fn wait_until(&self, condition: Condition, ordering: Ordering) -> u64 {
+        self.ask(Request::WaitUntil(condition, ordering)).value
+    }
+
+    /// Blocks until the value is `current`, and then writes `new`.
+    #[track_caller]
+    pub fn exchange_when(&self, current: u64, new: u64, ordering: Ordering) {
+        self.ask(Request::ExchangeWhen {
+            current,
+            new,
+            ordering,
+        });
+    }
+
+    /// Returns the value, for a thread that has the location alone. This is no event.
+    #[track_caller]
+    pub fn exclusive(&self) -> u64 {
+        let place = panic::Location::caller();
+        if let Some(runtime) = current() {
+            self.belong(runtime, place);
+            let race = self.take(&mut runtime.state.borrow_mut());
+            if let Some(other) = race {
+                let what = "an exclusive access to a location that another thread uses";
+                runtime.fail(Reason::Race, || race_message(what, place, other));
+            }
+        }
+        self.initial.load(Ordering::Relaxed)
+    }
+
+    /// Returns the location in the graph, or `None` if it has not been accessed as one.
+    pub fn location(&self) -> Option<Location> {
+        let birth = Birth::unpack(self.birth.load(Ordering::Relaxed));
+        current()?
+            .state
+            .borrow()
+            .names
+            .known(birth.creator, birth.number)
+    }
+
+    #[track_caller]
+    fn ask(&self, request: Request) -> Reply {
+        let place = panic::Location::caller();
+        let Some(runtime) = current() else {
+            return self
+                .alone(request)
+                .expect("outside an execution, a thread cannot wait");
+        };
+        self.belong(runtime, place);
+        let mut state = runtime.state.borrow_mut();
+        if !state.is_concurrent {
+            let race = self.take(&mut state);
+            drop(state);
+            debug_assert!(race.is_none(), "the thread is alone");
+            return self.alone(request).unwrap_or_else(|| {
+                let message = || format!("Deadlock: the only thread waits at {place}.");
+                runtime.fail(Reason::Deadlock, message)
+            });
+        }
+        let birth = Birth::unpack(self.birth.load(Ordering::Relaxed));
+        if !knows(&state, (birth.owner, birth.events)) {
+            drop(state);
+            let what = "an access to a location whose creation does not happen before";
+            runtime.fail(Reason::Race, || race_message(what, place, birth.owner));
+        }
+        let location = state.names.location(birth.creator, birth.number);
+        drop(state);
+        runtime.ask(Ask {
+            request,
+            location,
+            initial: self.initial.load(Ordering::Relaxed),
+            place,
+        })
+    }
+
+    /// Fails unless the location was created in this execution.
+    fn belong(&self, runtime: &Runtime, place: Place) {
+        let execution = self.execution.load(Ordering::Relaxed);
+        if execution == runtime.execution() {
+            return;
+        }
+        if execution == DROPPED {
+            let message = || format!("A location is used at {place} after it was dropped.");
+            runtime.fail(Reason::Race, message);
+        }
+        runtime.fail(Reason::Misuse, || {
+            foreign_message("location", execution, place)
+        });
+    }
+
+    /// Makes the newest value the initial one, for a thread that has the location alone. Returns
+    /// a thread that uses it meanwhile, if there is one.
+    fn take(&self, state: &mut State) -> Option<usize> {
+        let mut birth = Birth::unpack(self.birth.load(Ordering::Relaxed));
+        if !knows(state, (birth.owner, birth.events)) {
+            return Some(birth.owner);
+        }
+        if let Some(location) = state.names.known(birth.creator, birth.number) {
+            if let Some(other) = foreign_access(state, location, true) {
+                return Some(other);
+            }
+            let is_done = |at: usize, thread: usize| at < state.threads[thread].at;
+            let writes = state.graph.coherence(location).iter().rev();
+            let mut writes = writes.filter(|it| is_done(it.index as usize, it.thread as usize));
+            if let Some(&newest) = writes.next() {
+                let value = state.graph.event(newest).value;
+                self.initial.store(value, Ordering::Relaxed);
+            }
+            if !state.is_concurrent && !state.graph.accesses(location).is_empty() {
+                birth = Birth::new(state);
+            }
+        }
+        birth.owner = state.current;
+        birth.events = state.threads[state.current].at;
+        self.birth.store(birth.pack(), Ordering::Relaxed);
+        None
+    }
+
+    /// Performs an operation on a plain value. Returns `None` if it would block.
+    fn alone(&self, request: Request) -> Option<Reply> {
+        // Relaxed, all: no other thread is there, or the caller has ordered it.
+        let value = self.initial.load(Ordering::Relaxed);
+        if let Request::Store(new, _) = request {
+            self.initial.store(new, Ordering::Relaxed);
+            return Some(Reply::default());
+        }
+        let effect = request.effect(value);
+        if let Some(written) = effect.written {
+            self.initial.store(written, Ordering::Relaxed);
+        }
+        let exchanged = effect.written.is_some();
+        (!effect.blocks).then_some(Reply { value, exchanged })
+    }
+}
+
+impl Drop for Atomic {
+    fn drop(&mut self) {
+        let execution = *self.execution.get_mut();
+        let Some(runtime) = current().filter(|it| it.execution() == execution) else {
+            return;
+        };
+        *self.execution.get_mut() = DROPPED;
+        let birth = Birth::unpack(*self.birth.get_mut());
+        let state = runtime.state.borrow();
+        let location = state.names.known(birth.creator, birth.number);
+        let other = location.and_then(|it| foreign_access(&state, it, false));
+        let is_owned = knows(&state, (birth.owner, birth.events));
+        let other = other.or_else(|| (!is_owned).then_some(birth.owner));
+        drop(state);
+        if let Some(other) = other {
+            runtime.fail(Reason::Race, || {
+                let user = format!("T{other} uses it, and may do so at the same time or later");
+                format!("A location is dropped while {user}.")
+            });
+        }
+    }
+}
+
+/// Returns whether what the thread did before its event of this index happens before now.
+pub(crate) fn knows(state: &State, (thread, events): (usize, usize)) -> bool {
+    let me = state.current;
+    thread == me || state.graph.happened(me, state.threads[me].at).of(thread) > events
+}
+
+/// Returns a thread with an access that does not happen before now; with `done`, one that it has
+/// made already.
+fn foreign_access(state: &State, location: Location, done: bool) -> Option<usize> {
+    let me = state.current;
+    let known = state.graph.happened(me, state.threads[me].at);
+    let accesses = state.graph.accesses(location);
+    let others = accesses.writes.iter().chain(&accesses.reads);
+    let mut others = others.filter(|it| it.thread as usize != me && !known.contains(**it));
+    let is_done = |it: &&EventId| !done || state.threads[it.thread as usize].at > it.index as usize;
+    others.find(is_done).map(|it| it.thread as usize)
+}
+
+pub(crate) fn race_message(what: &str, place: Place, other: usize) -> String {
+    format!("Race: {what}, at {place}, with T{other}.")
+}
+
+pub(crate) fn foreign_message(what: &str, execution: u64, place: Place) -> String {
+    let made = match execution {
+        0 => "outside the executions",
+        _ => "in an earlier execution, or in that of another search,",
+    };
+    let remedy = "Create it in the program, so that each execution has its own.";
+    format!("A {what} that was created {made} is used at {place}. {remedy}")
+}
+
+/// A fence. Without effect outside an execution, and while the main thread is alone.
+///
+/// # Panics
+/// If the ordering is `Relaxed`, as in std.
+#[track_caller]
+pub fn fence(ordering: Ordering) {
+    assert!(
+        ordering != Ordering::Relaxed,
+        "there is no such thing as a relaxed fence"
+    );
+    if current().is_some_and(|runtime| runtime.state.borrow().is_concurrent) {
+        run::ask(Request::Fence(ordering), panic::Location::caller());
+    }
+}
+
+/// Returns each number below `alternatives`, in an execution of its own. Returns 0 outside an
+/// execution.
+#[track_caller]
+pub fn choose(alternatives: usize) -> usize {
+    choice(alternatives, false)
+}
+
+/// Returns 0, or a fault: a number from 1 to `kinds - 1`. An execution has at most as many faults
+/// as the search [permits](crate::Search::faults). Returns 0 outside an execution.
+#[track_caller]
+pub fn fault(kinds: usize) -> usize {
+    let is_possible = current().is_some_and(|it| it.state.borrow().settings.faults > 0);
+    match is_possible {
+        true => choice(kinds, true),
+        false => 0,
+    }
+}
+
+#[track_caller]
+fn choice(alternatives: usize, is_fault: bool) -> usize {
+    let request = Request::Choose {
+        alternatives: alternatives as u32,
+        is_fault,
+    };
+    run::ask(request, panic::Location::caller()).map_or(0, |it| it.value as usize)
+}
+
+/// One round of a spin loop. After as many rounds as the search [permits](crate::Search::rounds),
+/// the thread never goes on: in another execution, it reads what it waits for.
+#[track_caller]
+pub fn spin() {
+    let Some(runtime) = current() else {
+        return core::hint::spin_loop();
+    };
+    let is_cut = runtime.state.borrow_mut().round();
+    if is_cut {
+        run::ask(Request::Cut, panic::Location::caller());
+    }
+}
+
+/// A thread of the program.
+#[derive(Debug)]
+pub struct Thread(usize);
+
+/// Starts a thread.
+///
+/// # Panics
+/// Outside an execution.
+#[track_caller]
+pub fn spawn(body: impl FnOnce() + 'static) -> Thread {
+    let reply = run::ask(Request::Spawn, panic::Location::caller());
+    let thread = reply.expect("threads are spawned in an execution").value as usize;
+    let runtime = current().expect("as above");
+    let mut state = runtime.state.borrow_mut();
+    state.is_concurrent = true;
+    state.threads[thread].body = Some(Box::new(body));
+    state.threads[thread].status = Status::Unstarted;
+    Thread(thread)
+}
+
+impl Thread {
+    /// Returns the number of the thread. The main thread has 0.
+    pub fn index(&self) -> usize {
+        self.0
+    }
+
+    /// Waits until the thread has returned, which happens before the return of this call.
+    #[track_caller]
+    pub fn join(self) {
+        run::ask(Request::Join(self.0 as u32), panic::Location::caller());
+        if let Some(runtime) = current() {
+            let mut state = runtime.state.borrow_mut();
+            state.is_concurrent = !is_alone(&state);
+        }
+    }
+}
+
+/// Returns whether all other threads have ended, and the main thread knows.
+fn is_alone(state: &State) -> bool {
+    let known = state
+        .graph
+        .happened(state.current, state.threads[state.current].at);
+    let is_over = |thread: usize| match state.threads[thread].status {
+        Status::None => !state.graph.is_started(thread),
+        Status::Finished => known.of(thread) == state.graph.events(thread).len(),
+        _ => false,
+    };
+    state.current == 0 && (1..state.graph.threads()).all(is_over)
+}
+
+/// Returns the number of the calling thread. The main thread, and every thread outside an
+/// execution, has 0.
+pub fn current_thread() -> usize {
+    current().map_or(0, |runtime| runtime.state.borrow().current)
+}
+
+/// Returns whether the caller runs in an execution of a search.
+pub fn is_exploring() -> bool {
+    current().is_some()
+}
+
+/// Fails the execution, and with it the search. Outside an execution, it panics.
+#[track_caller]
+pub fn fail(reason: &str) -> ! {
+    let place = panic::Location::caller();
+    match current() {
+        Some(runtime) => runtime.fail(Reason::Stated, || format!("{reason}\nat {place}")),
+        None => panic!("{reason}"),
+    }
+}
+
+/// A moment of a thread: after one event, and before the next.
+///
+/// What happens between events is no event, but [`Graph`](crate::Graph) orders it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    pub(crate) thread: usize,
+    pub(crate) events: usize,
+}
+
+impl Moment {
+    /// Returns the present moment of the calling thread.
+    pub fn now() -> Moment {
+        let Some(runtime) = current() else {
+            return Moment {
+                thread: 0,
+                events: 0,
+            };
+        };
+        let state = runtime.state.borrow();
+        Moment {
+            thread: state.current,
+            events: state.threads[state.current].at,
+        }
+    }
+}

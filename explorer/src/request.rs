@@ -1,0 +1,226 @@
+//! What a thread asks the search to do: one request for each operation of the program.
+
+use core::panic;
+use core::sync::atomic::Ordering;
+
+use crate::event::Location;
+
+/// How [`Atomic::update`](crate::Atomic::update) changes a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// Adds the operand, and wraps around.
+    Add,
+    /// Subtracts the operand, and wraps around.
+    Sub,
+    /// Keeps the bits that the operand has.
+    And,
+    /// Sets the bits of the operand.
+    Or,
+    /// Inverts the bits of the operand.
+    Xor,
+    /// Takes the greater of the value and the operand.
+    Max,
+    /// Takes the less of the value and the operand.
+    Min,
+    /// Replaces the value by the operand.
+    Swap,
+    /// Clears one of the bits that are set: the `n`-th from below, where `n` is the operand modulo
+    /// their number.
+    ClearNth,
+}
+
+/// A change of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Update {
+    /// What is done with the value and the operand.
+    pub op: Op,
+    /// The operand.
+    pub operand: u64,
+    /// The bits of the result that are kept: those of a type of fewer than 64 bits.
+    pub mask: u64,
+}
+
+impl Update {
+    /// Returns an update of all 64 bits.
+    pub const fn new(op: Op, operand: u64) -> Update {
+        Update {
+            op,
+            operand,
+            mask: u64::MAX,
+        }
+    }
+
+    pub(crate) fn apply(self, value: u64) -> u64 {
+        let operand = self.operand;
+        self.mask
+            & match self.op {
+                Op::Add => value.wrapping_add(operand),
+                Op::Sub => value.wrapping_sub(operand),
+                Op::And => value & operand,
+                Op::Or => value | operand,
+                Op::Xor => value ^ operand,
+                Op::Max => value.max(operand),
+                Op::Min => value.min(operand),
+                Op::Swap => operand,
+                Op::ClearNth if value == 0 => 0,
+                Op::ClearNth => {
+                    let below = operand % u64::from(value.count_ones());
+                    // Each step removes the lowest bit, so that the `n`-th is the lowest at last.
+                    let rest = (0..below).fold(value, |rest, _| rest & (rest - 1));
+                    value & !(rest & rest.wrapping_neg())
+                }
+            }
+    }
+}
+
+/// What [`Atomic::wait_until`](crate::Atomic::wait_until) waits for: `(v & mask == value) == equal`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Condition {
+    /// The bits that count.
+    pub mask: u64,
+    /// What these bits are compared with.
+    pub value: u64,
+    /// Whether they must be equal, or must differ.
+    pub equal: bool,
+}
+
+impl Condition {
+    /// Returns the condition that the value is `value`.
+    pub const fn equals(value: u64) -> Condition {
+        Condition {
+            mask: u64::MAX,
+            value,
+            equal: true,
+        }
+    }
+
+    /// Returns the condition that the value is not `value`.
+    pub const fn differs(value: u64) -> Condition {
+        Condition {
+            mask: u64::MAX,
+            value,
+            equal: false,
+        }
+    }
+
+    pub(crate) fn is_met(self, value: u64) -> bool {
+        (value & self.mask == self.value) == self.equal
+    }
+}
+
+/// One operation of a thread.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Request {
+    Load(Ordering),
+    WaitUntil(Condition, Ordering),
+    Store(u64, Ordering),
+    Update(Update, Ordering),
+    CompareExchange {
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    },
+    ExchangeWhen {
+        current: u64,
+        new: u64,
+        ordering: Ordering,
+    },
+    Fence(Ordering),
+    Choose {
+        alternatives: u32,
+        is_fault: bool,
+    },
+    Spawn,
+    Join(u32),
+    /// The end of a spin loop whose rounds were fruitless. It never goes on.
+    Cut,
+}
+
+/// What a request does to a location if it reads a certain value.
+pub(crate) struct Effect {
+    pub ordering: Ordering,
+    /// The value that is written. `None` for a read that writes nothing.
+    pub written: Option<u64>,
+    /// Whether the thread cannot go on with this value.
+    pub blocks: bool,
+}
+
+impl Request {
+    /// Returns what the request does if it reads `value`.
+    ///
+    /// # Panics
+    /// If the request reads nothing.
+    pub(crate) fn effect(self, value: u64) -> Effect {
+        let reads = |ordering| Effect {
+            ordering,
+            written: None,
+            blocks: false,
+        };
+        match self {
+            Request::Load(ordering) => reads(ordering),
+            Request::WaitUntil(condition, ordering) => Effect {
+                blocks: !condition.is_met(value),
+                ..reads(ordering)
+            },
+            Request::Update(update, ordering) => Effect {
+                written: Some(update.apply(value)),
+                ..reads(ordering)
+            },
+            Request::CompareExchange {
+                current,
+                new,
+                success,
+                failure,
+            } => match value == current {
+                true => Effect {
+                    written: Some(new),
+                    ..reads(success)
+                },
+                false => reads(failure),
+            },
+            Request::ExchangeWhen {
+                current,
+                new,
+                ordering,
+            } => Effect {
+                written: (value == current).then_some(new),
+                blocks: value != current,
+                ..reads(ordering)
+            },
+            _ => unreachable!("{self:?} reads nothing"),
+        }
+    }
+
+    pub(crate) fn reads(self) -> bool {
+        use Request::*;
+        matches!(
+            self,
+            Load(_) | WaitUntil(..) | Update(..) | CompareExchange { .. } | ExchangeWhen { .. }
+        )
+    }
+
+    /// Returns whether another execution of the program may make `other` where it made `self`: the
+    /// operands may depend on what the thread has read, the kind of operation may not.
+    pub(crate) fn is_like(self, other: Request) -> bool {
+        core::mem::discriminant(&self) == core::mem::discriminant(&other)
+    }
+}
+
+/// A request of a thread, with what the graph must know about its location.
+#[derive(Clone, Copy)]
+pub(crate) struct Ask {
+    pub request: Request,
+    pub location: Location,
+    pub initial: u64,
+    pub place: &'static panic::Location<'static>,
+}
+
+/// The answer to a request.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Reply {
+    /// What was read or chosen, or the number of a thread.
+    pub value: u64,
+    /// Whether a read-modify-write was done.
+    pub exchanged: bool,
+}

@@ -1,0 +1,676 @@
+//! The state of a search, and how an execution proceeds in it: by repeating the events of the
+//! graph, and then by adding events.
+//!
+//! # Invariants
+//! - **X1** The order in which events were added extends program order and `rf`. So a prefix of it
+//!   is a graph, and a [`Branch`] is the length of a prefix and what is added to it.
+//! - **X2** A new event is added in the maximal way: it reads the newest write, or is the newest
+//!   write, or is the first alternative of a choice. Every other way becomes a branch.
+//! - **X3** The thread that adds the next event depends on the graph alone. So a repeated prefix
+//!   goes on as it did.
+//! - **X4** Nothing that a request returns depends on the order of independent events. So the
+//!   program, repeated along `po ∪ rf`, makes the same requests.
+
+use crate::clock::Clock;
+use crate::event::{Event, EventId, Kind, Location};
+use crate::failure::{Failure, Reason};
+use crate::graph::Graph;
+use crate::observer::{End, Observer};
+use crate::request::{Ask, Reply, Request};
+use crate::search::{Counts, Settings};
+use crate::{MAX_EVENTS, MAX_THREADS};
+
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Status {
+    #[default]
+    None,
+    /// The thread was spawned, and has not run yet.
+    Unstarted,
+    Running,
+    Finished,
+}
+
+/// A thread in the current execution.
+#[derive(Default)]
+pub(crate) struct Thread {
+    pub status: Status,
+    /// How many of its events have been repeated or added.
+    pub at: usize,
+    pub pending: Option<Ask>,
+    pub reply: Reply,
+    pub body: Option<Box<dyn FnOnce()>>,
+    /// How many locations it has created.
+    pub created: u32,
+    /// The rounds of spin loops, and where the last two began.
+    rounds: u32,
+    round_began: usize,
+    round_before_began: usize,
+}
+
+/// The numbers of locations, by their names: the creator, and how many it had created before.
+#[derive(Default)]
+pub(crate) struct Names {
+    numbers: [Vec<Option<Location>>; MAX_THREADS],
+    next: u32,
+}
+
+impl Names {
+    pub(crate) fn known(&self, creator: usize, nth: u32) -> Option<Location> {
+        self.numbers[creator].get(nth as usize).copied().flatten()
+    }
+
+    pub(crate) fn location(&mut self, creator: usize, nth: u32) -> Location {
+        let at = nth as usize;
+        if self.numbers[creator].len() <= at {
+            crate::arena::outside(|| self.numbers[creator].resize(at + 1, None));
+        }
+        let number = &mut self.numbers[creator][at];
+        *number.get_or_insert_with(|| {
+            self.next += 1;
+            Location(self.next - 1)
+        })
+    }
+}
+
+/// Another way to go on after a prefix of the graph.
+pub(crate) struct Branch {
+    /// The number of events that are kept.
+    pub length: usize,
+    pub then: Then,
+}
+
+/// What is done to a prefix.
+pub(crate) enum Then {
+    /// Adds the event to the thread; a write at this position.
+    Add {
+        thread: usize,
+        event: Event,
+        position: usize,
+    },
+    /// Makes the read read from `write`, the next event of the thread.
+    Revisit {
+        thread: usize,
+        write: Event,
+        read: EventId,
+        keep: Clock,
+    },
+    /// Goes on with another graph: a revisited one.
+    Visit(Box<Graph>),
+}
+
+/// What the execution does next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Start(usize),
+    Extend(usize),
+    End,
+}
+
+pub(crate) struct State {
+    pub settings: Settings,
+    pub graph: Graph,
+    pub branches: Vec<Branch>,
+    pub counts: Counts,
+    pub threads: [Thread; MAX_THREADS],
+    pub current: usize,
+    /// Whether another thread than the main thread may run. Otherwise, nothing is an event.
+    pub is_concurrent: bool,
+    /// Whether all events of the graph have been repeated.
+    pub is_live: bool,
+    /// Whether the execution ends here, because it leads to nothing new.
+    pub is_over: bool,
+    pub failure: Option<Failure>,
+    pub observer: *mut dyn Observer,
+    pub names: Names,
+}
+
+impl State {
+    /// Records a failure. The execution ends here, and with it the search.
+    pub(crate) fn fail(&mut self, reason: Reason, message: String) {
+        let graph = self.graph.clone();
+        self.failure.get_or_insert(Failure {
+            reason,
+            message,
+            graph,
+        });
+    }
+
+    pub(crate) fn observe(&mut self, f: impl FnOnce(&mut dyn Observer, &Graph)) {
+        // SAFETY: the observer outlives the search, which alone uses it meanwhile, and an observer
+        // that calls into the search finds the state borrowed.
+        f(unsafe { &mut *self.observer }, &self.graph);
+    }
+
+    pub(crate) fn begin(&mut self, body: Box<dyn FnOnce()>) {
+        self.counts.runs += 1;
+        self.threads = Default::default();
+        self.threads[0].status = Status::Unstarted;
+        self.threads[0].body = Some(body);
+        self.current = 0;
+        self.is_concurrent = false;
+        self.is_live = false;
+        self.is_over = false;
+    }
+
+    /// Answers a request of the current thread, if it can go on at once.
+    pub(crate) fn answer(&mut self, ask: Ask) -> Option<Reply> {
+        let thread = self.current;
+        if self.failure.is_some() {
+            return None;
+        }
+        if let Some(reply) = self.repeat(thread, &ask) {
+            return Some(reply);
+        }
+        self.threads[thread].pending = Some(ask);
+        // While a thread unwinds, no other thread may run: `std::thread::panicking` would be true
+        // for it, too, because all threads of the program share a thread of the system.
+        let unwinds = std::thread::panicking();
+        let may_go_on = unwinds || self.next() == Next::Extend(thread);
+        if self.is_live && !self.is_over && may_go_on {
+            self.extend(thread);
+            if !self.is_over && self.grant(thread, &ask) {
+                return Some(self.threads[thread].reply);
+            }
+        }
+        if unwinds {
+            let what = format!(
+                "T{thread} panicked, and would have to wait at {}",
+                ask.place
+            );
+            self.fail(Reason::Panic, format!("{what} while it unwinds."));
+        }
+        None
+    }
+
+    /// Returns a thread that can go on with the events of the graph, if there is one.
+    pub(crate) fn repeatable(&mut self) -> Option<usize> {
+        let threads = 0..self.graph.threads();
+        threads.into_iter().find(|&thread| self.can_repeat(thread))
+    }
+
+    fn can_repeat(&mut self, thread: usize) -> bool {
+        match (self.threads[thread].status, self.threads[thread].pending) {
+            (Status::Unstarted, _) => true,
+            (Status::Running, Some(ask)) => self.grant(thread, &ask),
+            _ => false,
+        }
+    }
+
+    /// Prepares the answer to a pending request, if the next event of the thread answers it.
+    fn grant(&mut self, thread: usize, ask: &Ask) -> bool {
+        let Some(reply) = self.repeat(thread, ask) else {
+            return false;
+        };
+        self.threads[thread].pending = None;
+        self.threads[thread].reply = reply;
+        true
+    }
+
+    /// Begins to add events. The graph must have been repeated as a whole.
+    pub(crate) fn go_live(&mut self) {
+        self.is_live = true;
+        for thread in 0..self.graph.threads() {
+            let (at, all) = (self.threads[thread].at, self.graph.events(thread).len());
+            let is_open = self.graph.is_half_done(thread) || self.is_blocked(thread);
+            if at != all && !(at + 1 == all && is_open) {
+                let why = match self.threads[thread].pending {
+                    Some(ask) => format!("waits at {}", ask.place),
+                    None => "has ended".to_owned(),
+                };
+                self.fail_to_repeat(format!("T{thread} {why} after {at} of {all} operations"));
+            }
+        }
+    }
+
+    /// Goes on with the execution. Returns the thread that runs next, or `None` at the end.
+    pub(crate) fn proceed(&mut self) -> Option<usize> {
+        loop {
+            if self.failure.is_some() || self.is_over {
+                return None;
+            }
+            match self.next() {
+                Next::Start(thread) => return Some(thread),
+                Next::End => {
+                    self.end();
+                    return None;
+                }
+                Next::Extend(thread) => {
+                    let ask = self.threads[thread]
+                        .pending
+                        .expect("a thread that can go on");
+                    self.extend(thread);
+                    if !self.is_over && self.grant(thread, &ask) {
+                        return Some(thread);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Repeats the next event of the thread, if it has one. A read waits until its source has been
+    /// repeated.
+    fn repeat(&mut self, thread: usize, ask: &Ask) -> Option<Reply> {
+        let at = self.threads[thread].at;
+        let event = *self.graph.events(thread).get(at)?;
+        if !event.request.is_like(ask.request) || event.location != ask.location {
+            let was = format!("T{thread}.{at} was {:?} at {}", event.request, event.place);
+            self.fail_to_repeat(format!(
+                "{was}, and now is {:?} at {}",
+                ask.request, ask.place
+            ));
+            return None;
+        }
+        let id = EventId::new(thread, at);
+        let mut reply = Reply {
+            value: event.value,
+            exchanged: false,
+        };
+        let mut events = 1;
+        match event.kind {
+            Kind::Read => {
+                let source = event.reads_from;
+                let is_there = source.is_initial()
+                    || self.threads[source.thread as usize].at > source.index as usize;
+                if !is_there {
+                    return None;
+                }
+                // Without the arena, an address differs from that of the last execution.
+                reply.value = self.value_of(source, ask.initial);
+                self.graph.set_value(id, reply.value, ask.request);
+                let effect = ask.request.effect(reply.value);
+                if effect.blocks != event.blocked || effect.written.is_some() != event.exclusive {
+                    let what = format!("T{thread} reads another value at {}", ask.place);
+                    self.fail_to_repeat(what);
+                    return None;
+                }
+                let is_half = event.exclusive && self.graph.events(thread).len() == at + 1;
+                if event.blocked || is_half {
+                    return None;
+                }
+                if event.exclusive {
+                    let half = EventId::new(thread, at + 1);
+                    let written = effect.written.unwrap_or_default();
+                    self.graph.set_value(half, written, ask.request);
+                    reply.exchanged = true;
+                    events = 2;
+                }
+            }
+            Kind::Write => {
+                if let Request::Store(value, _) = ask.request {
+                    self.graph.set_value(id, value, ask.request);
+                }
+            }
+            Kind::Join if self.threads[event.value as usize].status != Status::Finished => {
+                return None;
+            }
+            _ => {}
+        }
+        self.threads[thread].at += events;
+        Some(reply)
+    }
+
+    fn fail_to_repeat(&mut self, what: String) {
+        let why = "When the search repeated the program with the same values, the program did \
+                   something else";
+        let remedy = "A program must depend on nothing but what its operations return: not on \
+                      addresses (unless `Arena` is the global allocator), time, random numbers, \
+                      the order of hashes, thread-locals or earlier executions.";
+        self.fail(Reason::NotRepeatable, format!("{why}: {what}.\n{remedy}"));
+    }
+
+    fn value_of(&self, write: EventId, initial: u64) -> u64 {
+        match write.is_initial() {
+            true => initial,
+            false => self.graph.event(write).value,
+        }
+    }
+
+    fn is_blocked(&self, thread: usize) -> bool {
+        self.graph.last(thread).is_some_and(|last| last.blocked)
+    }
+
+    /// Returns what the execution does next (X3): the lowest thread that can go on. A thread that
+    /// would block on the newest value comes last, because another thread may change it first.
+    fn next(&self) -> Next {
+        let threads = 0..self.graph.threads();
+        if let Some(thread) = threads.clone().find(|it| self.graph.is_half_done(*it)) {
+            return Next::Extend(thread);
+        }
+        let mut waiting = None;
+        for thread in threads {
+            match self.threads[thread].status {
+                Status::None | Status::Finished => continue,
+                Status::Unstarted => return Next::Start(thread),
+                Status::Running if self.is_blocked(thread) => continue,
+                Status::Running => {}
+            }
+            let Some(ask) = &self.threads[thread].pending else {
+                continue;
+            };
+            match ask.request {
+                Request::Cut => continue,
+                Request::Join(it) if self.threads[it as usize].status != Status::Finished => {
+                    continue;
+                }
+                request if request.reads() => {
+                    let newest = self.graph.accesses(ask.location);
+                    let newest = newest.write(newest.newest());
+                    if request.effect(self.value_of(newest, ask.initial)).blocks {
+                        waiting = waiting.or(Some(thread));
+                        continue;
+                    }
+                }
+                _ => {}
+            }
+            return Next::Extend(thread);
+        }
+        waiting.map_or(Next::End, Next::Extend)
+    }
+
+    /// Counts a round of a spin loop. Returns whether the thread is cut.
+    pub(crate) fn round(&mut self) -> bool {
+        let thread = &mut self.threads[self.current];
+        thread.rounds += 1;
+        thread.round_before_began = thread.round_began;
+        thread.round_began = thread.at;
+        thread.rounds > self.settings.rounds
+    }
+
+    /// Returns the threads that have not returned.
+    fn running(&self) -> Vec<usize> {
+        let is_running = |thread: &usize| self.threads[*thread].status == Status::Running;
+        (0..self.graph.threads()).filter(is_running).collect()
+    }
+
+    /// Ends an execution in which no thread can go on.
+    fn end(&mut self) {
+        let running = self.running();
+        let end = match running.is_empty() {
+            true => End::Complete,
+            false if running.iter().all(|it| self.is_stuck(*it)) => End::Deadlock,
+            false => End::Blocked,
+        };
+        let events = self.graph.order().len();
+        self.counts.events += events as u64;
+        self.counts.most_events = self.counts.most_events.max(events);
+        match end {
+            End::Complete => self.counts.executions += 1,
+            End::Blocked => self.counts.blocked += 1,
+            End::Deadlock => self.counts.deadlocks += 1,
+        }
+        self.observe(|observer, graph| observer.ended(graph, end));
+        if end == End::Deadlock && !self.settings.allows_deadlocks {
+            let places = running.into_iter().filter_map(|thread| {
+                let ask = self.threads[thread].pending?;
+                Some(format!("T{thread} waits at {}", ask.place))
+            });
+            let places = places.collect::<Vec<_>>().join(", ");
+            let message = format!("Deadlock, or spin loops without end: {places}.");
+            self.fail(Reason::Deadlock, message);
+        }
+    }
+
+    /// Returns whether a thread that does not go on never will, because all that it waits for is
+    /// as new as can be.
+    fn is_stuck(&self, thread: usize) -> bool {
+        let reads_newest = |event: &Event| {
+            let accesses = self.graph.accesses(event.location);
+            accesses.position(event.reads_from) == accesses.newest()
+        };
+        let its = &self.threads[thread];
+        match its.pending.map(|ask| ask.request) {
+            Some(Request::Join(_)) => true,
+            Some(Request::Cut) => {
+                let mut round = self.graph.events(thread)[its.round_before_began..].iter();
+                round.all(|it| it.kind != Kind::Read || it.exclusive || reads_newest(it))
+            }
+            _ => self
+                .graph
+                .last(thread)
+                .is_some_and(|last| !last.blocked || reads_newest(last)),
+        }
+    }
+
+    /// Adds the next event of the thread, and keeps the other ways as branches.
+    fn extend(&mut self, thread: usize) {
+        let ask = self.threads[thread].pending.expect("a request");
+        if self.graph.is_full(thread) {
+            let limit = format!(
+                "T{thread} has more than {MAX_EVENTS} operations at {}",
+                ask.place
+            );
+            self.fail(
+                Reason::TooLarge,
+                format!("{limit}. Let the program do less."),
+            );
+        } else if self.graph.is_half_done(thread) {
+            self.write_half(thread, &ask);
+        } else {
+            match ask.request {
+                Request::Store(..) => self.store(thread, &ask),
+                Request::Choose { .. } => self.choose(thread, &ask),
+                Request::Fence(ordering) => {
+                    let fence = Event {
+                        ordering,
+                        ..Event::new(Kind::Fence, &ask)
+                    };
+                    self.add(thread, fence);
+                }
+                Request::Spawn => self.spawn(thread, &ask),
+                Request::Join(other) => {
+                    let join = Event {
+                        value: u64::from(other),
+                        ..Event::new(Kind::Join, &ask)
+                    };
+                    self.add(thread, join);
+                }
+                Request::Cut => unreachable!("a thread that was cut does not go on"),
+                _ => self.read(thread, &ask),
+            }
+        }
+    }
+
+    fn add(&mut self, thread: usize, mut event: Event) -> EventId {
+        let index = self.graph.events(thread).len();
+        self.graph.derive(thread, index, &mut event);
+        let id = self.graph.push(thread, event);
+        self.observe(|observer, graph| observer.added(graph, id));
+        id
+    }
+
+    fn branch(&mut self, then: Then) {
+        let length = self.graph.order().len();
+        self.branches.push(Branch { length, then });
+    }
+
+    /// TruSt, Algorithm 1, case `R` of `Visit`: a read takes every source that coherence permits.
+    fn read(&mut self, thread: usize, ask: &Ask) {
+        let index = self.graph.events(thread).len();
+        let before = self.graph.happened(thread, index);
+        let newest = self.graph.accesses(ask.location).newest();
+        for position in self.graph.floor(ask.location, &before)..=newest {
+            let write = self.graph.accesses(ask.location).write(position);
+            let mut event = Event::new(Kind::Read, ask);
+            Graph::read_from(&mut event, write, self.value_of(write, ask.initial));
+            if position == newest {
+                self.add(thread, event);
+                break;
+            }
+            // A wait that blocks on an old value blocks on the newest one, or does not block.
+            if event.blocked || mutant!("reads-are-never-stale") {
+                continue;
+            }
+            self.graph.derive(thread, index, &mut event);
+            // The modifier of this value would have to read from the new write instead.
+            let modifier = self.graph.modifier(ask.location, write, EventId::INITIAL);
+            if event.exclusive && modifier.is_some_and(|it| event.causes.contains(it)) {
+                continue;
+            }
+            self.branch(Then::Add {
+                thread,
+                event,
+                position: 0,
+            });
+        }
+        if self.graph.is_half_done(thread) {
+            self.write_half(thread, ask);
+        }
+    }
+
+    /// Adds the write of a read-modify-write, right after what its read has read.
+    fn write_half(&mut self, thread: usize, ask: &Ask) {
+        let index = self.graph.events(thread).len();
+        let read = EventId::new(thread, index - 1);
+        let event = self.second_half(read, ask);
+        self.revisit_by(thread, &event);
+        let source = self.graph.event(read).reads_from;
+        if self.graph.modifier(ask.location, source, read).is_some() {
+            // Two cannot modify the same value. The revisits make the other one read from this.
+            self.give_up();
+            return;
+        }
+        let position = self.graph.accesses(ask.location).position(source) + 1;
+        self.write(thread, event, position);
+    }
+
+    /// Returns the write of the read-modify-write whose read is the last event of its thread.
+    pub(crate) fn second_half(&self, read: EventId, ask: &Ask) -> Event {
+        let half = self.graph.event(read);
+        let value = self.value_of(half.reads_from, ask.initial);
+        let mut event = Event {
+            exclusive: true,
+            ordering: half.ordering,
+            value: ask.request.effect(value).written.unwrap_or_default(),
+            ..Event::new(Kind::Write, ask)
+        };
+        let (thread, index) = (read.thread as usize, read.index as usize + 1);
+        self.graph.derive(thread, index, &mut event);
+        event
+    }
+
+    /// TruSt, Algorithm 1, case `W` of `Visit`, with `VisitCOs`: a write takes every position that
+    /// coherence permits, and may revisit earlier reads.
+    fn store(&mut self, thread: usize, ask: &Ask) {
+        let Request::Store(value, ordering) = ask.request else {
+            unreachable!("a store");
+        };
+        let mut event = Event {
+            value,
+            ordering,
+            ..Event::new(Kind::Write, ask)
+        };
+        let index = self.graph.events(thread).len();
+        self.graph.derive(thread, index, &mut event);
+        let newest = self.graph.accesses(ask.location).newest();
+        for after in self.graph.floor(ask.location, &event.before)..newest {
+            let previous = self.graph.accesses(ask.location).write(after);
+            let modifier = self
+                .graph
+                .modifier(ask.location, previous, EventId::INITIAL);
+            if modifier.is_some() || mutant!("writes-are-newest") {
+                continue;
+            }
+            let position = after + 1;
+            self.branch(Then::Add {
+                thread,
+                event,
+                position,
+            });
+        }
+        self.revisit_by(thread, &event);
+        self.write(thread, event, newest + 1);
+    }
+
+    fn write(&mut self, thread: usize, event: Event, position: usize) {
+        let id = self.graph.push(thread, event);
+        self.graph.place(id, position);
+        self.observe(|observer, graph| observer.added(graph, id));
+        if self.is_futile() {
+            self.give_up();
+        }
+    }
+
+    /// Keeps a branch for each read that the write may revisit.
+    pub(crate) fn revisit_by(&mut self, thread: usize, write: &Event) {
+        if mutant!("no-revisits") {
+            return;
+        }
+        for (read, keep) in self.graph.revisits(thread, write) {
+            let write = *write;
+            self.branch(Then::Revisit {
+                thread,
+                write,
+                read,
+                keep,
+            });
+        }
+    }
+
+    fn choose(&mut self, thread: usize, ask: &Ask) {
+        let Request::Choose {
+            alternatives,
+            is_fault,
+        } = ask.request
+        else {
+            unreachable!("a choice");
+        };
+        let is_allowed = !is_fault || self.graph.faults() < self.settings.faults;
+        let index = self.graph.events(thread).len();
+        for value in (1..u64::from(alternatives)).filter(|_| is_allowed).rev() {
+            let mut event = Event {
+                value,
+                ..Event::new(Kind::Choice, ask)
+            };
+            self.graph.derive(thread, index, &mut event);
+            self.branch(Then::Add {
+                thread,
+                event,
+                position: 0,
+            });
+        }
+        self.add(thread, Event::new(Kind::Choice, ask));
+    }
+
+    fn spawn(&mut self, thread: usize, ask: &Ask) {
+        let Some(number) = self.graph.next_thread() else {
+            let limit = format!("More than {MAX_THREADS} threads, at {}.", ask.place);
+            return self.fail(Reason::TooLarge, format!("{limit} Use fewer threads."));
+        };
+        let spawn = Event {
+            value: number as u64,
+            ..Event::new(Kind::Spawn, ask)
+        };
+        self.add(thread, spawn);
+    }
+
+    /// Ends the execution, which leads to no complete one.
+    fn give_up(&mut self) {
+        self.is_over = true;
+        self.counts.given_up += 1;
+    }
+
+    /// Returns whether a thread is blocked by a value that is not the newest, and whatever comes
+    /// next knows that. Such an execution is not complete, and no revisit can end the wait.
+    fn is_futile(&self) -> bool {
+        let threads = 0..self.graph.threads();
+        threads.clone().any(|thread| {
+            let Some(read) = self.graph.last(thread).filter(|last| last.blocked) else {
+                return false;
+            };
+            let accesses = self.graph.accesses(read.location);
+            let newer = &accesses.writes[accesses.position(read.reads_from)..];
+            let knows = |other: usize| {
+                let all = self.graph.events(other).len();
+                let causes = self.graph.causes(other, all);
+                newer.iter().any(|write| causes.contains(*write))
+            };
+            let goes_on = |other: usize| {
+                let its = &self.threads[other];
+                let is_ended = matches!(its.status, Status::Finished | Status::None);
+                let joins = (its.pending).is_some_and(|it| matches!(it.request, Request::Join(_)));
+                other != thread && !is_ended && !joins && !self.is_blocked(other)
+            };
+            !newer.is_empty() && threads.clone().filter(|it| goes_on(*it)).all(knows)
+        })
+    }
+}
