@@ -288,7 +288,9 @@ impl Atomic {
 impl Drop for Atomic {
     fn drop(&mut self) {
         let execution = *self.execution.get_mut();
-        let Some(runtime) = current().filter(|it| it.execution() == execution) else {
+        let runtime = current().filter(|it| it.execution() == execution);
+        // A thread that panicked does not wait for others: the panic is what failed.
+        let Some(runtime) = runtime.filter(|_| !std::thread::panicking()) else {
             return;
         };
         *self.execution.get_mut() = DROPPED;
