@@ -44,4 +44,9 @@ impl Clock {
             *mine = (*mine).max(*its);
         }
     }
+
+    /// Returns whether all events of another set are in this one.
+    pub(crate) fn includes(&self, other: &Clock) -> bool {
+        self.0.iter().zip(&other.0).all(|(mine, its)| mine >= its)
+    }
 }

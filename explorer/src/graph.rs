@@ -1,8 +1,7 @@
 //! An execution graph: the events of every thread, what each read reads from (`rf`), and the order
 //! of the writes of each location (`co`).
 //!
-//! The graph also keeps the order in which the search added its events. That order extends
-//! program order and `rf`, so every prefix of it is a graph, too.
+//! The graph also keeps the order in which the search added its events.
 
 use crate::clock::Clock;
 use crate::coherence::Accesses;

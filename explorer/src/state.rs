@@ -2,8 +2,9 @@
 //! graph, and then by adding events.
 //!
 //! # Invariants
-//! - **X1** The order in which events were added extends program order and `rf`. So a prefix of it
-//!   is a graph, and a [`Branch`] is the length of a prefix and what is added to it.
+//! - **X1** A prefix of the order in which events were added is a graph, as long as it has the last
+//!   revisiting write: the order extends program order, and `rf` but for revisited reads. So a
+//!   [`Branch`] is the length of such a prefix and what is added to it.
 //! - **X2** A new event is added in the maximal way: it reads the newest write, or is the newest
 //!   write, or is the first alternative of a choice. Every other way becomes a branch.
 //! - **X3** The thread that adds the next event depends on the graph alone. So a repeated prefix
