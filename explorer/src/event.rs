@@ -24,10 +24,8 @@ impl EventId {
     };
 
     pub(crate) fn new(thread: usize, index: usize) -> EventId {
-        EventId {
-            thread: thread as u16,
-            index: index as u16,
-        }
+        let (thread, index) = (thread as u16, index as u16);
+        EventId { thread, index }
     }
 
     /// Returns whether this is the write of an initial value.
@@ -134,6 +132,14 @@ impl Event {
         }
     }
 
+    pub(crate) fn with_value(self, value: u64) -> Event {
+        Event { value, ..self }
+    }
+
+    pub(crate) fn with_ordering(self, ordering: Ordering) -> Event {
+        Event { ordering, ..self }
+    }
+
     /// Returns the events that happen before this one, which is not included.
     pub fn happens_after(&self) -> &Clock {
         &self.before
@@ -151,22 +157,18 @@ impl Event {
     }
 
     pub(crate) fn is_fault(&self) -> bool {
-        self.is_deviation() && matches!(self.request, Request::Choose { is_fault: true, .. })
+        self.is_deviation() && matches!(self.request, Request::Choose(_, true))
     }
 }
 
 /// Returns whether the ordering acquires.
 pub(crate) fn acquires(ordering: Ordering) -> bool {
-    matches!(
-        ordering,
-        Ordering::Acquire | Ordering::AcqRel | Ordering::SeqCst
-    )
+    use Ordering::*;
+    matches!(ordering, Acquire | AcqRel | SeqCst)
 }
 
 /// Returns whether the ordering releases.
 pub(crate) fn releases(ordering: Ordering) -> bool {
-    matches!(
-        ordering,
-        Ordering::Release | Ordering::AcqRel | Ordering::SeqCst
-    )
+    use Ordering::*;
+    matches!(ordering, Release | AcqRel | SeqCst)
 }

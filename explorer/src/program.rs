@@ -136,12 +136,7 @@ impl Atomic {
             matches!(failure, Ordering::SeqCst) || !releases(failure),
             "there is no such thing as a release failure ordering"
         );
-        let reply = self.ask(Request::CompareExchange {
-            current,
-            new,
-            success,
-            failure,
-        });
+        let reply = self.ask(Request::CompareExchange(current, new, success, failure));
         match reply.exchanged {
             true => Ok(reply.value),
             false => Err(reply.value),
@@ -158,11 +153,7 @@ impl Atomic {
     /// Blocks until the value is `current`, and then writes `new`.
     #[track_caller]
     pub fn exchange_when(&self, current: u64, new: u64, ordering: Ordering) {
-        self.ask(Request::ExchangeWhen {
-            current,
-            new,
-            ordering,
-        });
+        self.ask(Request::ExchangeWhen(current, new, ordering));
     }
 
     /// Returns the value, for a thread that has the location alone. This is no event.
@@ -376,10 +367,7 @@ pub fn fault(kinds: usize) -> usize {
 
 #[track_caller]
 fn choice(alternatives: usize, is_fault: bool) -> usize {
-    let request = Request::Choose {
-        alternatives: alternatives as u32,
-        is_fault,
-    };
+    let request = Request::Choose(alternatives as u32, is_fault);
     run::ask(request, panic::Location::caller()).map_or(0, |it| it.value as usize)
 }
 

@@ -43,11 +43,12 @@ pub struct Update {
 impl Update {
     /// Returns an update of all 64 bits.
     pub const fn new(op: Op, operand: u64) -> Update {
-        Update {
-            op,
-            operand,
-            mask: u64::MAX,
-        }
+        Update::masked(op, operand, u64::MAX)
+    }
+
+    /// Returns an update of a type that has the bits of `mask`.
+    pub const fn masked(op: Op, operand: u64, mask: u64) -> Update {
+        Update { op, operand, mask }
     }
 
     pub(crate) fn apply(self, value: u64) -> u64 {
@@ -73,38 +74,36 @@ impl Update {
     }
 }
 
-/// What [`Atomic::wait_until`](crate::Atomic::wait_until) waits for: `(v & mask == value) == equal`.
+/// What [`Atomic::wait_until`](crate::Atomic::wait_until) waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Condition {
-    /// The bits that count.
-    pub mask: u64,
-    /// What these bits are compared with.
-    pub value: u64,
-    /// Whether they must be equal, or must differ.
-    pub equal: bool,
+    mask: u64,
+    value: u64,
+    is_equal: bool,
 }
 
 impl Condition {
+    /// Returns the condition that the bits of `mask` are (`is_equal`), or are not, those of `value`.
+    pub const fn masked(mask: u64, value: u64, is_equal: bool) -> Condition {
+        Condition {
+            mask,
+            value,
+            is_equal,
+        }
+    }
+
     /// Returns the condition that the value is `value`.
     pub const fn equals(value: u64) -> Condition {
-        Condition {
-            mask: u64::MAX,
-            value,
-            equal: true,
-        }
+        Condition::masked(u64::MAX, value, true)
     }
 
     /// Returns the condition that the value is not `value`.
     pub const fn differs(value: u64) -> Condition {
-        Condition {
-            mask: u64::MAX,
-            value,
-            equal: false,
-        }
+        Condition::masked(u64::MAX, value, false)
     }
 
     pub(crate) fn is_met(self, value: u64) -> bool {
-        (value & self.mask == self.value) == self.equal
+        (value & self.mask == self.value) == self.is_equal
     }
 }
 
@@ -115,22 +114,13 @@ pub(crate) enum Request {
     WaitUntil(Condition, Ordering),
     Store(u64, Ordering),
     Update(Update, Ordering),
-    CompareExchange {
-        current: u64,
-        new: u64,
-        success: Ordering,
-        failure: Ordering,
-    },
-    ExchangeWhen {
-        current: u64,
-        new: u64,
-        ordering: Ordering,
-    },
+    /// With the current and the new value, and the orderings of success and failure.
+    CompareExchange(u64, u64, Ordering, Ordering),
+    /// With the current and the new value.
+    ExchangeWhen(u64, u64, Ordering),
     Fence(Ordering),
-    Choose {
-        alternatives: u32,
-        is_fault: bool,
-    },
+    /// The number of alternatives, and whether all but the first are faults.
+    Choose(u32, bool),
     Spawn,
     Join(u32),
     /// The end of a spin loop whose rounds were fruitless. It never goes on.
@@ -152,43 +142,24 @@ impl Request {
     /// # Panics
     /// If the request reads nothing.
     pub(crate) fn effect(self, value: u64) -> Effect {
-        let reads = |ordering| Effect {
-            ordering,
-            written: None,
-            blocks: false,
-        };
-        match self {
-            Request::Load(ordering) => reads(ordering),
-            Request::WaitUntil(condition, ordering) => Effect {
-                blocks: !condition.is_met(value),
-                ..reads(ordering)
-            },
-            Request::Update(update, ordering) => Effect {
-                written: Some(update.apply(value)),
-                ..reads(ordering)
-            },
-            Request::CompareExchange {
-                current,
-                new,
-                success,
-                failure,
-            } => match value == current {
-                true => Effect {
-                    written: Some(new),
-                    ..reads(success)
-                },
-                false => reads(failure),
-            },
-            Request::ExchangeWhen {
-                current,
-                new,
-                ordering,
-            } => Effect {
-                written: (value == current).then_some(new),
-                blocks: value != current,
-                ..reads(ordering)
-            },
+        let (ordering, written, blocks) = match self {
+            Request::Load(ordering) => (ordering, None, false),
+            Request::WaitUntil(condition, ordering) => (ordering, None, !condition.is_met(value)),
+            Request::Update(update, ordering) => (ordering, Some(update.apply(value)), false),
+            Request::CompareExchange(current, new, success, _) if value == current => {
+                (success, Some(new), false)
+            }
+            Request::CompareExchange(.., failure) => (failure, None, false),
+            Request::ExchangeWhen(current, new, ordering) => {
+                let is_current = value == current;
+                (ordering, is_current.then_some(new), !is_current)
+            }
             _ => unreachable!("{self:?} reads nothing"),
+        };
+        Effect {
+            ordering,
+            written,
+            blocks,
         }
     }
 
@@ -196,7 +167,7 @@ impl Request {
         use Request::*;
         matches!(
             self,
-            Load(_) | WaitUntil(..) | Update(..) | CompareExchange { .. } | ExchangeWhen { .. }
+            Load(_) | WaitUntil(..) | Update(..) | CompareExchange(..) | ExchangeWhen(..)
         )
     }
 

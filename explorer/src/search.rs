@@ -255,11 +255,7 @@ impl Exploration<'_> {
     /// Makes the graph that a branch leads to. Returns whether a run is to go on with it.
     fn take(&self, state: &mut State, then: Then) -> bool {
         match then {
-            Then::Add {
-                thread,
-                event,
-                position,
-            } => {
+            Then::Add(thread, event, position) => {
                 let id = state.graph.push(thread, event);
                 if event.kind == Kind::Write {
                     state.graph.place(id, position);
@@ -272,12 +268,7 @@ impl Exploration<'_> {
                     false => event.kind == Kind::Choice || is_permitted(state),
                 }
             }
-            Then::Revisit {
-                thread,
-                write,
-                read,
-                keep,
-            } => {
+            Then::Revisit(thread, write, read, keep) => {
                 let (graph, id) = state.graph.revisited(thread, &write, read, &keep);
                 for graph in placed(&graph, id, read) {
                     let length = state.graph.order().len();

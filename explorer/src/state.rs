@@ -83,18 +83,10 @@ pub(crate) struct Branch {
 /// What is done to a prefix.
 pub(crate) enum Then {
     /// Adds the event to the thread; a write at this position.
-    Add {
-        thread: usize,
-        event: Event,
-        position: usize,
-    },
-    /// Makes the read read from `write`, the next event of the thread.
-    Revisit {
-        thread: usize,
-        write: Event,
-        read: EventId,
-        keep: Clock,
-    },
+    Add(usize, Event, usize),
+    /// Makes the read read from the event, the next write of the thread. Keeps the events of the
+    /// clock.
+    Revisit(usize, Event, EventId, Clock),
     /// Goes on with another graph: a revisited one.
     Visit(Box<Graph>),
 }
@@ -449,21 +441,19 @@ impl State {
         } else {
             match ask.request {
                 Request::Store(..) => self.store(thread, &ask),
-                Request::Choose { .. } => self.choose(thread, &ask),
+                Request::Choose(..) => self.choose(thread, &ask),
                 Request::Fence(ordering) => {
-                    let fence = Event {
-                        ordering,
-                        ..Event::new(Kind::Fence, &ask)
-                    };
-                    self.add(thread, fence);
+                    self.add(
+                        thread,
+                        Event::new(Kind::Fence, &ask).with_ordering(ordering),
+                    );
                 }
                 Request::Spawn => self.spawn(thread, &ask),
                 Request::Join(other) => {
-                    let join = Event {
-                        value: u64::from(other),
-                        ..Event::new(Kind::Join, &ask)
-                    };
-                    self.add(thread, join);
+                    self.add(
+                        thread,
+                        Event::new(Kind::Join, &ask).with_value(other.into()),
+                    );
                 }
                 Request::Cut => unreachable!("a thread that was cut does not go on"),
                 _ => self.read(thread, &ask),
@@ -507,11 +497,7 @@ impl State {
             if event.exclusive && modifier.is_some_and(|it| event.causes.contains(it)) {
                 continue;
             }
-            self.branch(Then::Add {
-                thread,
-                event,
-                position: 0,
-            });
+            self.branch(Then::Add(thread, event, 0));
         }
         if self.graph.is_half_done(thread) {
             self.write_half(thread, ask);
@@ -538,12 +524,10 @@ impl State {
     pub(crate) fn second_half(&self, read: EventId, ask: &Ask) -> Event {
         let half = self.graph.event(read);
         let value = self.value_of(half.reads_from, ask.initial);
-        let mut event = Event {
-            exclusive: true,
-            ordering: half.ordering,
-            value: ask.request.effect(value).written.unwrap_or_default(),
-            ..Event::new(Kind::Write, ask)
-        };
+        let written = ask.request.effect(value).written.unwrap_or_default();
+        let event = Event::new(Kind::Write, ask).with_value(written);
+        let mut event = event.with_ordering(half.ordering);
+        event.exclusive = true;
         let (thread, index) = (read.thread as usize, read.index as usize + 1);
         self.graph.derive(thread, index, &mut event);
         event
@@ -555,11 +539,8 @@ impl State {
         let Request::Store(value, ordering) = ask.request else {
             unreachable!("a store");
         };
-        let mut event = Event {
-            value,
-            ordering,
-            ..Event::new(Kind::Write, ask)
-        };
+        let event = Event::new(Kind::Write, ask).with_value(value);
+        let mut event = event.with_ordering(ordering);
         let index = self.graph.events(thread).len();
         self.graph.derive(thread, index, &mut event);
         let newest = self.graph.accesses(ask.location).newest();
@@ -571,12 +552,7 @@ impl State {
             if modifier.is_some() || mutant!("writes-are-newest") {
                 continue;
             }
-            let position = after + 1;
-            self.branch(Then::Add {
-                thread,
-                event,
-                position,
-            });
+            self.branch(Then::Add(thread, event, after + 1));
         }
         self.revisit_by(thread, &event);
         self.write(thread, event, newest + 1);
@@ -597,37 +573,20 @@ impl State {
             return;
         }
         for (read, keep) in self.graph.revisits(thread, write) {
-            let write = *write;
-            self.branch(Then::Revisit {
-                thread,
-                write,
-                read,
-                keep,
-            });
+            self.branch(Then::Revisit(thread, *write, read, keep));
         }
     }
 
     fn choose(&mut self, thread: usize, ask: &Ask) {
-        let Request::Choose {
-            alternatives,
-            is_fault,
-        } = ask.request
-        else {
+        let Request::Choose(alternatives, is_fault) = ask.request else {
             unreachable!("a choice");
         };
         let is_allowed = !is_fault || self.graph.faults() < self.settings.faults;
         let index = self.graph.events(thread).len();
         for value in (1..u64::from(alternatives)).filter(|_| is_allowed).rev() {
-            let mut event = Event {
-                value,
-                ..Event::new(Kind::Choice, ask)
-            };
+            let mut event = Event::new(Kind::Choice, ask).with_value(value);
             self.graph.derive(thread, index, &mut event);
-            self.branch(Then::Add {
-                thread,
-                event,
-                position: 0,
-            });
+            self.branch(Then::Add(thread, event, 0));
         }
         self.add(thread, Event::new(Kind::Choice, ask));
     }
@@ -637,11 +596,10 @@ impl State {
             let limit = format!("More than {MAX_THREADS} threads, at {}.", ask.place);
             return self.fail(Reason::TooLarge, format!("{limit} Use fewer threads."));
         };
-        let spawn = Event {
-            value: number as u64,
-            ..Event::new(Kind::Spawn, ask)
-        };
-        self.add(thread, spawn);
+        self.add(
+            thread,
+            Event::new(Kind::Spawn, ask).with_value(number as u64),
+        );
     }
 
     /// Ends the execution, which leads to no complete one.
