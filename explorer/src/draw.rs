@@ -103,7 +103,11 @@ pub fn svg(graph: &Graph) -> String {
         let (place, label) = (event.place, escaped(&label(graph, event)));
         let place = escaped(&format!("{}:{}", place.file(), place.line()));
         let title = format!("<title>{place}</title>");
-        let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y}\">{label}{title}</text>");
+        let _ = writeln!(
+            svg,
+            "<text x=\"{}\" y=\"{y}\">{label}{title}</text>",
+            x + 12
+        );
         if event.kind == Kind::Read && !event.reads_from.is_initial() {
             let from = corner(event.reads_from, row_of(event.reads_from));
             arrow(&mut svg, "green", "", from, (x, y));
@@ -130,7 +134,7 @@ fn corner(id: EventId, row: usize) -> (usize, usize) {
 
 /// Draws an arrow between the left ends of two labels, bent to the left.
 fn arrow(svg: &mut String, color: &str, dashes: &str, from: (usize, usize), to: (usize, usize)) {
-    let [(x1, y1), (x2, y2)] = [from, to].map(|(x, y)| (x - 3, y - 4));
+    let [(x1, y1), (x2, y2)] = [from, to].map(|(x, y)| (x + 6, y - 4));
     let (x, y) = ((x1 + x2) / 2 - 14, (y1 + y2) / 2);
     let _ = writeln!(
         svg,
