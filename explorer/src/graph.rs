@@ -3,12 +3,12 @@
 //!
 //! The graph also keeps the order in which the search added its events.
 
+use crate::MAX_THREADS;
 use crate::clock::Clock;
 use crate::coherence::Accesses;
 use crate::event::{Event, EventId, Kind, Location, acquires, releases};
 use crate::program::Moment;
 use crate::request::Request;
-use crate::{MAX_EVENTS, MAX_THREADS};
 
 /// An execution graph, complete or not.
 #[derive(Clone, Debug)]
@@ -227,11 +227,6 @@ impl Graph {
     /// [`threads`](Self::threads) may not, because a revisit can remove the start of a thread.
     pub(crate) fn is_started(&self, thread: usize) -> bool {
         thread == 0 || !self.threads[thread].spawned_by.is_initial()
-    }
-
-    /// Returns whether a thread has as many events as it can have.
-    pub(crate) fn is_full(&self, thread: usize) -> bool {
-        self.events(thread).len() >= MAX_EVENTS
     }
 
     /// Returns the number for a thread that is started next, or `None` if there are too many.

@@ -203,7 +203,8 @@ impl Atomic {
         let birth = Birth::unpack(self.birth.load(Ordering::Relaxed));
         if !knows(&state, (birth.owner, birth.events)) {
             drop(state);
-            let what = "an access to a location whose creation does not happen before";
+            let what = "an access that may come before the creation of the location, or before the end of an \
+                        exclusive access";
             runtime.fail(Reason::Race, || race_message(what, place, birth.owner));
         }
         let location = state.names.location(birth.creator, birth.number);

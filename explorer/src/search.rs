@@ -12,6 +12,7 @@ use core::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
 
+use crate::MAX_EVENTS;
 use crate::consistency::Model;
 use crate::event::{EventId, Kind};
 use crate::failure::Failure;
@@ -72,6 +73,7 @@ pub(crate) struct Settings {
     pub rounds: u32,
     pub allows_deadlocks: bool,
     pub stack: usize,
+    pub events: usize,
     limit: u64,
     deadline: Option<Instant>,
 }
@@ -111,6 +113,7 @@ impl Search {
             rounds: 1,
             allows_deadlocks: false,
             stack: 256 << 10,
+            events: 4_000,
             limit: u64::MAX,
             deadline: None,
         })
@@ -144,6 +147,12 @@ impl Search {
     /// Sets the size of a thread's stack, in bytes. 256 KiB without this.
     pub fn stack(mut self, bytes: usize) -> Search {
         self.0.stack = bytes;
+        self
+    }
+
+    /// Fails if a thread makes more operations than this, up to [`MAX_EVENTS`]. 4,000 without this.
+    pub fn events(mut self, most: usize) -> Search {
+        self.0.events = most.min(MAX_EVENTS);
         self
     }
 

@@ -12,6 +12,7 @@
 //! - **X4** Nothing that a request returns depends on the order of independent events. So the
 //!   program, repeated along `po ∪ rf`, makes the same requests.
 
+use crate::MAX_THREADS;
 use crate::clock::Clock;
 use crate::event::{Event, EventId, Kind, Location};
 use crate::failure::{Failure, Reason};
@@ -19,7 +20,6 @@ use crate::graph::Graph;
 use crate::observer::{End, Observer};
 use crate::request::{Ask, Reply, Request};
 use crate::search::{Counts, Settings};
-use crate::{MAX_EVENTS, MAX_THREADS};
 
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Status {
@@ -246,10 +246,15 @@ impl State {
         let at = self.threads[thread].at;
         let event = *self.graph.events(thread).get(at)?;
         if !event.request.is_like(ask.request) || event.location != ask.location {
-            let was = format!("T{thread}.{at} was {:?} at {}", event.request, event.place);
+            let at_location = |it: Location| match it {
+                Location::NONE => String::new(),
+                Location(number) => format!(" of x{number}"),
+            };
+            let (was, now) = (event.request, ask.request);
+            let [of, of_now] = [event.location, ask.location].map(at_location);
             self.fail_to_repeat(format!(
-                "{was}, and now is {:?} at {}",
-                ask.request, ask.place
+                "operation {at} of T{thread} was {was:?}{of} at {}, and now is {now:?}{of_now} at {}",
+                event.place, ask.place
             ));
             return None;
         }
@@ -427,14 +432,16 @@ impl State {
     /// Adds the next event of the thread, and keeps the other ways as branches.
     fn extend(&mut self, thread: usize) {
         let ask = self.threads[thread].pending.expect("a request");
-        if self.graph.is_full(thread) {
-            let limit = format!(
-                "T{thread} has more than {MAX_EVENTS} operations at {}",
-                ask.place
+        if self.graph.events(thread).len() >= self.settings.events {
+            let what = format!(
+                "T{thread} makes more than {} operations",
+                self.settings.events
             );
+            let remedy = "A loop that waits for another thread calls `spin` in each round. A \
+                          longer program needs a higher limit: `Search::events`.";
             self.fail(
                 Reason::TooLarge,
-                format!("{limit}. Let the program do less."),
+                format!("{what}, at {}.\n{remedy}", ask.place),
             );
         } else if self.graph.is_half_done(thread) {
             self.write_half(thread, &ask);
