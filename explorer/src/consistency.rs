@@ -8,7 +8,9 @@
 mod cpp20;
 mod rc11;
 
+use crate::event::{Event, EventId, Kind};
 use crate::graph::Graph;
+use crate::program::Moment;
 
 /// What SeqCst means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,6 +35,61 @@ impl Graph {
         match model {
             Model::Cpp20 => cpp20::has_total_order(self),
             Model::Rc11 => rc11::is_acyclic(self),
+        }
+    }
+
+    /// Returns the same execution, in which each first moment also happens before the second, or
+    /// `None` if the model does not permit that: as if a thread had told another one something that
+    /// is no event, the time for example.
+    pub fn with_order(&self, ordered: &[(Moment, Moment)], model: Model) -> Option<Graph> {
+        let mut graph = self.clone();
+        graph.ordered = ordered.to_vec();
+        let mut past = vec![0; graph.threads()];
+        for _ in 0..graph.order().len() {
+            let is_next = |thread: &usize| graph.can_be_next(*thread, &past);
+            let thread = (0..graph.threads()).find(is_next)?;
+            let id = EventId::new(thread, past[thread]);
+            let mut event = *graph.event(id);
+            graph.derive(thread, past[thread], &mut event);
+            if !graph.is_coherent(id, &event) {
+                return None;
+            }
+            *graph.event_mut(id) = event;
+            past[thread] += 1;
+        }
+        graph.is_consistent(model).then_some(graph)
+    }
+
+    /// Returns whether all that causes the next event of a thread is among the first events of each
+    /// thread.
+    fn can_be_next(&self, thread: usize, past: &[usize]) -> bool {
+        let index = past[thread];
+        let Some(event) = self.events(thread).get(index) else {
+            return false;
+        };
+        let is_past = |id: EventId| id.is_initial() || past[id.thread as usize] > id.index as usize;
+        let is_joined = event.kind != Kind::Join
+            || past[event.value as usize] == self.events(event.value as usize).len();
+        let now = Moment {
+            thread,
+            events: index,
+        };
+        let mut ordered = self.ordered.iter().filter(|(_, later)| *later == now);
+        is_joined
+            && (index > 0 || is_past(self.spawned_by(thread)))
+            && is_past(event.reads_from)
+            && ordered.all(|(earlier, _)| past[earlier.thread] >= earlier.events)
+    }
+
+    /// Returns whether the event reads from, or stands after, no older write than
+    /// [`floor`](Self::floor) says.
+    fn is_coherent(&self, id: EventId, event: &Event) -> bool {
+        let accesses = self.accesses(event.location);
+        let floor = self.floor(event.location, &event.before);
+        match event.kind {
+            Kind::Read => accesses.position(event.reads_from) >= floor,
+            Kind::Write => accesses.position(id) > floor,
+            _ => true,
         }
     }
 }

@@ -17,6 +17,9 @@ pub struct Graph {
     order: Vec<EventId>,
     locations: Vec<Accesses>,
     next_stamp: u32,
+    /// Pairs of moments of which the first happens before the second, beside what follows from the
+    /// events.
+    pub(crate) ordered: Vec<(Moment, Moment)>,
 }
 
 #[derive(Clone, Debug)]
@@ -42,6 +45,7 @@ impl Graph {
             order: Vec::new(),
             locations: Vec::new(),
             next_stamp: 1,
+            ordered: Vec::new(),
         }
     }
 
@@ -110,26 +114,30 @@ impl Graph {
 
     /// Returns what happens before the event that a thread would add after its first `events`.
     pub fn happened(&self, thread: usize, events: usize) -> Clock {
-        self.closed_by(thread, events, |event| event.before)
+        self.closed_by(thread, events, &|event| event.before)
     }
 
     /// Returns the events from which `po ∪ rf` leads to the event that a thread would add after
     /// its first `events`.
     pub(crate) fn causes(&self, thread: usize, events: usize) -> Clock {
-        self.closed_by(thread, events, |event| event.causes)
+        self.closed_by(thread, events, &|event| event.causes)
     }
 
     #[inline]
-    fn closed_by(&self, thread: usize, events: usize, of: impl Fn(&Event) -> Clock) -> Clock {
+    fn closed_by(&self, thread: usize, events: usize, of: &dyn Fn(&Event) -> Clock) -> Clock {
         let last = match events {
             0 => self.threads[thread].spawned_by,
             _ => EventId::new(thread, events - 1),
         };
-        if last.is_initial() {
-            return Clock::default();
+        let mut clock = Clock::default();
+        if !last.is_initial() {
+            clock = of(self.event(last));
+            clock.add(last);
         }
-        let mut clock = of(self.event(last));
-        clock.add(last);
+        let now = Moment { thread, events };
+        for (earlier, _) in self.ordered.iter().filter(|(_, later)| *later == now) {
+            clock.join(&self.closed_by(earlier.thread, earlier.events, &of));
+        }
         clock
     }
 
@@ -229,6 +237,10 @@ impl Graph {
         thread == 0 || !self.threads[thread].spawned_by.is_initial()
     }
 
+    pub(crate) fn spawned_by(&self, thread: usize) -> EventId {
+        self.threads[thread].spawned_by
+    }
+
     /// Returns the number for a thread that is started next, or `None` if there are too many.
     pub(crate) fn next_thread(&self) -> Option<usize> {
         let unused = (0..self.threads()).find(|&it| !self.is_started(it));
@@ -274,6 +286,7 @@ impl Graph {
             order: self.order.iter().copied().filter(kept).collect(),
             locations: self.locations.iter().map(|it| it.filtered(kept)).collect(),
             next_stamp: self.next_stamp,
+            ordered: Vec::new(),
         }
     }
 

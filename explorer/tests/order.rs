@@ -1,0 +1,69 @@
+//! An order of moments that are no events, such as the ends and beginnings of operations.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use spanlock_explorer::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use spanlock_explorer::{
+    Atomic, End, Graph, Model, Moment, Observer, Ordering, Search, Verdict, fence, spawn,
+};
+
+/// For each complete execution: whether each of two moments, the end of a store and the beginning
+/// of a load, happens before the other, and whether it can be ordered so.
+#[derive(Default)]
+struct Orders {
+    moments: Rc<RefCell<Vec<Moment>>>,
+    read: Rc<RefCell<u64>>,
+    found: Vec<(u64, [bool; 2])>,
+}
+
+impl Observer for Orders {
+    fn ended(&mut self, graph: &Graph, end: End) {
+        assert_eq!(end, End::Complete);
+        let moments = self.moments.take();
+        let [stored, loads] = moments[..] else {
+            panic!("two moments, not {moments:?}");
+        };
+        let can = |order| graph.with_order(&[order], Model::Cpp20).is_some();
+        self.found.push((
+            *self.read.borrow(),
+            [can((stored, loads)), can((loads, stored))],
+        ));
+    }
+}
+
+/// Returns what the load of one thread reads from the store of another, in each execution, and
+/// whether the store can have ended before the load began, and the other way round.
+fn orders(ordering: Ordering, is_fenced: bool) -> Vec<(u64, [bool; 2])> {
+    let mut orders = Orders::default();
+    let (moments, read) = (orders.moments.clone(), orders.read.clone());
+    let search = Search::new().explore(&mut orders, move || {
+        let words = Rc::new([Atomic::new(0), Atomic::new(0)]);
+        moments.borrow_mut().clear();
+        let (theirs, its_moments) = (words.clone(), moments.clone());
+        let storing = spawn(move || {
+            theirs[0].store(1, ordering);
+            if is_fenced {
+                fence(SeqCst);
+            }
+            its_moments.borrow_mut().insert(0, Moment::now());
+            theirs[1].load(Relaxed);
+        });
+        moments.borrow_mut().push(Moment::now());
+        *read.borrow_mut() = words[0].load(Acquire);
+        storing.join();
+    });
+    assert!(matches!(search.verdict, Verdict::Exhausted), "{search:?}");
+    orders.found.sort_unstable();
+    orders.found
+}
+
+#[test]
+fn a_store_that_has_ended_is_read() {
+    // A load that reads the old value cannot begin after the store has ended. One that reads the new
+    // value can, and it can also begin earlier, because beginnings are no events.
+    for (ordering, is_fenced) in [(Relaxed, false), (Release, false), (SeqCst, true)] {
+        let found = orders(ordering, is_fenced);
+        assert_eq!(found, [(0, [false, true]), (1, [true, true])]);
+    }
+}
