@@ -102,4 +102,17 @@ impl Graph {
             .filter(|read| *read != except)
             .find(|read| modifies(*read))
     }
+
+    /// Returns the sections that only look, and see the value of `write`.
+    pub(crate) fn looks(
+        &self,
+        location: Location,
+        write: EventId,
+    ) -> impl Iterator<Item = EventId> {
+        let reads = self.accesses(location).reads.iter().copied();
+        reads.filter(move |read| {
+            let event = self.event(*read);
+            event.is_look() && event.reads_from == write
+        })
+    }
 }

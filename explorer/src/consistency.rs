@@ -44,20 +44,28 @@ impl Graph {
     pub fn with_order(&self, ordered: &[(Moment, Moment)], model: Model) -> Option<Graph> {
         let mut graph = self.clone();
         graph.ordered = ordered.to_vec();
-        let mut past = vec![0; graph.threads()];
-        for _ in 0..graph.order().len() {
-            let is_next = |thread: &usize| graph.can_be_next(*thread, &past);
-            let thread = (0..graph.threads()).find(is_next)?;
+        (graph.derive_all() && graph.is_consistent(model)).then_some(graph)
+    }
+
+    /// Derives the clocks of all events anew. Returns whether happens-before has no cycle, and
+    /// every access is where coherence permits it.
+    pub(crate) fn derive_all(&mut self) -> bool {
+        let mut past = vec![0; self.threads()];
+        for _ in 0..self.order().len() {
+            let is_next = |thread: &usize| self.can_be_next(*thread, &past);
+            let Some(thread) = (0..self.threads()).find(is_next) else {
+                return false;
+            };
             let id = EventId::new(thread, past[thread]);
-            let mut event = *graph.event(id);
-            graph.derive(thread, past[thread], &mut event);
-            if !graph.is_coherent(id, &event) {
-                return None;
-            }
-            *graph.event_mut(id) = event;
+            let mut event = *self.event(id);
+            self.derive(thread, past[thread], &mut event);
+            *self.event_mut(id) = event;
             past[thread] += 1;
+            if !self.is_coherent(id, &event) {
+                return false;
+            }
         }
-        graph.is_consistent(model).then_some(graph)
+        true
     }
 
     /// Returns whether all that causes the next event of a thread is among the first events of each
@@ -76,6 +84,9 @@ impl Graph {
         };
         let mut ordered = self.ordered.iter().filter(|(_, later)| *later == now);
         is_joined
+            && (!event.exclusive
+                || event.kind != Kind::Read
+                || self.looks(event.location, event.reads_from).all(is_past))
             && (index > 0 || is_past(self.spawned_by(thread)))
             && is_past(event.reads_from)
             && ordered.all(|(earlier, _)| past[earlier.thread] >= earlier.events)

@@ -152,6 +152,12 @@ impl Graph {
         event.pending = previous.map_or(Clock::default(), |it| it.pending);
         event.message = Clock::default();
         let me = EventId::new(thread, index);
+        if event.exclusive && event.kind == Kind::Read {
+            // The lock's last owner may have looked only.
+            for look in self.looks(event.location, event.reads_from) {
+                event.before.join(&with(self.event(look).before, look));
+            }
+        }
         match event.kind {
             Kind::Read if !event.reads_from.is_initial() => {
                 let write = self.event(event.reads_from);

@@ -156,6 +156,16 @@ impl Atomic {
         self.ask(Request::ExchangeWhen(current, new, ordering));
     }
 
+    /// Blocks until the value is `current`: a critical section that only looks, of a lock that
+    /// [`exchange_when`](Self::exchange_when) takes. The section lasts until the thread's next
+    /// operation, and happens before the exchange that ends the value. Sections that only look are
+    /// not ordered among themselves, so that fewer executions are to be explored; an execution in
+    /// which they are ordered permits no more.
+    #[track_caller]
+    pub fn look_when(&self, current: u64, ordering: Ordering) {
+        self.ask(Request::LookWhen(current, ordering));
+    }
+
     /// Returns the value, for a thread that has the location alone. This is no event.
     #[track_caller]
     pub fn exclusive(&self) -> u64 {

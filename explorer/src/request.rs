@@ -118,6 +118,8 @@ pub(crate) enum Request {
     CompareExchange(u64, u64, Ordering, Ordering),
     /// With the current and the new value.
     ExchangeWhen(u64, u64, Ordering),
+    /// With the current value. Happens before the exchange of the value that it reads.
+    LookWhen(u64, Ordering),
     Fence(Ordering),
     /// The number of alternatives, and whether all but the first are faults.
     Choose(u32, bool),
@@ -145,6 +147,7 @@ impl Request {
         let (ordering, written, blocks) = match self {
             Request::Load(ordering) => (ordering, None, false),
             Request::WaitUntil(condition, ordering) => (ordering, None, !condition.is_met(value)),
+            Request::LookWhen(current, ordering) => (ordering, None, value != current),
             Request::Update(update, ordering) => (ordering, Some(update.apply(value)), false),
             Request::CompareExchange(current, new, success, _) if value == current => {
                 (success, Some(new), false)
@@ -165,10 +168,8 @@ impl Request {
 
     pub(crate) fn reads(self) -> bool {
         use Request::*;
-        matches!(
-            self,
-            Load(_) | WaitUntil(..) | Update(..) | CompareExchange(..) | ExchangeWhen(..)
-        )
+        let is_exchange = matches!(self, Update(..) | CompareExchange(..) | ExchangeWhen(..));
+        is_exchange || matches!(self, Load(_) | WaitUntil(..) | LookWhen(..))
     }
 
     /// Returns whether another execution of the program may make `other` where it made `self`: the

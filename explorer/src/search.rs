@@ -319,7 +319,14 @@ fn is_to_stop(state: &State) -> bool {
 }
 
 fn is_permitted(state: &mut State) -> bool {
-    let is_consistent = state.graph.is_consistent(state.settings.model);
+    // A look changes what happens before the next owner of the lock, and all that follows.
+    let has_looks = state
+        .graph
+        .order()
+        .iter()
+        .any(|id| state.graph.event(*id).is_look());
+    let is_consistent =
+        (!has_looks || state.graph.derive_all()) && state.graph.is_consistent(state.settings.model);
     if !is_consistent {
         state.counts.refused += 1;
         state.observe(|observer, graph| observer.refused(graph));

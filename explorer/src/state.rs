@@ -267,9 +267,12 @@ impl State {
         match event.kind {
             Kind::Read => {
                 let source = event.reads_from;
-                let is_there = source.is_initial()
-                    || self.threads[source.thread as usize].at > source.index as usize;
-                if !is_there {
+                let is_past = |id: EventId| {
+                    id.is_initial() || self.threads[id.thread as usize].at > id.index as usize
+                };
+                // A section that only looks is over before the lock has its next owner.
+                let is_looked_at = self.graph.looks(event.location, source).all(is_past);
+                if !is_past(source) || event.exclusive && !is_looked_at {
                     return None;
                 }
                 // Without the arena, an address differs from that of the last execution.
