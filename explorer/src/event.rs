@@ -94,6 +94,8 @@ pub struct Event {
     pub blocked: bool,
     /// Where the program has the operation.
     pub place: &'static panic::Location<'static>,
+    /// Whether another lock waits for this one to be released, see [`revisit`](crate::revisit).
+    pub(crate) awaited: bool,
     /// The number of the event in the order in which the search added them.
     pub(crate) stamp: u32,
     pub(crate) request: Request,
@@ -121,6 +123,7 @@ impl Event {
             reads_from: EventId::INITIAL,
             exclusive: false,
             blocked: false,
+            awaited: false,
             place: ask.place,
             stamp: 0,
             request: ask.request,

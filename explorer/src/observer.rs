@@ -27,9 +27,9 @@ pub trait Observer {
     /// The event was added in another way.
     fn deviated(&mut self, _graph: &Graph, _event: EventId) {}
 
-    /// The read was made to read from the write, which is newer. All events between them of which
-    /// the write is independent were removed.
-    fn revisited(&mut self, _graph: &Graph, _read: EventId, _write: EventId) {}
+    /// An earlier read was made to read from the write, which was added last. All events between
+    /// them of which the write is independent were removed.
+    fn revisited(&mut self, _graph: &Graph, _write: EventId) {}
 
     /// The memory model does not permit this graph.
     fn refused(&mut self, _graph: &Graph) {}

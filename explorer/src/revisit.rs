@@ -60,6 +60,9 @@ impl Graph {
     /// TruSt, Algorithm 1, `IsMaximallyAdded`.
     fn is_added_maximally(&self, id: EventId, causes: &Clock) -> bool {
         let event = self.event(id);
+        if event.awaited {
+            return mutant!("awaited-locks-are-maximal");
+        }
         if event.is_deviation() {
             return mutant!("choices-are-maximal");
         }
@@ -85,6 +88,10 @@ impl Graph {
 
     /// Returns the graph in which the read reads from the write, and the write's name in it. The
     /// write has no position yet.
+    ///
+    /// If that makes a lock wait for another one, the waiting read is removed, too: it is added
+    /// again when the lock is released, and a run in which it only waits is saved. The write is
+    /// then *awaited*, as if the read had remained: it is not maximal, so no lock revisits it.
     pub(crate) fn revisited(
         &self,
         thread: usize,
@@ -92,12 +99,20 @@ impl Graph {
         read: EventId,
         keep: &Clock,
     ) -> (Graph, EventId) {
-        let mut graph = self.restricted(keep);
-        let id = graph.push(thread, *write);
-        let mut event = *graph.event(read);
-        Graph::read_from(&mut event, id, write.value);
-        graph.derive(read.thread as usize, read.index as usize, &mut event);
-        *graph.event_mut(read) = event;
+        let mut event = *self.event(read);
+        let (mut keep, mut write) = (*keep, *write);
+        let waits = event.request.effect(write.value).blocks;
+        write.awaited = waits && write.exclusive && event.request.is_like(write.request);
+        if write.awaited {
+            keep.set(read.thread as usize, read.index as usize);
+        }
+        let mut graph = self.restricted(&keep);
+        let id = graph.push(thread, write);
+        if !write.awaited {
+            Graph::read_from(&mut event, id, write.value);
+            graph.derive(read.thread as usize, read.index as usize, &mut event);
+            *graph.event_mut(read) = event;
+        }
         (graph, id)
     }
 }

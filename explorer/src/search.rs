@@ -298,13 +298,7 @@ impl Exploration<'_> {
                 self.levels.borrow_mut().push(Level { graph, branches });
                 state.counts.revisits += 1;
                 let write = *state.graph.order().last().expect("the revisiting write");
-                state.observe(|observer, graph| {
-                    let reads = &graph.accesses(graph.event(write).location).reads;
-                    let mut read = reads
-                        .iter()
-                        .filter(|it| graph.event(**it).reads_from == write);
-                    observer.revisited(graph, *read.next().expect("the read"), write);
-                });
+                state.observe(|observer, graph| observer.revisited(graph, write));
                 true
             }
         }
