@@ -1,4 +1,4 @@
-//! Memory of one execution: handed out in a row, never twice, and given back as a whole.
+//! Memory of one execution: handed out in a row, never twice, and released as a whole.
 //!
 //! - A thread that blocks for ever is thrown away with its stack, and no destructor of it runs.
 //!   What it had allocated would be lost, some bytes for each of millions of executions.
@@ -52,7 +52,7 @@ std::thread_local! {
 pub struct Arena;
 
 // SAFETY: `alloc` returns fresh memory of the layout, from the system or from the region of the
-// calling thread, and `dealloc` gives the system's memory back to the system.
+// calling thread, and `dealloc` returns the system's memory to the system.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // The thread-local is gone while the system's thread ends.
@@ -88,7 +88,7 @@ pub fn outside<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Whose region the system's thread allocates from; when dropped, it is as it was before.
+/// Says from which region the system's thread allocates. When dropped, that is as it was before.
 pub(crate) struct Switch(Option<usize>);
 
 impl Switch {
@@ -128,7 +128,7 @@ pub(crate) fn prepare() -> bool {
     used() > before
 }
 
-/// Gives the memory of the execution back. Nothing may use it any more.
+/// Releases the memory of the execution. Nothing may use it any more.
 pub(crate) fn reset() {
     let used = [0; MAX_THREADS];
     REGIONS.set(Regions {

@@ -31,7 +31,7 @@ pub struct Atomic {
 /// Stands in [`Atomic::execution`] once the location was dropped.
 const DROPPED: u64 = u64::MAX;
 
-/// Who created a location, and since when others may use it.
+/// The creator of a location, and since when other threads may use it.
 #[derive(Clone, Copy)]
 struct Birth {
     /// The creator, and how many locations it had created before: a name that is the same in all

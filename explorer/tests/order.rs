@@ -60,8 +60,8 @@ fn orders(ordering: Ordering, is_fenced: bool) -> Vec<(u64, [bool; 2])> {
 
 #[test]
 fn a_store_that_has_ended_is_read() {
-    // A load that reads the old value cannot begin after the store has ended. One that reads the new
-    // value can, and it can also begin earlier, because beginnings are no events.
+    // A load that reads the old value cannot begin after the store has ended. One that reads the
+    // new value can, and it can also begin earlier, because beginnings are no events.
     for (ordering, is_fenced) in [(Relaxed, false), (Release, false), (SeqCst, true)] {
         let found = orders(ordering, is_fenced);
         assert_eq!(found, [(0, [false, true]), (1, [true, true])]);
