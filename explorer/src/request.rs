@@ -83,8 +83,8 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Returns the condition that the bits of `mask` are those of `value`, or without `is_equal` the
-    /// condition that they are not.
+    /// Returns the condition that the bits of `mask` are those of `value`; or, without `is_equal`,
+    /// that they are not.
     pub const fn masked(mask: u64, value: u64, is_equal: bool) -> Condition {
         Condition {
             mask,
