@@ -1,11 +1,12 @@
 //! The explorer against its oracles.
 //!
-//! | oracle | what it is | what it finds |
-//! |---|---|---|
-//! | [`axioms`] | all candidate executions, judged by the clauses of the standard; shares no code with the search | every error, in small programs |
-//! | [`naive`] | the same graphs, extended in every thread order, without revisits; shares the consistency predicate | errors of the search, in larger programs |
-//! | [`known`], [`litmus`] | numbers of executions that combinatorics gives, and outcomes from the literature | errors that the oracles might share |
-//! | [`mutants`] | errors planted into the explorer | gaps in the others |
+//! - [`axioms`]: all candidate executions, judged by the clauses of the standard. Shares no code
+//!   with the search, and finds every error in small programs.
+//! - [`naive`]: the same graphs, extended in every thread order, without revisits. Shares the
+//!   consistency predicate, and finds errors of the search in larger programs.
+//! - [`known`], [`litmus`]: numbers of executions that combinatorics gives, and outcomes from the
+//!   literature. They find errors that the oracles might share.
+//! - [`mutants`]: errors planted into the explorer, which find gaps in the others.
 //!
 //! [`random`] draws programs for the oracles. It prints a difference with the smallest program that
 //! has one. [`models`] are the programs on which C++20 and RC11 differ, and [`locks`] those in
