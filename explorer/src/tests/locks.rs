@@ -10,6 +10,7 @@ use crate::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 const X: usize = 0;
 const Y: usize = 1;
+const Z: usize = 2;
 
 fn lock(current: u64, new: u64) -> Operation {
     Lock(X, current, new, Relaxed)
@@ -106,4 +107,12 @@ pub(super) fn a_look_that_is_removed_orders_nothing() {
     let first = vec![Load(X, Acquire), Load(X, SeqCst)];
     let third = vec![Store(X, 2, SeqCst), store(0), Look(X, 0, Relaxed)];
     agree([first, vec![exchange(2), store(1)], third]);
+    // The first thread's message once contained the stores, because they happen before the look.
+    let look = vec![
+        Store(Z, 1, Relaxed),
+        Store(Y, 1, Relaxed),
+        Look(X, 0, Relaxed),
+    ];
+    let reader = vec![Load(Z, Relaxed), Load(X, Acquire), Load(Y, Relaxed)];
+    agree([vec![Add(X, Release)], look, reader]);
 }

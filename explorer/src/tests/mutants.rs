@@ -11,7 +11,7 @@ use super::{MODELS, axioms, explored, litmus, locks, models};
 use crate::mutant;
 
 /// The most random programs that are tried for a mutant.
-const PROGRAMS: usize = 6_000;
+const PROGRAMS: usize = 1_000;
 
 /// The tests that find what random programs find rarely.
 const TESTS: [fn(); 7] = [
