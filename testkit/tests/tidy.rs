@@ -50,6 +50,14 @@ fn documents() -> Vec<(PathBuf, String)> {
     found.into_iter().map(read).collect()
 }
 
+/// Replaces a document. The tests that run beside this one read the old text or the new one, never
+/// a part of it.
+fn replace(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, text).expect("can write");
+    fs::rename(&new, path).expect("can rename");
+}
+
 /// Every link from a document to a file of the project leads to an existing file. If the link names
 /// a heading, that heading exists.
 #[test]

@@ -113,7 +113,7 @@ fn the_table_has_the_labels_of_the_sources() {
     let rows = rows(&stated(), &old);
     if std::env::var_os("SPANLOCK_TIDY").is_some_and(|it| it == "write") {
         let text = format!("{before}{HEAD}{}{after}", rows.join("\n"));
-        fs::write(&path, text).expect("can write");
+        crate::replace(&path, &text);
         return;
     }
     let is_new = |row: &&String| !table.lines().any(|line| line == *row);

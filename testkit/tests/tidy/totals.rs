@@ -134,7 +134,7 @@ fn the_page_has_the_totals_of_the_records() {
     let new = replaced(&page, SEARCHES, &table(&searches));
     let new = replaced(&new, CHANGES, &table(&changes));
     if std::env::var_os("SPANLOCK_TIDY").is_some_and(|it| it == "write") {
-        fs::write(&path, new).expect("can write");
+        crate::replace(&path, &new);
     } else {
         assert!(
             page == new,
