@@ -253,8 +253,9 @@ impl Planner<'_> {
     fn searches(&self, jobs: &mut Vec<Job>) {
         let program = &self.program;
         // In the explorer, a thread that unwinds cannot wait for another.
-        let is_explored = program.has_facade && !program.unwinds;
-        jobs.extend(is_explored.then(|| self.explored()));
+        if program.has_facade && !program.unwinds {
+            self.explored(jobs);
+        }
         let is_stated = |mode| self.stated(mode).is_some();
         let by_loom = [Mode::Weak, Mode::RmwLoad].into_iter();
         for mode in by_loom.filter(|_| !program.unwinds) {
@@ -293,22 +294,25 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns the row of the explorer. Only the full run has it if its search was recorded as long.
-    fn explored(&self) -> Job {
+    /// Adds the row of the explorer. If its search was recorded as long, it is a long row, and the
+    /// normal run searches without faults.
+    fn explored(&self, jobs: &mut Vec<Job>) {
+        let meets_faults = self.program.meets_faults_of_explorer();
+        let plain = self.row(Mode::Explorer, None);
         let row = Job {
-            faults: if self.program.meets_faults_of_explorer() {
-                FAULTS
-            } else {
-                0
-            },
-            ..self.row(Mode::Explorer, None)
+            faults: if meets_faults { FAULTS } else { 0 },
+            ..plain.clone()
         };
         let long = Job {
             long: true,
             ..row.clone()
         };
-        let is_long = self.recorded(&long).is_some() && self.recorded(&row).is_none();
-        if is_long { long } else { row }
+        if self.recorded(&long).is_some() {
+            jobs.extend(meets_faults.then_some(plain));
+            jobs.push(long);
+        } else {
+            jobs.push(row);
+        }
     }
 
     /// Adds the rows with single faults and with pairs of faults.

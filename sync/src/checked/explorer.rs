@@ -7,5 +7,6 @@
 pub(super) mod arc;
 pub(super) mod atomic;
 pub(super) mod cell;
+pub(super) mod freed;
 pub(super) mod mutex;
 pub(super) mod thread;

@@ -81,11 +81,11 @@ impl Drop for Place {
 /// # Panics
 /// If the memory was not recorded by [`made`].
 pub(crate) fn free<T: 'static>(memory: Box<[T]>) {
-    if cfg!(spanlock_explorer) {
-        return drop(memory);
-    }
-    let addresses = addresses(&memory);
+    #[cfg(spanlock_explorer)]
+    return super::explorer::freed::free(memory);
+    #[cfg(not(spanlock_explorer))]
     MEMORY.with_borrow_mut(|all| {
+        let addresses = addresses(&memory);
         let known = all.iter_mut().find(|known| known.addresses == addresses);
         let known = known.expect("only memory that the facade has allocated is freed");
         known.freed = Some(Box::new(memory));

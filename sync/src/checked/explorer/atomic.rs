@@ -4,6 +4,7 @@ use core::marker::PhantomData;
 
 use spanlock_explorer::{Atomic, Op, Update};
 
+use super::freed::Kept;
 use crate::atomic::Ordering;
 
 pub(crate) use spanlock_explorer::fence;
@@ -70,12 +71,12 @@ pub(crate) type AtomicPtr<T> = Word<*mut T>;
 
 /// An atomic. The methods are std's.
 #[derive(Debug)]
-pub(crate) struct Word<V>(Atomic, PhantomData<fn() -> V>);
+pub(crate) struct Word<V>(Kept<Atomic>, PhantomData<fn() -> V>);
 
 impl<V: Bits> Word<V> {
     #[track_caller]
     pub(crate) fn new(value: V) -> Self {
-        Word(Atomic::new(value.bits()), PhantomData)
+        Word(Kept::new(Atomic::new(value.bits())), PhantomData)
     }
 
     /// Returns the value, which only the calling thread can access.

@@ -2,15 +2,17 @@
 
 use spanlock_explorer::Plain;
 
+use super::freed::Kept;
+
 /// A cell. An access that races with another fails the execution.
 #[derive(Debug, Default)]
-pub(crate) struct UnsafeCell<T>(core::cell::UnsafeCell<T>, Dropped);
+pub(crate) struct UnsafeCell<T>(core::cell::UnsafeCell<T>, Kept<Memory>);
 
 /// Stands for the memory of a cell. Dropping the cell is a write.
 #[derive(Debug, Default)]
-struct Dropped(Plain);
+struct Memory(Plain);
 
-impl Drop for Dropped {
+impl Drop for Memory {
     fn drop(&mut self) {
         // A thread that panicked may drop what it has broken. The panic is what failed.
         if !std::thread::panicking() {
@@ -22,7 +24,10 @@ impl Drop for Dropped {
 impl<T> UnsafeCell<T> {
     #[track_caller]
     pub(crate) fn new(value: T) -> Self {
-        UnsafeCell(core::cell::UnsafeCell::new(value), Dropped(Plain::new()))
+        UnsafeCell(
+            core::cell::UnsafeCell::new(value),
+            Kept::new(Memory(Plain::new())),
+        )
     }
 
     #[inline]

@@ -6,6 +6,7 @@ use std::sync::LockResult;
 
 use spanlock_explorer::{Atomic, Condition, Op, Update, choose, fault};
 
+use super::freed::Kept;
 use crate::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::{check, thread};
 
@@ -15,7 +16,7 @@ const LOCKED: u64 = 1;
 /// A mutex. A panic does not poison it.
 #[derive(Debug)]
 pub(crate) struct Mutex<T> {
-    word: Atomic,
+    word: Kept<Atomic>,
     value: UnsafeCell<T>,
 }
 
@@ -34,7 +35,7 @@ impl<T> Mutex<T> {
     #[track_caller]
     pub(crate) fn new(value: T) -> Self {
         Mutex {
-            word: Atomic::new(UNLOCKED),
+            word: Kept::new(Atomic::new(UNLOCKED)),
             value: UnsafeCell::new(value),
         }
     }
@@ -81,7 +82,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 
 /// A condition variable: a bit for each thread, which is set while the thread waits.
 #[derive(Debug)]
-pub(crate) struct Condvar(Atomic);
+pub(crate) struct Condvar(Kept<Atomic>);
 
 impl Default for Condvar {
     #[track_caller]
@@ -93,7 +94,7 @@ impl Default for Condvar {
 impl Condvar {
     #[track_caller]
     pub(crate) fn new() -> Self {
-        Condvar(Atomic::new(0))
+        Condvar(Kept::new(Atomic::new(0)))
     }
 
     /// Relaxed, all: only the mutex synchronizes.

@@ -1,6 +1,5 @@
 //! A parker for the explorer: a flag. A sleep is an event that blocks until the flag is set.
 
-use core::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
@@ -8,16 +7,13 @@ use spanlock_explorer::{Atomic, Op, Update};
 
 use crate::atomic::Ordering::{AcqRel, Relaxed};
 use crate::footprint::Object;
+use crate::world::explorer::freed::Kept;
 
 const ASLEEP: u64 = 0;
 const WOKEN: u64 = 1;
 
-/// A flag.
-///
-/// The explorer does not know the order in which the references to it are dropped, so it could take
-/// the drop of the flag for a race. The references keep the flag, so no thread uses it afterwards.
 #[derive(Debug)]
-pub(crate) struct Flag(ManuallyDrop<Atomic>, Object);
+pub(crate) struct Flag(Kept<Atomic>, Object);
 
 pub(crate) type Inner = Arc<Flag>;
 
@@ -35,7 +31,7 @@ impl Wake for Flag {
 }
 
 pub(crate) fn pair() -> (Inner, Waker) {
-    let flag = Arc::new(Flag(ManuallyDrop::new(Atomic::new(ASLEEP)), Object::new()));
+    let flag = Arc::new(Flag(Kept::new(Atomic::new(ASLEEP)), Object::new()));
     (flag.clone(), flag.into())
 }
 
