@@ -164,13 +164,25 @@ impl Search {
     }
 
     /// For [`Method::Cut`], after each execution: records the images of all its cuts.
-    /// `comes_before(a, b)` says whether step `a` must come before step `b`, or is that step.
-    pub fn record_cuts(&self, comes_before: &dyn Fn(u32, u32) -> bool) {
+    /// `comes_before` says which steps come before which. `with_order` is for executions that
+    /// permit several orders of the beginnings and ends of operations: it says what comes before
+    /// what if the given pairs are ordered, too, or `None` if they cannot be.
+    ///
+    /// # Panics
+    /// If two threads store to the same unit, and neither store comes before the other.
+    pub fn record_cuts(&self, comes_before: &ComesBefore<'_>, with_order: Option<&WithOrder<'_>>) {
         if let Some((start, trace)) = lock(&self.run).take() {
-            cuts::record(&start, &trace, comes_before, &mut lock(&self.found));
+            let found = &mut lock(&self.found);
+            cuts::record(&start, &trace, comes_before, with_order, found);
         }
     }
 }
+
+/// Says whether a step of an execution comes before another one, or is that step.
+pub type ComesBefore<'a> = dyn Fn(u32, u32) -> bool + 'a;
+
+/// Returns what comes before what if each pair of steps is ordered, too.
+pub type WithOrder<'a> = dyn Fn(&[(u32, u32)]) -> Option<Box<ComesBefore<'a>>> + 'a;
 
 fn words(bytes: &[u8]) -> Arc<[u64]> {
     assert!(
@@ -380,7 +392,7 @@ impl Simulated {
             What::End { begun, .. } => *begun,
             _ => 0,
         };
-        state.moment.apply(&event, begun);
+        state.moment.apply(&event, begun, |_| true);
         if state.start.is_some() {
             let may_be_killed =
                 state.kills && matches!(event.what, What::Act(Act::Store(_)) | What::End { .. });
