@@ -47,10 +47,6 @@ impl Accesses {
         self.writes.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.writes.is_empty() && self.reads.is_empty()
-    }
-
     pub(crate) fn remove(&mut self, write: EventId) {
         let at = self.position(write) - 1;
         self.writes.remove(at);

@@ -308,8 +308,19 @@ impl Graph {
             true => earlier.events <= later.events,
             false => {
                 let known = self.happened(later.thread, later.events);
-                known.of(earlier.thread) > earlier.events
+                self.contains(&known, (earlier.thread, earlier.events))
             }
+        }
+    }
+
+    /// Returns whether the set contains what a thread does after its first `events` events and before
+    /// the next. After its last event, that is so once another thread has joined it.
+    pub(crate) fn contains(&self, set: &Clock, (thread, events): (usize, usize)) -> bool {
+        let joins = |event: &Event| event.kind == Kind::Join && event.value == thread as u64;
+        let is_joined = |other: usize| self.events(other)[..set.of(other)].iter().any(joins);
+        match set.of(thread) == events {
+            true => (0..self.threads()).any(is_joined),
+            false => set.of(thread) > events,
         }
     }
 

@@ -253,14 +253,16 @@ impl Atomic {
             if let Some(other) = foreign_access(state, location, true) {
                 return Some(other);
             }
-            let is_done = |at: usize, thread: usize| at < state.threads[thread].at;
-            let writes = state.graph.coherence(location).iter().rev();
-            let mut writes = writes.filter(|it| is_done(it.index as usize, it.thread as usize));
-            if let Some(&newest) = writes.next() {
+            let is_done =
+                |it: &&EventId| (it.index as usize) < state.threads[it.thread as usize].at;
+            let accesses = state.graph.accesses(location);
+            if let Some(&newest) = accesses.writes.iter().rev().find(is_done) {
                 let value = state.graph.event(newest).value;
                 self.initial.store(value, Ordering::Relaxed);
             }
-            if !state.is_concurrent && !state.graph.accesses(location).is_empty() {
+            // Before the first thread starts, the accesses of the graph are still to come.
+            let mut all = accesses.writes.iter().chain(&accesses.reads);
+            if !state.is_concurrent && all.any(|it| is_done(&it)) {
                 birth = Birth::new(state);
             }
         }
@@ -315,7 +317,8 @@ impl Drop for Atomic {
 /// Returns whether what the thread did before its event of this index happens before now.
 pub(crate) fn knows(state: &State, (thread, events): (usize, usize)) -> bool {
     let me = state.current;
-    thread == me || state.graph.happened(me, state.threads[me].at).of(thread) > events
+    let known = || state.graph.happened(me, state.threads[me].at);
+    thread == me || state.graph.contains(&known(), (thread, events))
 }
 
 /// Returns a thread with an access that does not happen before now; with `done`, one that it has

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use spanlock_explorer::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use spanlock_explorer::{
-    Atomic, End, Graph, Model, Moment, Observer, Ordering, Search, Verdict, fence, spawn,
+    Atomic, End, Graph, Model, Moment, Observer, Ordering, Plain, Search, Verdict, fence, spawn,
 };
 
 /// For each complete execution: whether each of two moments, the end of a store and the beginning
@@ -66,4 +66,53 @@ fn a_store_that_has_ended_is_read() {
         let found = orders(ordering, is_fenced);
         assert_eq!(found, [(0, [false, true]), (1, [true, true])]);
     }
+}
+
+/// What a thread does after its last event happens before another thread's return from the join.
+#[test]
+fn the_end_of_a_thread_happens_before_the_join() {
+    let report = Search::new().explore(&mut (), || {
+        let shared = Rc::new((Atomic::new(0), Plain::new()));
+        let theirs = shared.clone();
+        let thread = spawn(move || {
+            theirs.0.store(1, Release);
+            theirs.1.write();
+        });
+        thread.join();
+        shared.1.read();
+    });
+    assert!(matches!(report.verdict, Verdict::Exhausted), "{report:?}");
+}
+
+#[test]
+fn a_write_after_a_release_is_not_published_by_it() {
+    let report = Search::new().explore(&mut (), || {
+        let shared = Rc::new((Atomic::new(0), Plain::new()));
+        let theirs = shared.clone();
+        let thread = spawn(move || {
+            theirs.0.store(1, Release);
+            theirs.1.write();
+        });
+        if shared.0.load(Acquire) == 1 {
+            shared.1.read();
+        }
+        thread.join();
+    });
+    assert!(matches!(report.verdict, Verdict::Failed(_)), "{report:?}");
+}
+
+/// A location that the main thread uses before it starts another has the same name when the
+/// execution is repeated.
+#[test]
+fn a_use_before_the_first_thread_is_repeatable() {
+    let report = Search::new().explore(&mut (), || {
+        let word = Rc::new(Atomic::new(0));
+        word.store(1, Relaxed);
+        let theirs = word.clone();
+        let thread = spawn(move || theirs.store(2, Relaxed));
+        word.load(Relaxed);
+        thread.join();
+    });
+    assert!(matches!(report.verdict, Verdict::Exhausted), "{report:?}");
+    assert_eq!(report.counts.executions, 2);
 }

@@ -1,7 +1,7 @@
 //! The epochs that a checker explores: each of their orderings is needed. Covers the orderings of
 //! `checked/epoch.rs`.
 
-#![cfg(spanlock_loom)]
+#![cfg(any(spanlock_explorer, spanlock_loom))]
 
 mod checked;
 

@@ -110,6 +110,11 @@ impl ProgramInfo {
         self.threads == 2 && is_plain && is_injected
     }
 
+    /// Whether the explorer's search injects faults. A litmus program must show what they cause.
+    pub fn meets_faults_of_explorer(&self) -> bool {
+        self.meets_faults() || self.expected.is_some() && self.faults.is_empty()
+    }
+
     /// Whether the search in this mode must fail: the program has a known bug that the mode finds.
     pub fn must_fail(&self, mode: Mode) -> bool {
         // Under shuttle, a program of three threads runs with random schedules, not as a search.

@@ -35,7 +35,7 @@ impl KnownBug {
         self
     }
 
-    /// Sets the searches that find the bug. The default is all three. In every other search the
+    /// Sets the searches that find the bug. The default is all of them. In every other search the
     /// buggy form must pass, so the list is exact.
     pub fn found_in(mut self, modes: impl IntoIterator<Item = Mode>) -> Self {
         self.found_in = modes.into_iter().collect();

@@ -47,6 +47,9 @@ const TOO_COSTLY_UNDER_FAULTS: u64 = 5_000;
 /// searched, too. Each pair needs a search of its own.
 const TOO_LONG_FOR_PAIRS: u64 = 10_000;
 
+/// The most faults in an execution of the explorer's search.
+const FAULTS: usize = 2;
+
 /// `--quick` leaves out rows with more executions than this.
 const QUICK: u64 = 300;
 
@@ -62,7 +65,8 @@ pub struct Job {
     pub mode: Mode,
     /// The bound on preemptions, or the number of random schedules. `None` means no bound.
     pub bound: Option<u64>,
-    /// The most faults in an execution. Each combination of at most this many has its own search.
+    /// The most faults in an execution. Under loom, each combination of at most this many has its own
+    /// search.
     pub faults: usize,
     /// Whether the row is part of the full run only. There, it replaces the row of the same name
     /// without `/long`, if there is one.
@@ -70,17 +74,20 @@ pub struct Job {
 }
 
 impl Job {
-    /// Returns the row's name, such as `ring/exchange/loom/weak`. `/single-faults` or
-    /// `/double-faults` follows if it applies, and then `/long`.
+    /// Returns the row's name, such as `ring/exchange/explorer` or `ring/exchange/loom/weak`. Under
+    /// loom, `/single-faults` or `/double-faults` follows if it applies. Then comes `/long`.
     pub fn name(&self) -> String {
         let (suite, program) = (&self.program.suite, &self.program.name);
+        let long = if self.long { "/long" } else { "" };
+        if self.mode == Mode::Explorer {
+            return format!("{suite}/{program}/explorer{long}");
+        }
         let (checker, mode) = (self.mode.checker().name(), self.mode.name());
         let faults = match self.faults {
             0 => "",
             1 => "/single-faults",
             _ => "/double-faults",
         };
-        let long = if self.long { "/long" } else { "" };
         format!("{suite}/{program}/{checker}/{mode}{faults}{long}")
     }
 
@@ -102,6 +109,7 @@ impl Job {
     /// Describes which executions within the bound the row explores.
     pub fn search(&self) -> String {
         let (some, how) = match (self.mode, self.is_reduced()) {
+            (Mode::Explorer, _) => return "every execution graph".to_owned(),
             (Mode::Sequence, _) => return "every sequence".to_owned(),
             (Mode::Weak | Mode::RmwLoad, true) => ("one", "loom's races, and sleep sets"),
             (Mode::Weak | Mode::RmwLoad, false) => ("one or more", "loom's races"),
@@ -244,6 +252,9 @@ impl Planner<'_> {
     /// Adds the rows of a program that is searched.
     fn searches(&self, jobs: &mut Vec<Job>) {
         let program = &self.program;
+        // In the explorer, a thread that unwinds cannot wait for another.
+        let is_explored = program.has_facade && !program.unwinds;
+        jobs.extend(is_explored.then(|| self.explored()));
         let is_stated = |mode| self.stated(mode).is_some();
         let by_loom = [Mode::Weak, Mode::RmwLoad].into_iter();
         for mode in by_loom.filter(|_| !program.unwinds) {
@@ -280,6 +291,24 @@ impl Planner<'_> {
         } else {
             jobs.push(whole);
         }
+    }
+
+    /// Returns the row of the explorer. Only the full run has it if its search was recorded as long.
+    fn explored(&self) -> Job {
+        let row = Job {
+            faults: if self.program.meets_faults_of_explorer() {
+                FAULTS
+            } else {
+                0
+            },
+            ..self.row(Mode::Explorer, None)
+        };
+        let long = Job {
+            long: true,
+            ..row.clone()
+        };
+        let is_long = self.recorded(&long).is_some() && self.recorded(&row).is_none();
+        if is_long { long } else { row }
     }
 
     /// Adds the rows with single faults and with pairs of faults.

@@ -117,11 +117,12 @@ impl Program {
         self
     }
 
-    /// Bounds the number of preemptions in every search, for the given `reason`.
+    /// Bounds the number of preemptions in every search by loom or shuttle, for the given `reason`.
     pub fn bounded(self, preemptions: u64, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         let bound = |program: Self, mode| program.bounded_in(mode, preemptions, &*reason);
-        Mode::SEARCHES.into_iter().fold(self, bound)
+        let modes = [Mode::Weak, Mode::RmwLoad, Mode::Dfs];
+        modes.into_iter().fold(self, bound)
     }
 
     /// Bounds the number of preemptions in the search of one mode, for the given `reason`. In

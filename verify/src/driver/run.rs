@@ -80,7 +80,9 @@ fn fallbacks(planned: &[Task]) -> HashMap<String, Task> {
     let mut bounded: HashMap<_, _> = bounded.into_iter().map(|it| (it.job.name(), it)).collect();
     let fallback = |task: &Task| {
         let (job, name) = (&task.job, task.job.name());
-        let may_be_long = job.mode == Mode::Dfs && !job.long && job.program.kind == Kind::Once;
+        let may_be_long = matches!(job.mode, Mode::Explorer | Mode::Dfs)
+            && !job.long
+            && job.program.kind == Kind::Once;
         let mut long = task.clone();
         long.job.long = true;
         let fallback = bounded.remove(&name).or(may_be_long.then_some(long))?;

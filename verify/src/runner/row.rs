@@ -42,7 +42,9 @@ pub(super) fn run(row: &str, suites: &[Suite], description: &Description, args: 
 /// Records what the facade counted in the search.
 fn record() {
     let mut found = trace::found();
-    found.executions = check::executions() as u64;
+    if cfg!(not(spanlock_explorer)) {
+        found.executions = check::executions() as u64;
+    }
     found.weakened = check::weakened() as u64;
     found.injected = check::injected() as u64;
     found.bug_fired = check::bug_fired() as u64;
@@ -80,6 +82,12 @@ fn job(row: &str, description: &Description, args: &Args) -> Job {
     let checker = job.mode.checker();
     if Checker::of_this_build() != Some(checker) {
         refuse(&format!("{row} needs a build for {}", checker.name()));
+    }
+    // The explorer has no bound. Its searches are shorter without faults.
+    if job.mode == Mode::Explorer {
+        let is_short = args.preemptions.is_some();
+        job.faults = if is_short { 0 } else { job.faults };
+        return job;
     }
     if args.unbounded || args.bound.is_some() {
         job.bound = args.bound;

@@ -158,7 +158,7 @@ fn visit(at: &'static Location<'static>, op: Op, ordering: &'static str) -> Opti
     }
     let mut sites = locked(&SITES);
     if !sites.contains(&site) {
-        sites.push(site);
+        super::outside(|| sites.push(site));
     }
     let weaken = config().weaken.as_ref()?;
     let same = weaken.line == site.line
