@@ -31,7 +31,7 @@ impl<S: Crashable> Crashing<S> {
             let make = move || *into.lock().unwrap_or_else(PoisonError::into_inner) = medium();
             verify::apart(Box::new(make));
             let method = match verify::mode() {
-                Some(Mode::Cut) => Method::Cut,
+                Some(Mode::Cut | Mode::Explorer) => Method::Cut,
                 _ => Method::Global,
             };
             let medium = made.lock().unwrap_or_else(PoisonError::into_inner);

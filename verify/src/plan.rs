@@ -217,6 +217,8 @@ impl Planner<'_> {
     fn rows(&self, drawn: u64, jobs: &mut Vec<Job>) {
         match &self.program.kind {
             _ if !self.program.crashes.is_empty() => {
+                let is_explored = self.program.crashes.contains(&Mode::Cut);
+                jobs.extend(is_explored.then(|| self.explored()));
                 for &mode in &self.program.crashes {
                     let is_long = self.program.more_in_full_run.contains(&mode);
                     let stated = self.stated(mode);
@@ -296,10 +298,9 @@ impl Planner<'_> {
     /// Returns the row of the explorer. Only the full run has it if its search was recorded as long.
     fn explored(&self) -> Job {
         let row = Job {
-            faults: if self.program.meets_faults_of_explorer() {
-                FAULTS
-            } else {
-                0
+            faults: match self.program.crashes.is_empty() {
+                true if self.program.meets_faults_of_explorer() => FAULTS,
+                _ => 0,
             },
             ..self.row(Mode::Explorer, None)
         };
