@@ -18,6 +18,7 @@ use crate::info::{Fault, FaultKind};
 use crate::messages::REFUSES;
 use crate::mode::Mode;
 use crate::plan::Job;
+#[cfg(not(spanlock_explorer))]
 use crate::search::order;
 #[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
 use crate::trace::outside;
@@ -51,6 +52,9 @@ pub fn mode() -> Option<Mode> {
 
 /// Returns the number of the current step of the execution, for [`Crashes`](crate::Crashes).
 pub fn step() -> u32 {
+    #[cfg(spanlock_explorer)]
+    return spanlock_explorer::Moment::now().to_bits();
+    #[cfg(not(spanlock_explorer))]
     order::AT.get()
 }
 

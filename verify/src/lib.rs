@@ -23,7 +23,7 @@ mod suite;
 mod trace;
 mod worlds;
 
-pub use crashes::{Crashes, Images};
+pub use crashes::{ComesBefore, Crashes, Images, WithOrder};
 pub use execution::{mode, step};
 pub use info::{Deviation, Expected, Fault, FaultKind, Form, Injection};
 pub use known_bug::{KnownBug, known_bugs};

@@ -217,6 +217,9 @@ impl Planner<'_> {
     fn rows(&self, drawn: u64, jobs: &mut Vec<Job>) {
         match &self.program.kind {
             _ if !self.program.crashes.is_empty() => {
+                if self.program.crashes.contains(&Mode::Cut) {
+                    self.explored(jobs);
+                }
                 for &mode in &self.program.crashes {
                     let is_long = self.program.more_in_full_run.contains(&mode);
                     let stated = self.stated(mode);
@@ -297,7 +300,8 @@ impl Planner<'_> {
     /// Adds the row of the explorer. If its search was recorded as long, it is a long row, and the
     /// normal run searches without faults.
     fn explored(&self, jobs: &mut Vec<Job>) {
-        let meets_faults = self.program.meets_faults_of_explorer();
+        let has_crashes = !self.program.crashes.is_empty();
+        let meets_faults = !has_crashes && self.program.meets_faults_of_explorer();
         let plain = self.row(Mode::Explorer, None);
         let row = Job {
             faults: if meets_faults { FAULTS } else { 0 },

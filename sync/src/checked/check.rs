@@ -58,6 +58,9 @@ pub use refused::refuse_barriers;
 pub use sites::{Mutation, Op, Site, Weakening, sites, weakened};
 pub(crate) use sites::{drop_drain, drop_flush, drop_wake, fence_ordering, ordering};
 
+#[cfg(spanlock_explorer)]
+pub use spanlock_explorer::Plain;
+
 /// How atomic loads are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
