@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use spanlock_explorer::arena::Arena;
+use spanlock_explorer::draw;
 use spanlock_explorer::{End, Graph, Model, Moment, Observer, Report, Search as Explorer, Verdict};
 use spanlock_sync::check;
 
@@ -85,6 +86,10 @@ fn explore(
         .rounds(ROUNDS)
         .explore(observer, move || execute(|| run()));
     if let Verdict::Failed(failure) = &report.verdict {
+        let is_traced = !check::steps().is_empty();
+        if is_traced {
+            eprintln!("{}", draw::text(&failure.graph));
+        }
         fail(&failure.message);
     }
     report
