@@ -14,8 +14,8 @@ use crate::rows::counts::{Count, Counts};
 /// The default bound on preemptions, for a search that is too long without one.
 const PREEMPTIONS: u64 = 3;
 
-/// The default bound on preemptions, for a costly search with faults.
-const PREEMPTIONS_UNDER_FAULTS: u64 = 2;
+/// The bound on preemptions where the default is too slow, and for a costly search with faults.
+pub(crate) const FEW_PREEMPTIONS: u64 = 2;
 
 /// How many more preemptions the full run allows than the normal run, where both are bounded.
 const MORE_IN_FULL_RUN: u64 = 1;
@@ -287,7 +287,7 @@ impl Planner<'_> {
         let is_affordable = |count: Count| count.executions <= TOO_COSTLY_UNDER_FAULTS;
         let is_affordable = self.recorded(plain).is_some_and(is_affordable);
         let has_long = injection == Injection::Searched && is_cut && is_affordable;
-        let few = PREEMPTIONS_UNDER_FAULTS + MORE_IN_FULL_RUN;
+        let few = FEW_PREEMPTIONS + MORE_IN_FULL_RUN;
         let long = has_long.then(|| self.long_of(&single, few));
         // While the searches with single faults are measured, nobody knows how long they take.
         let has_pairs = match self.recorded(&single) {
@@ -306,7 +306,7 @@ impl Planner<'_> {
         let few = match (faults, stated) {
             (0, Some(stated)) => stated,
             (0, None) => PREEMPTIONS,
-            _ => PREEMPTIONS_UNDER_FAULTS,
+            _ => FEW_PREEMPTIONS,
         };
         let mut row = Job {
             faults,

@@ -20,10 +20,9 @@ use super::explore::explore;
 use super::models::{Models, Task, tasks};
 use super::output::{say, warn};
 use super::process::{End, Ended};
-use super::reached::FEW;
 use crate::info::Kind;
 use crate::mode::Mode;
-use crate::plan::{Job, Unrecorded, jobs};
+use crate::plan::{FEW_PREEMPTIONS, Job, Unrecorded, jobs};
 use crate::rows::counts::{Count, path};
 use crate::rows::row::Row;
 
@@ -31,7 +30,7 @@ use crate::rows::row::Row;
 const TRIAL: Duration = Duration::from_secs(4);
 
 /// The time after which a search is too slow for the normal run: the main search of a program with
-/// crashes, and a search with a bound, which then runs with at most [`FEW`] preemptions.
+/// crashes, or a search with a bound, which then runs with [`FEW_PREEMPTIONS`].
 const SLOW: Duration = Duration::from_secs(10);
 
 /// The time limit of a trial of a long row that has a fallback. There are many such rows, and a
@@ -126,7 +125,7 @@ fn measure(
     }
     let mut ended = explore(built, &ran, &[], Some(SLOW.min(limit)))?;
     if matches!(ended.end, End::Stopped) {
-        ran.job.bound = ran.job.bound.map(|bound| bound.min(FEW));
+        ran.job.bound = ran.job.bound.map(|bound| bound.min(FEW_PREEMPTIONS));
         ended = explore(built, &ran, &[], Some(limit))?;
     }
     Ok((ran, ended))
