@@ -123,11 +123,14 @@ fn measure(
         let limit = LONG_FALLBACK.min(limit);
         return Ok((ran, explore(built, task, &[], Some(limit))?));
     }
-    let mut ended = explore(built, &ran, &[], Some(SLOW.min(limit)))?;
-    if matches!(ended.end, End::Stopped) {
-        ran.job.bound = ran.job.bound.map(|bound| bound.min(FEW_PREEMPTIONS));
-        ended = explore(built, &ran, &[], Some(limit))?;
+    if ran.job.bound > Some(FEW_PREEMPTIONS) {
+        let ended = explore(built, &ran, &[], Some(SLOW.min(limit)))?;
+        if !matches!(ended.end, End::Stopped) {
+            return Ok((ran, ended));
+        }
+        ran.job.bound = Some(FEW_PREEMPTIONS);
     }
+    let ended = explore(built, &ran, &[], Some(limit))?;
     Ok((ran, ended))
 }
 
