@@ -95,12 +95,12 @@ impl ProgramInfo {
         }
     }
 
-    /// Whether the program can state that the full run searches more of it. For a program of two
-    /// threads without crashes and bounds, the recorded executions decide that.
+    /// Whether the program can state that the full run searches more of it. Without a bound, the
+    /// recorded executions of crashes and of programs of two threads decide that.
     pub fn can_be_more_in_full_run(&self) -> bool {
-        let is_bounded = |mode| self.bounds.contains_key(&mode);
-        let is_cut = !self.is_exact() || [Mode::Weak, Mode::RmwLoad].into_iter().any(is_bounded);
-        !self.crashes.is_empty() || self.is_searched() && is_cut && !self.unwinds
+        let is_bounded = self.bounds.keys().any(|mode| *mode != Mode::Dfs);
+        let is_cut = is_bounded || self.crashes.is_empty() && !self.is_exact();
+        self.is_searched() && is_cut && !self.unwinds
     }
 
     /// Whether the program also runs with every single fault, and perhaps with every pair.
