@@ -24,9 +24,14 @@ const CLEANINGS: [(&str, MakeBytes); 3] =
 
 type MakeBytes = fn() -> Vec<u8>;
 
-/// The programs whose search with two preemptions takes minutes in loom's weak mode. Only the full
-/// run makes it.
-const SLOW: [&str; 2] = ["compact-truncate", "compact-punch"];
+/// The searches with two preemptions that take longer than 15 seconds, most of them minutes. Only
+/// the full run makes them.
+const SLOW: [(&str, &[Mode]); 4] = [
+    ("unlink-truncate", &[Mode::RmwLoad]),
+    ("compact-append", &[Mode::Weak]),
+    ("compact-truncate", &[Mode::Weak, Mode::RmwLoad]),
+    ("compact-punch", &[Mode::Weak]),
+];
 
 pub(crate) fn suite() -> Suite {
     let mut suite = Suite::new("file-core-beside-cleaning").step_bound(4_000);
@@ -46,12 +51,12 @@ pub(crate) fn suite() -> Suite {
     for (cleaning, medium) in CLEANINGS {
         suite = suite.programs(OTHERS.map(|kind| {
             let name = format!("{cleaning}-{}", kind.name());
-            let program = match SLOW.contains(&&*name) {
-                true => bounded(&name)
-                    .bounded_in(Mode::Weak, 1, why)
-                    .more_in_full_run_in(Mode::Weak),
-                false => bounded(&name),
-            };
+            let slow = SLOW.iter().filter(|(slow, _)| *slow == name);
+            let modes = slow.flat_map(|(_, modes)| *modes);
+            let program = modes.fold(bounded(&name), |program, mode| {
+                let program = program.bounded_in(*mode, 1, why);
+                program.more_in_full_run_in(*mode)
+            });
             let scene = program.scene(scene(medium));
             let scene = scene.thread(["clean"], |it| it.clean_file());
             let scene = scene.thread([kind.name()], move |it| it.perform(kind));

@@ -29,9 +29,6 @@ const RENAMES: [Kind; 2] = [Kind::Rename, Kind::Across];
 const CLAIM: &str = "after a crash, a cleaning has changed nothing that a file contains, and a \
                      volume of which everything is removed and cleaned has no page in use";
 
-/// The pair whose search takes about a minute. Only the full run searches it.
-const SLOW: (&str, Kind) = ("file-core-sparse", Kind::Create);
-
 /// The operations whose search beside a cleaning is bounded. In an emptied file, the searches of
 /// the last two end soon.
 const LONG: [Kind; 4] = [Kind::Patch, Kind::Append, Kind::Truncate, Kind::Punch];
@@ -70,7 +67,6 @@ fn suite(suite_name: &str, medium: fn() -> Vec<u8>, long: &[Kind]) -> Suite {
             kind if long.contains(&kind) => program
                 .bounded_in(Mode::Cut, 1, WHY_BOUNDED)
                 .more_in_full_run(),
-            kind if (suite_name, kind) == SLOW => program.more_in_full_run(),
             _ => program,
         });
     }

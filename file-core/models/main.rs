@@ -40,7 +40,6 @@ fn main() -> ExitCode {
         at_page_end,
         SHORT,
         |pair| match pair {
-            _ if SLOW_AT_PAGE_END.contains(&pair) => Search::InFullRun,
             _ if LONG_AT_PAGE_END.contains(&pair) => Search::Bounded { more: true },
             _ => Search::Whole(&[Mode::Cut]),
         },
@@ -90,8 +89,6 @@ const CLAIM: &str = "after a crash, every operation that returned is there, ever
 enum Search {
     /// In these modes.
     Whole(&'static [Mode]),
-    /// By `cut`, and only in the full run.
-    InFullRun,
     /// By `cut`, with at most one preemption. If `more`, the full run allows two; otherwise, that
     /// would take hours.
     Bounded { more: bool },
@@ -100,14 +97,6 @@ enum Search {
 type SearchOf = fn((Kind, Kind)) -> Search;
 
 type Pairs = &'static [(Kind, Kind)];
-
-/// Pairs of operations that only the full run searches by `cut`, because that takes longer than 15
-/// seconds.
-const SLOW_AT_PAGE_END: Pairs = &[
-    (Kind::Patch, Kind::Create),
-    (Kind::Append, Kind::Create),
-    (Kind::Punch, Kind::Create),
-];
 
 /// Pairs of operations whose search by `cut` without a bound takes longer than 20 seconds, most of
 /// them minutes.
@@ -219,7 +208,6 @@ impl On {
                 let in_modes = |modes| on.threads(&name, &both, modes);
                 suite = suite.program(match (self.search)((one, other)) {
                     Search::Whole(modes) => in_modes(modes),
-                    Search::InFullRun => in_modes(&[Mode::Cut]).more_in_full_run(),
                     Search::Bounded { more } => {
                         let program = in_modes(&[Mode::Cut]).bounded_in(Mode::Cut, 1, why);
                         match more {

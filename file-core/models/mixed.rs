@@ -45,19 +45,16 @@ pub(crate) fn suite() -> Suite {
     suite.programs([1, 2].map(|length| on.sequences(&CHANGES, length)))
 }
 
-/// The suite of volumes on which a change adds a page to the file's log. Only the full run searches
-/// the renames to the directory, because each search takes 13 seconds.
+/// The suite of volumes on which a change adds a page to the file's log.
 pub(crate) fn file_page_end() -> Suite {
     let on = On::new(full_file, OTHER, SHORT);
     let suite = on.suite("file-core-names-and-data-page-end");
     let suite = suite.programs(on.beside(RENAME, &[Mode::Cut]));
-    let moves = on.beside(MOVE, &[Mode::Cut]);
-    let suite = suite.programs(moves.map(Program::more_in_full_run));
+    let suite = suite.programs(on.beside(MOVE, &[Mode::Cut]));
     suite.program(on.sequences(&CHANGES, 2))
 }
 
-/// The suite of volumes on which a rename or a creation adds a page to a directory's log. Only the
-/// full run searches a write beside a rename to the directory, which takes 20 seconds.
+/// The suite of volumes on which a rename or a creation adds a page to a directory's log.
 pub(crate) fn directory_page_end() -> Suite {
     let root = On::new(full_directories, OTHER, SHORT);
     let directory = On::new(full_directories, OTHER, "d/b");
@@ -72,7 +69,7 @@ pub(crate) fn directory_page_end() -> Suite {
         .no_pair("create", "create", other);
     suite
         .program(root.pair(patch, RENAME, &cut))
-        .program(root.pair(patch, MOVE, &cut).more_in_full_run())
+        .program(root.pair(patch, MOVE, &cut))
         .program(root.pair(create, RENAME, &cut))
         .program(directory.pair(create, MOVE, &cut))
         .program(root.pair(RENAME, RENAME, &cut))

@@ -61,9 +61,6 @@ const OPS: [(Op, &str); 13] = [
     (Op::Clean, "clean"),
 ];
 
-/// The pair that only the full run searches, because that takes longer than 40 seconds.
-const SLOW: [&str; 2] = ["create", "move-back"];
-
 /// The pair whose search takes eight minutes with one preemption already. The full run allows it.
 const LONG: [&str; 2] = ["create", "exchange"];
 const WHY_BOUNDED: &str = "with one preemption, the search takes eight minutes";
@@ -84,7 +81,6 @@ pub(crate) fn suite() -> Suite {
             let modes = [Mode::Cut];
             let program = threads(&name, CLAIM, &subject, &medium, &operations, &modes);
             suite = suite.program(match [*one, *other] {
-                SLOW => program.more_in_full_run(),
                 LONG => program
                     .bounded_in(Mode::Cut, 0, WHY_BOUNDED)
                     .more_in_full_run(),

@@ -9,7 +9,7 @@ use spanlock_sync::thread;
 use spanlock_testkit::models::data::Data;
 use spanlock_testkit::models::unwinding::Sleepless;
 use spanlock_testkit::{driven, models, primitive};
-use spanlock_verify::{Program, Suite, note_as, perform, refuse_barriers};
+use spanlock_verify::{Injection, Program, Suite, note_as, perform, refuse_barriers};
 
 /// Every program of the tree lock.
 pub(crate) fn suite() -> Suite {
@@ -54,6 +54,7 @@ fn programs() -> [Program; 3] {
             "one thread shrinks the tree twice while the other waits for words of a leaf that comes \
              and goes: the search of all executions has not ended in ten minutes",
         )
+        .injection(Injection::Rare)
         .run(reclamation_in_doubt),
     ]
 }

@@ -95,12 +95,12 @@ impl ProgramInfo {
         }
     }
 
-    /// Whether the program can state that the full run searches more of it. For a program of two
-    /// threads without crashes and bounds, the recorded executions decide that.
+    /// Whether the program can state that the full run searches more of it. Without a bound, the
+    /// recorded executions of crashes and of programs of two threads decide that.
     pub fn can_be_more_in_full_run(&self) -> bool {
-        let is_bounded = |mode| self.bounds.contains_key(&mode);
-        let is_cut = !self.is_exact() || [Mode::Weak, Mode::RmwLoad].into_iter().any(is_bounded);
-        !self.crashes.is_empty() || self.is_searched() && is_cut && !self.unwinds
+        let is_bounded = self.bounds.keys().any(|mode| *mode != Mode::Dfs);
+        let is_cut = is_bounded || self.crashes.is_empty() && !self.is_exact();
+        self.is_searched() && is_cut && !self.unwinds
     }
 
     /// Whether the program also runs with every single fault, and perhaps with every pair.
@@ -110,9 +110,12 @@ impl ProgramInfo {
         self.threads == 2 && is_plain && is_injected
     }
 
-    /// Whether the explorer's search injects faults. A litmus program must show what they cause.
-    pub fn meets_faults_of_explorer(&self) -> bool {
-        self.meets_faults() || self.expected.is_some() && self.faults.is_empty()
+    /// Returns the most faults of an execution in the explorer. A litmus program must show what they
+    /// cause.
+    pub fn most_faults(&self) -> usize {
+        let is_litmus = self.expected.is_some() && self.faults.is_empty();
+        let meets_faults = self.crashes.is_empty() && (is_litmus || self.meets_faults());
+        if meets_faults { 2 } else { 0 }
     }
 
     /// Whether the search in this mode must fail: the program has a known bug that the mode finds.

@@ -14,8 +14,8 @@ use crate::rows::counts::{Count, Counts};
 /// The default bound on preemptions, for a search that is too long without one.
 const PREEMPTIONS: u64 = 3;
 
-/// The default bound on preemptions, for a costly search with faults.
-const PREEMPTIONS_UNDER_FAULTS: u64 = 2;
+/// The bound on preemptions where the default is too slow, and for a costly search with faults.
+pub(crate) const FEW_PREEMPTIONS: u64 = 2;
 
 /// How many more preemptions the full run allows than the normal run, where both are bounded.
 const MORE_IN_FULL_RUN: u64 = 1;
@@ -47,9 +47,6 @@ const TOO_COSTLY_UNDER_FAULTS: u64 = 5_000;
 /// searched, too. Each pair needs a search of its own.
 const TOO_LONG_FOR_PAIRS: u64 = 10_000;
 
-/// The most faults in an execution of the explorer's search.
-const FAULTS: usize = 2;
-
 /// `--quick` leaves out rows with more executions than this.
 const QUICK: u64 = 300;
 
@@ -63,7 +60,8 @@ pub struct Job {
     pub program: Arc<ProgramInfo>,
     /// The mode in which it runs.
     pub mode: Mode,
-    /// The bound on preemptions, or the number of random schedules. `None` means no bound.
+    /// The bound on preemptions (explorer: on faults), or the number of random schedules. `None` means
+    /// no bound.
     pub bound: Option<u64>,
     /// The most faults in an execution. Under loom, each combination of at most this many has its own
     /// search.
@@ -221,12 +219,11 @@ impl Planner<'_> {
                     self.explored(jobs);
                 }
                 for &mode in &self.program.crashes {
-                    let is_long = self.program.more_in_full_run.contains(&mode);
-                    let stated = self.stated(mode);
-                    let row = (!is_long || stated.is_some()).then(|| self.row(mode, stated));
-                    let more = stated.map(|bound| bound + MORE_IN_FULL_RUN);
-                    jobs.extend(row);
-                    jobs.extend(is_long.then(|| self.long(mode, more)));
+                    let row = self.row(mode, self.stated(mode));
+                    match self.more(mode) {
+                        None => jobs.push(self.as_recorded(row)),
+                        more => jobs.extend([row, self.long(mode, more)]),
+                    }
                 }
             }
             Kind::Drawn => {
@@ -266,12 +263,12 @@ impl Planner<'_> {
             // A recorded bound means that the whole search takes too long for the normal run.
             let is_cut = self.recorded(&row).is_some_and(|it| it.bound.is_some());
             let is_long = program.is_exact() && !is_stated(mode) && is_cut;
-            let more = self.stated(mode).map(|bound| bound + MORE_IN_FULL_RUN);
-            let has_more = program.more_in_full_run.contains(&mode)
-                && (more.is_some() || mode == Mode::Weak && !program.is_exact());
+            let more = self.more(mode);
+            let is_whole = mode == Mode::Weak && !program.is_exact();
+            let is_whole = is_whole && program.more_in_full_run.contains(&mode);
             let long = match is_long {
                 true => Some(self.long_of(&row, PREEMPTIONS + MORE_IN_FULL_RUN)),
-                false => has_more.then(|| self.long(mode, more)),
+                false => (is_whole || more.is_some()).then(|| self.long(mode, more)),
             };
             jobs.push(row.clone());
             jobs.extend(long);
@@ -283,39 +280,39 @@ impl Planner<'_> {
         if !program.faults.is_empty() {
             return;
         }
-        let (whole, long) = (self.row(Mode::Dfs, None), self.long(Mode::Dfs, None));
+        let whole = self.as_recorded(self.row(Mode::Dfs, None));
         let is_bounded = !program.is_exact() || is_stated(Mode::Dfs);
-        let is_long = self.recorded(&long).is_some() && self.recorded(&whole).is_none();
-        if is_bounded || is_long {
+        if is_bounded || whole.long {
             for mode in [Mode::Random, Mode::Pct] {
                 jobs.push(self.row(mode, Some(SCHEDULES)));
                 jobs.push(self.long(mode, Some(SCHEDULES_BESIDE_LOOM)));
             }
-            jobs.extend((!is_bounded).then_some(long));
-        } else {
-            jobs.push(whole);
         }
+        jobs.extend((!is_bounded).then_some(whole));
     }
 
-    /// Adds the row of the explorer. If its search was recorded as long, it is a long row, and the
-    /// normal run searches without faults.
+    /// Adds the rows of the explorer. If a search was recorded with a bound on faults, a search with
+    /// all of them takes too long for the normal run. A search without faults that was recorded as
+    /// long is part of the full run only.
     fn explored(&self, jobs: &mut Vec<Job>) {
-        let has_crashes = !self.program.crashes.is_empty();
-        let meets_faults = !has_crashes && self.program.meets_faults_of_explorer();
-        let plain = self.row(Mode::Explorer, None);
-        let row = Job {
-            faults: if meets_faults { FAULTS } else { 0 },
-            ..plain.clone()
-        };
-        let long = Job {
-            long: true,
-            ..row.clone()
-        };
-        if self.recorded(&long).is_some() {
-            jobs.extend(meets_faults.then_some(plain));
-            jobs.push(long);
-        } else {
-            jobs.push(row);
+        let row = self.with_faults(self.row(Mode::Explorer, None), 0);
+        let long = self.with_faults(self.long(Mode::Explorer, None), 1);
+        let is_recorded = |job: &Job| self.recorded(job).is_some();
+        let is_cut = self.recorded(&row).is_some_and(|it| it.bound.is_some());
+        let is_long = row.bound.is_none() && is_recorded(&long) && !is_recorded(&row);
+        jobs.extend((!is_long).then_some(row));
+        jobs.extend((is_long || is_cut).then_some(long));
+    }
+
+    /// Sets the most faults of the explorer's row, and its bound on them: the recorded one, or `few`
+    /// if there is no record, and the row is not to be measured.
+    fn with_faults(&self, row: Job, few: u64) -> Job {
+        let most = self.program.most_faults();
+        let bound = (most > 0).then(|| self.bound(&row, few)).flatten();
+        Job {
+            faults: bound.map_or(most, |bound| bound as usize),
+            bound,
+            ..row
         }
     }
 
@@ -328,7 +325,7 @@ impl Planner<'_> {
         let is_affordable = |count: Count| count.executions <= TOO_COSTLY_UNDER_FAULTS;
         let is_affordable = self.recorded(plain).is_some_and(is_affordable);
         let has_long = injection == Injection::Searched && is_cut && is_affordable;
-        let few = PREEMPTIONS_UNDER_FAULTS + MORE_IN_FULL_RUN;
+        let few = FEW_PREEMPTIONS + MORE_IN_FULL_RUN;
         let long = has_long.then(|| self.long_of(&single, few));
         // While the searches with single faults are measured, nobody knows how long they take.
         let has_pairs = match self.recorded(&single) {
@@ -347,7 +344,7 @@ impl Planner<'_> {
         let few = match (faults, stated) {
             (0, Some(stated)) => stated,
             (0, None) => PREEMPTIONS,
-            _ => PREEMPTIONS_UNDER_FAULTS,
+            _ => FEW_PREEMPTIONS,
         };
         let mut row = Job {
             faults,
@@ -386,6 +383,25 @@ impl Planner<'_> {
         self.program.bounds.get(&mode).map(|(bound, _)| *bound)
     }
 
+    /// Returns the bound of the full run's search in this mode, if the program states a bound for
+    /// the normal run and that the full run searches more.
+    fn more(&self, mode: Mode) -> Option<u64> {
+        let has_more = self.program.more_in_full_run.contains(&mode);
+        let stated = self.stated(mode).filter(|_| has_more);
+        stated.map(|bound| bound + MORE_IN_FULL_RUN)
+    }
+
+    /// Returns the row, or the long row in its place if only that is recorded: `--accept` has found
+    /// that the search takes too long for the normal run.
+    fn as_recorded(&self, row: Job) -> Job {
+        let long = Job {
+            long: true,
+            ..row.clone()
+        };
+        let is_long = self.recorded(&long).is_some() && self.recorded(&row).is_none();
+        if is_long { long } else { row }
+    }
+
     fn recorded(&self, job: &Job) -> Option<Count> {
         self.counts.of(&job.name())
     }
@@ -403,12 +419,21 @@ mod tests {
 
     /// Returns the bounds of the rows of a program `s/p` of two threads, by their names.
     fn bounds(recorded: &[Recorded], unrecorded: Unrecorded) -> BTreeMap<String, Option<u64>> {
+        bounds_of(ProgramInfo::default(), recorded, unrecorded)
+    }
+
+    /// As [`bounds`], for a program that is as given otherwise.
+    fn bounds_of(
+        program: ProgramInfo,
+        recorded: &[Recorded],
+        unrecorded: Unrecorded,
+    ) -> BTreeMap<String, Option<u64>> {
         let program = ProgramInfo {
             suite: "s".to_owned(),
             name: "p".to_owned(),
             threads: 2,
             has_facade: true,
-            ..ProgramInfo::default()
+            ..program
         };
         let suite = SuiteInfo {
             programs: vec![program],
@@ -458,6 +483,24 @@ mod tests {
     }
 
     #[test]
+    fn the_explorer_searches_all_faults_in_a_long_row_if_its_record_has_a_bound() {
+        let (name, long) = ("s/p/explorer", "s/p/explorer/long");
+        let of = |recorded: &[Recorded], unrecorded| {
+            let bounds = bounds(recorded, unrecorded);
+            (bounds.get(name).copied(), bounds.get(long).copied())
+        };
+        assert_eq!(of(&[], Unrecorded::Whole), (Some(None), None));
+        assert_eq!(of(&[], Unrecorded::Bounded), (Some(Some(0)), None));
+        for unrecorded in [Unrecorded::Whole, Unrecorded::Bounded] {
+            assert_eq!(of(&[(name, None, 1)], unrecorded), (Some(None), None));
+        }
+        let cut = [(name, Some(0), 1)];
+        assert_eq!(of(&cut, Unrecorded::Whole), (Some(Some(0)), Some(None)));
+        let both = [(name, Some(0), 1), (long, None, 1)];
+        assert_eq!(of(&both, Unrecorded::Bounded), (Some(Some(0)), Some(None)));
+    }
+
+    #[test]
     fn pairs_of_faults_need_a_short_search_with_single_faults() {
         let has_pairs = |recorded: &[Recorded], unrecorded| {
             bounds(recorded, unrecorded).contains_key("s/p/loom/weak/double-faults/long")
@@ -469,5 +512,30 @@ mod tests {
         }
         assert!(!has_pairs(&[], Unrecorded::Whole), "not known yet");
         assert!(has_pairs(&[], Unrecorded::Bounded));
+    }
+
+    #[test]
+    fn a_search_with_crashes_is_long_if_only_a_long_row_is_recorded() {
+        let (cut, global) = ("s/p/shuttle/cut", "s/p/shuttle/global");
+        let (long_cut, long_global) = ("s/p/shuttle/cut/long", "s/p/shuttle/global/long");
+        let names = |more: &[Mode], recorded: &[Recorded]| {
+            let program = ProgramInfo {
+                crashes: vec![Mode::Cut, Mode::Global],
+                bounds: BTreeMap::from([(Mode::Cut, (1, String::new()))]),
+                more_in_full_run: more.iter().copied().collect(),
+                ..ProgramInfo::default()
+            };
+            Vec::from_iter(bounds_of(program, recorded, Unrecorded::Bounded))
+        };
+        let row = |name: &str, bound| (name.to_owned(), bound);
+        let both = [(long_cut, Some(1), 1), (long_global, None, 1)];
+        assert_eq!(names(&[], &[]), [row(cut, Some(1)), row(global, None)]);
+        let long = [row(long_cut, Some(1)), row(long_global, None)];
+        assert_eq!(names(&[], &both), long);
+        let short = [both[0], both[1], (cut, Some(1), 1), (global, None, 1)];
+        assert_eq!(names(&[], &short), [row(cut, Some(1)), row(global, None)]);
+        // The full run searches more, so the normal run keeps its own search.
+        let more = [row(cut, Some(1)), row(long_cut, Some(2))];
+        assert_eq!(names(&[Mode::Cut], &both)[..2], more);
     }
 }

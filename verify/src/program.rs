@@ -142,12 +142,11 @@ impl Program {
 
     /// The full run searches more of this program than the normal run, in each of loom's modes, or
     /// of those [with crashes](Self::crashes). If the program states a [bound](Self::bounded_in)
-    /// for the mode, the full run allows one more preemption. Otherwise, only the full run searches
-    /// crashes in this mode; and of a program of three threads without crashes, it makes loom's
-    /// search in the weak mode without a bound.
+    /// for the mode, the full run allows one more preemption. Of a program of three threads without
+    /// a bound, it makes loom's search in the weak mode without one.
     pub fn more_in_full_run(self) -> Self {
         let by_loom = [Mode::Weak, Mode::RmwLoad];
-        let with_crashes = [Mode::Global, Mode::Cut, Mode::Sequence];
+        let with_crashes = [Mode::Global, Mode::Cut];
         let modes = by_loom.into_iter().chain(with_crashes);
         modes.fold(self, Self::more_in_full_run_in)
     }
@@ -264,7 +263,7 @@ impl Program {
             Some("`crashes` takes the modes `Global`, `Cut` and `Sequence` only")
         } else if !info.more_in_full_run.is_empty() && !info.can_be_more_in_full_run() {
             Some(
-                "`more_in_full_run` is for crashes, for searches of three threads, and for bounds \
+                "`more_in_full_run` is for searches of three threads, and for bounds with crashes and \
                  under loom: remove it",
             )
         } else {

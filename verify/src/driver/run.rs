@@ -22,12 +22,16 @@ use super::output::{say, warn};
 use super::process::{End, Ended};
 use crate::info::Kind;
 use crate::mode::Mode;
-use crate::plan::{Job, Unrecorded, jobs};
+use crate::plan::{FEW_PREEMPTIONS, Job, Unrecorded, jobs};
 use crate::rows::counts::{Count, path};
 use crate::rows::row::Row;
 
 /// The time limit of a trial.
 const TRIAL: Duration = Duration::from_secs(4);
+
+/// The time after which a search is too slow for the normal run: the main search of a program with
+/// crashes, or a search with a bound, which then runs with [`FEW_PREEMPTIONS`].
+const SLOW: Duration = Duration::from_secs(10);
 
 /// The time limit of a trial of a long row that has a fallback. There are many such rows, and a
 /// full run should end within hours.
@@ -65,12 +69,12 @@ pub(super) fn run_all(
     ran.into_iter().map(|(_, ran)| ran).collect()
 }
 
-/// Returns the fallback of each search that has neither a bound nor a record: the same search with
-/// a bound on preemptions, or the same row as a long one.
+/// Returns the fallback of each search that has no record, and no bound unless it is with crashes:
+/// the same search with a bound on preemptions, or the same row as a long one.
 fn fallbacks(planned: &[Task]) -> HashMap<String, Task> {
     let is_open = |task: &&Task| {
-        let job = &task.job;
-        job.mode.is_counted() && job.bound.is_none() && task.recorded().is_none()
+        let (job, is_new) = (&task.job, task.recorded().is_none());
+        is_new && job.mode.is_counted() && (job.bound.is_none() || job.mode.has_crashes())
     };
     let open: Vec<&Task> = planned.iter().filter(is_open).collect();
     let mut models: Vec<Arc<Models>> = open.iter().map(|task| task.models.clone()).collect();
@@ -80,14 +84,16 @@ fn fallbacks(planned: &[Task]) -> HashMap<String, Task> {
     let mut bounded: HashMap<_, _> = bounded.into_iter().map(|it| (it.job.name(), it)).collect();
     let fallback = |task: &Task| {
         let (job, name) = (&task.job, task.job.name());
-        let mut long = task.clone();
+        let (program, mut long) = (&job.program, task.clone());
         long.job.long = true;
-        let may_be_long = matches!(job.mode, Mode::Explorer | Mode::Dfs)
-            && !job.long
-            && long.recorded().is_none()
-            && job.program.kind == Kind::Once;
-        let fallback = bounded.remove(&name).or(may_be_long.then_some(long))?;
-        Some((name, fallback))
+        let fallback = match job.mode {
+            Mode::Explorer | Mode::Dfs if !job.long && program.kind == Kind::Once => {
+                bounded.remove(&name).or(Some(long))
+            }
+            mode if !mode.has_crashes() => bounded.remove(&name),
+            mode => (!job.long && !program.more_in_full_run.contains(&mode)).then_some(long),
+        };
+        Some((name, fallback?))
     };
     open.into_iter().filter_map(fallback).collect()
 }
@@ -99,23 +105,35 @@ fn measure(
     fallback: Option<&Task>,
     limit: Duration,
 ) -> Result<(Task, Ended)> {
-    let trial = match (fallback, task.job.long) {
-        (None, _) => limit,
-        (Some(_), true) => LONG_TRIAL.min(limit),
-        (Some(_), false) => TRIAL.min(limit),
+    let trial = match fallback {
+        None => limit,
+        Some(_) if task.job.long => LONG_TRIAL,
+        Some(_) if task.job.mode.has_crashes() && task.job.is_main() => SLOW,
+        Some(_) => TRIAL,
     };
-    let ended = explore(built, task, &[], Some(trial))?;
+    let ended = explore(built, task, &[], Some(trial.min(limit)))?;
     let Some(fallback) = fallback.filter(|_| matches!(ended.end, End::Stopped)) else {
         return Ok((task.clone(), ended));
     };
-    // Until a long row is recorded, the binary does not know its name.
-    let (runs, limit) = match fallback.job.bound {
-        Some(_) => (fallback, limit),
-        None => (task, LONG_FALLBACK.min(limit)),
-    };
     let mut ran = fallback.clone();
     ran.number = task.number;
-    Ok((ran, explore(built, runs, &[], Some(limit))?))
+    if task.job.long {
+        return Ok((ran, explore(built, fallback, &[], Some(limit))?));
+    }
+    if ran.job.long {
+        // Until a long row is recorded, the binary does not know its name.
+        let limit = LONG_FALLBACK.min(limit);
+        return Ok((ran, explore(built, task, &[], Some(limit))?));
+    }
+    if ran.job.bound > Some(FEW_PREEMPTIONS) {
+        let ended = explore(built, &ran, &[], Some(SLOW.min(limit)))?;
+        if !matches!(ended.end, End::Stopped) {
+            return Ok((ran, ended));
+        }
+        ran.job.bound = Some(FEW_PREEMPTIONS);
+    }
+    let ended = explore(built, &ran, &[], Some(limit))?;
+    Ok((ran, ended))
 }
 
 /// Records the number of executions of each row that drifted or has no record, and deletes records

@@ -83,17 +83,20 @@ fn job(row: &str, description: &Description, args: &Args) -> Job {
     if Checker::of_this_build() != Some(checker) {
         refuse(&format!("{row} needs a build for {}", checker.name()));
     }
-    // The explorer has no bound. Its searches are shorter without faults.
-    if job.mode == Mode::Explorer {
-        let is_short = args.preemptions.is_some();
-        job.faults = if is_short { 0 } else { job.faults };
-        return job;
-    }
     if args.unbounded || args.bound.is_some() {
         job.bound = args.bound;
     }
-    if let Some(few) = args.preemptions {
+    let few = match job.mode {
+        // Without faults, a search is short.
+        Mode::Explorer => args.preemptions.map(|_| 0),
+        _ => args.preemptions,
+    };
+    if let Some(few) = few {
         job.bound = Some(job.bound.map_or(few, |bound| bound.min(few)));
+    }
+    if job.mode == Mode::Explorer {
+        let most = job.program.most_faults();
+        job.faults = job.bound.map_or(most, |bound| most.min(bound as usize));
     }
     job
 }
