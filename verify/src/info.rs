@@ -66,6 +66,8 @@ pub struct ProgramInfo {
     /// Whether its code uses the facade `spanlock_sync`, which reports what each step touches.
     pub has_facade: bool,
     pub unwinds: bool,
+    /// Why the program has no row of the explorer.
+    pub unexplored: Option<String>,
     /// The modes in which the program runs with crashes. If there are any, it runs in no other.
     pub crashes: Vec<Mode>,
     /// The form, if the program re-creates a known bug.

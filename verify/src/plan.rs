@@ -253,7 +253,7 @@ impl Planner<'_> {
     fn searches(&self, jobs: &mut Vec<Job>) {
         let program = &self.program;
         // In the explorer, a thread that unwinds cannot wait for another.
-        if program.has_facade && !program.unwinds {
+        if program.has_facade && !program.unwinds && program.unexplored.is_none() {
             self.explored(jobs);
         }
         let is_stated = |mode| self.stated(mode).is_some();

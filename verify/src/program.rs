@@ -158,6 +158,12 @@ impl Program {
         self
     }
 
+    /// Leaves out the row of the explorer, for the given `reason`.
+    pub fn unexplored(mut self, reason: impl Into<String>) -> Self {
+        self.info.unexplored = Some(reason.into());
+        self
+    }
+
     /// Says that a thread catches a panic while others go on. Only shuttle searches such a program:
     /// with loom, another thread that unlocks a mutex meanwhile poisons it.
     pub fn unwinds(mut self) -> Self {
