@@ -39,8 +39,6 @@ pub(super) struct Package {
     pub(super) folder: PathBuf,
     /// Its source folder, relative to the workspace's root, as the compiler prints it: `lock/src/`.
     pub(super) sources: String,
-    /// Features that the test target requires.
-    pub(super) features: Vec<String>,
 }
 
 /// A workspace, and the model binaries built so far.
@@ -53,6 +51,10 @@ pub(super) struct Built {
     pub(super) packages: Vec<Arc<Package>>,
     metadata: Metadata,
     target: &'static str,
+    /// Cargo's arguments that select packages and features: those of models and of known bugs,
+    /// whatever the target. Cargo unites the features of the selected packages, so with others, it
+    /// would build the dependencies again.
+    selection: Vec<String>,
     binaries: HashMap<Checker, HashMap<PackageId, PathBuf>>,
 }
 
@@ -76,16 +78,24 @@ impl Built {
         }
         let mut packages = Vec::new();
         let mut without = Vec::new();
+        let mut selection = Vec::new();
         for package in &members {
             if !chosen.is_empty() && !chosen.contains(&package.name) {
                 continue;
             }
-            let mut targets = package.targets.iter();
-            let Some(models) = targets.find(|it| it.is_test() && it.name == target) else {
+            let targets = package.targets.iter().filter(|it| it.is_test());
+            let mut targets = targets.filter(|it| [MODELS, KNOWN_BUGS].contains(&&*it.name));
+            for it in targets.clone() {
+                let features = it.required_features.iter();
+                let features = features.map(|it| format!("--features={}/{it}", package.name));
+                selection.push(format!("--package={}", package.name));
+                selection.extend(features);
+            }
+            if !targets.any(|it| it.name == target) {
                 let is_user = package.dependencies.iter().any(|it| it.name == HARNESS);
                 without.extend(is_user.then_some(package.name.as_str()));
                 continue;
-            };
+            }
             let manifest = package.manifest_path.as_std_path();
             let folder = manifest.parent().unwrap_or(&root).to_owned();
             let place = folder.strip_prefix(&root).unwrap_or(&folder);
@@ -93,7 +103,6 @@ impl Built {
                 id: package.id.clone(),
                 name: package.name.to_string(),
                 sources: format!("{}/", place.join("src").display()),
-                features: models.required_features.clone(),
                 folder,
             }));
         }
@@ -110,6 +119,7 @@ impl Built {
             packages,
             metadata,
             target,
+            selection,
             binaries: HashMap::new(),
         })
     }
@@ -215,13 +225,8 @@ impl Built {
             .arg(folder)
             .env("RUSTFLAGS", format!("{given} --cfg spanlock_{checker}"))
             .env_remove("CARGO_ENCODED_RUSTFLAGS")
-            .envs(checks.iter().copied());
-        for package in &self.packages {
-            cargo.args(["--package", &package.name]);
-            for feature in &package.features {
-                cargo.arg(format!("--features={}/{feature}", package.name));
-            }
-        }
+            .envs(checks.iter().copied())
+            .args(&self.selection);
         let output = cargo
             .output()
             .context("cannot run cargo: is Rust installed, and on the path?")?;
