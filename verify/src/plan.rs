@@ -299,7 +299,8 @@ impl Planner<'_> {
         let long = self.with_faults(self.long(Mode::Explorer, None), 1);
         let is_recorded = |job: &Job| self.recorded(job).is_some();
         let is_cut = self.recorded(&row).is_some_and(|it| it.bound.is_some());
-        let is_long = row.bound.is_none() && is_recorded(&long) && !is_recorded(&row);
+        let is_long =
+            row.faults == 0 && row.bound.is_none() && is_recorded(&long) && !is_recorded(&row);
         jobs.extend((!is_long).then_some(row));
         jobs.extend((is_long || is_cut).then_some(long));
     }
