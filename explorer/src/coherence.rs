@@ -99,6 +99,11 @@ impl Graph {
             .find(|read| modifies(*read))
     }
 
+    /// Returns whether there are sections that only look.
+    pub(crate) fn has_looks(&self) -> bool {
+        self.order().iter().any(|id| self.event(*id).is_look())
+    }
+
     /// Returns the sections that only look, and see the value of `write`.
     pub(crate) fn looks(
         &self,

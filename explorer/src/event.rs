@@ -4,6 +4,7 @@ use core::fmt;
 use core::panic;
 use core::sync::atomic::Ordering;
 
+use crate::awaited::Wait;
 use crate::clock::Clock;
 use crate::request::{Ask, Request};
 
@@ -94,8 +95,8 @@ pub struct Event {
     pub blocked: bool,
     /// Where the program has the operation.
     pub place: &'static panic::Location<'static>,
-    /// Whether another lock waits for this one to be released, see [`revisit`](crate::revisit).
-    pub(crate) awaited: bool,
+    /// The lock that waits for this one to be released.
+    pub(crate) awaited: Option<Wait>,
     /// The number of the event in the order in which the search added them.
     pub(crate) stamp: u32,
     pub(crate) request: Request,
@@ -123,7 +124,7 @@ impl Event {
             reads_from: EventId::INITIAL,
             exclusive: false,
             blocked: false,
-            awaited: false,
+            awaited: None,
             place: ask.place,
             stamp: 0,
             request: ask.request,

@@ -313,8 +313,8 @@ impl Graph {
         }
     }
 
-    /// Returns whether the set contains what a thread does after its first `events` events and before
-    /// the next. After its last event, that is so once another thread has joined it.
+    /// Returns whether the set contains what a thread does after its first `events` events, and
+    /// before the next. After its last event, that is so once another thread has joined it.
     pub(crate) fn contains(&self, set: &Clock, (thread, events): (usize, usize)) -> bool {
         let joins = |event: &Event| event.kind == Kind::Join && event.value == thread as u64;
         let is_joined = |other: usize| self.events(other)[..set.of(other)].iter().any(joins);

@@ -4,6 +4,7 @@
 mod mutant;
 
 pub mod arena;
+mod awaited;
 mod clock;
 mod coherence;
 mod consistency;

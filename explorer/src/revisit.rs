@@ -19,6 +19,7 @@ impl Graph {
         let reads = self.accesses(write.location).reads.iter().copied();
         // The write cannot be read by its own causes: `po ∪ rf` is acyclic.
         let reads = reads.filter(|read| !write.causes.contains(*read));
+        let reads = reads.filter(|read| self.is_released(*read, write.location, &write.causes));
         let reads = reads.map(|read| (read, self.kept(thread, write, read)));
         let mut reads = reads.collect::<Vec<_>>();
         reads.retain(|(read, keep)| self.is_maximal(*read, keep, &write.causes));
@@ -50,7 +51,9 @@ impl Graph {
         let later = self.order().iter().rev();
         let mut later = later.take_while(|it| self.event(**it).stamp > stamp);
         let is_maximal = |event: EventId| self.is_added_maximally(event, causes);
-        is_maximal(read) && later.all(|it| keep.contains(*it) || is_maximal(*it))
+        is_maximal(read)
+            && later.all(|it| keep.contains(*it) || is_maximal(*it))
+            && self.are_waits_maximal(stamp, keep, causes)
     }
 
     /// Returns whether the event reads from, or is, the newest write among the *previous* events:
@@ -60,7 +63,7 @@ impl Graph {
     /// TruSt, Algorithm 1, `IsMaximallyAdded`.
     fn is_added_maximally(&self, id: EventId, causes: &Clock) -> bool {
         let event = self.event(id);
-        if event.awaited {
+        if event.awaited.is_some() {
             return mutant!("awaited-locks-are-maximal");
         }
         if event.is_deviation() {
@@ -89,9 +92,8 @@ impl Graph {
     /// Returns the graph in which the read reads from the write, and the write's name in it. The
     /// write has no position yet.
     ///
-    /// If that makes a lock wait for another one, the waiting read is removed, too: it is added
-    /// again when the lock is released, and a run in which it only waits is saved. The write is
-    /// then *awaited*, as if the read had remained: it is not maximal, so no lock revisits it.
+    /// If that makes a lock wait for another one, the waiting read is removed, too, and the write
+    /// is [awaited](crate::awaited).
     pub(crate) fn revisited(
         &self,
         thread: usize,
@@ -102,13 +104,23 @@ impl Graph {
         let mut event = *self.event(read);
         let (mut keep, mut write) = (*keep, *write);
         let waits = event.request.effect(write.value).blocks;
-        write.awaited = waits && write.exclusive && event.request.is_like(write.request);
-        if write.awaited {
+        let is_lock = write.exclusive && event.request.is_like(write.request);
+        write.awaited = (waits && is_lock).then(|| self.wait_of(read));
+        if write.awaited.is_some() {
             keep.set(read.thread as usize, read.index as usize);
         }
         let mut graph = self.restricted(&keep);
+        graph.end_waits(event.stamp);
+        if self.has_looks() && !mutant!("revisited-looks-remain") {
+            // A look that is removed, or that is this read, happens before nothing any more.
+            if write.awaited.is_none() {
+                graph.event_mut(read).blocked = true;
+            }
+            graph.derive_all();
+            graph.derive(thread, graph.events(thread).len(), &mut write);
+        }
         let id = graph.push(thread, write);
-        if !write.awaited {
+        if write.awaited.is_none() {
             Graph::read_from(&mut event, id, write.value);
             graph.derive(read.thread as usize, read.index as usize, &mut event);
             *graph.event_mut(read) = event;

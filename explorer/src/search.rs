@@ -252,7 +252,12 @@ impl Exploration<'_> {
                 state.branches = level.branches;
                 continue;
             };
+            let has_looks = state.graph.has_looks();
             state.graph.truncate(branch.length);
+            if has_looks && !mutant!("truncated-looks-remain") {
+                // What a removed look has changed is as before.
+                state.graph.derive_all();
+            }
             let is_new = self.take(&mut state, branch.then);
             drop(state);
             if is_new {
@@ -314,13 +319,8 @@ fn is_to_stop(state: &State) -> bool {
 
 fn is_permitted(state: &mut State) -> bool {
     // A look changes what happens before the next owner of the lock, and all that follows.
-    let has_looks = state
-        .graph
-        .order()
-        .iter()
-        .any(|id| state.graph.event(*id).is_look());
-    let is_consistent =
-        (!has_looks || state.graph.derive_all()) && state.graph.is_consistent(state.settings.model);
+    let is_coherent = !state.graph.has_looks() || state.graph.derive_all();
+    let is_consistent = is_coherent && state.graph.is_consistent(state.settings.model);
     if !is_consistent {
         state.counts.refused += 1;
         state.observe(|observer, graph| observer.refused(graph));

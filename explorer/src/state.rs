@@ -333,13 +333,14 @@ impl State {
     }
 
     /// Returns what the execution does next (X3): the lowest thread that can go on. A thread that
-    /// would block on the newest value comes last, because another thread may change it first.
+    /// would block on the newest value comes last, because another thread may change it first;
+    /// and a lock that still waits (L2), even later.
     fn next(&self) -> Next {
         let threads = 0..self.graph.threads();
         if let Some(thread) = threads.clone().find(|it| self.graph.is_half_done(*it)) {
             return Next::Extend(thread);
         }
-        let mut waiting = None;
+        let (mut waiting, mut unreleased) = (None, None);
         for thread in threads {
             match self.threads[thread].status {
                 Status::None | Status::Finished => continue,
@@ -358,6 +359,12 @@ impl State {
                 request if request.reads() => {
                     let newest = self.graph.accesses(ask.location);
                     let newest = newest.write(newest.newest());
+                    let read = EventId::new(thread, self.graph.events(thread).len());
+                    let is_lock = matches!(request, Request::ExchangeWhen(..));
+                    if is_lock && !self.graph.is_released_by(read, ask.location, newest) {
+                        unreleased = unreleased.or(Some(thread));
+                        continue;
+                    }
                     if request.effect(self.value_of(newest, ask.initial)).blocks {
                         waiting = waiting.or(Some(thread));
                         continue;
@@ -367,7 +374,7 @@ impl State {
             }
             return Next::Extend(thread);
         }
-        waiting.map_or(Next::End, Next::Extend)
+        waiting.or(unreleased).map_or(Next::End, Next::Extend)
     }
 
     /// Counts a round of a spin loop. Returns whether the thread is cut.

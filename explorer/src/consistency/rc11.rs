@@ -1,7 +1,7 @@
 //! RC11's condition: `psc` has no cycle (PLDI'17, section 3.3). A read-modify-write is two events
 //! here, as it is there.
 
-use crate::event::{Event, Kind};
+use crate::event::{Event, EventId, Kind};
 use crate::graph::Graph;
 
 /// A relation of the events of a graph: the targets of each source, as a set of bits.
@@ -67,7 +67,11 @@ impl Relation {
 
 /// Returns whether `psc` has no cycle.
 pub(super) fn is_acyclic(graph: &Graph) -> bool {
-    let ids = graph.order();
+    // A choice is no event of the model: from an access to a choice, `po` would lead elsewhere.
+    let is_event = |id: &EventId| {
+        graph.event(*id).kind != Kind::Choice || mutant!("choices-are-events-of-the-model")
+    };
+    let ids: Vec<EventId> = graph.order().iter().copied().filter(is_event).collect();
     let events: Vec<&Event> = ids.iter().map(|id| graph.event(*id)).collect();
     let of = |holds: &dyn Fn(usize, usize) -> bool| Relation::of(ids.len(), holds);
     let is_access = |at: usize| matches!(events[at].kind, Kind::Read | Kind::Write);

@@ -67,6 +67,10 @@ impl State {
         let newest = self.graph.accesses(ask.location).newest();
         for position in self.graph.floor(ask.location, &before)..=newest {
             let write = self.graph.accesses(ask.location).write(position);
+            let read = EventId::new(thread, index);
+            if !self.graph.is_released_by(read, ask.location, write) {
+                continue;
+            }
             let mut event = Event::new(Kind::Read, ask);
             Graph::read_from(&mut event, write, self.value_of(write, ask.initial));
             if position == newest {
@@ -85,7 +89,10 @@ impl State {
             }
             self.branch(Then::Add(thread, event, 0));
         }
-        if self.graph.is_half_done(thread) {
+        if self.graph.events(thread).len() == index {
+            // The newest write does not end the wait of this lock.
+            self.give_up();
+        } else if self.graph.is_half_done(thread) {
             self.write_half(thread, ask);
         }
     }
