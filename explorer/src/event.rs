@@ -100,16 +100,16 @@ pub struct Event {
     /// The number of the event in the order in which the search added them.
     pub(crate) stamp: u32,
     pub(crate) request: Request,
-    /// What happens before the event.
+    /// The events that happen before this one.
     pub(crate) before: Clock,
     /// The events from which `po ∪ rf` leads to this one.
     pub(crate) causes: Clock,
-    /// What a write, or rather a read from it, brings to an acquire: the events that happen before
-    /// its release, which included.
+    /// The events that happen before an acquire which reads from this write: those before its
+    /// release, and the release itself.
     pub(crate) message: Clock,
-    /// What the last release fence before the event gives to the writes after it.
+    /// The events that the last release fence of the thread releases with later writes.
     pub(crate) fenced: Clock,
-    /// What relaxed reads before the event have brought, for an acquire fence.
+    /// The messages of relaxed reads before the event: an acquire fence acquires them.
     pub(crate) pending: Clock,
 }
 
