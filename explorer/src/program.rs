@@ -479,6 +479,19 @@ pub struct Moment {
 }
 
 impl Moment {
+    /// Returns the moment as a number.
+    pub fn to_bits(self) -> u32 {
+        (self.thread << 16 | self.events) as u32
+    }
+
+    /// Returns the moment of which [`to_bits`](Self::to_bits) returned the number.
+    pub fn from_bits(bits: u32) -> Moment {
+        Moment {
+            thread: (bits >> 16) as usize,
+            events: (bits & 0xffff) as usize,
+        }
+    }
+
     /// Returns the present moment of the calling thread.
     pub fn now() -> Moment {
         let Some(runtime) = current() else {

@@ -405,5 +405,5 @@ fn link(locked: &mut Locked<'_>, touched: Mask, nodes: &[Index; MAX_SHARDS]) -> 
     next
 }
 
-#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+#[cfg(all(test, not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))))]
 mod tests;

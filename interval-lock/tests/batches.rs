@@ -1,6 +1,6 @@
 //! Batches: each batch is one request, and is granted as a whole.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! Downgrading, upgrading, shrinking and splitting wake exactly the waiters that they unblock.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 mod common;
 

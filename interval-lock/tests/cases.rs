@@ -1,7 +1,7 @@
 //! Tests for known bugs of other range locks: appends and leaks. `histories.rs` has the tests for
 //! the other known bugs.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 mod common;
 

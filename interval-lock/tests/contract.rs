@@ -1,6 +1,6 @@
 //! The contract of `spanlock-range-lock`, checked for the interval tree by that crate's own suite.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 #[macro_use]
 #[path = "../../range-lock/tests/suite/mod.rs"]

@@ -2,7 +2,7 @@
 //!
 //! `spanlock-testkit` contains this suite; every lock of the project runs it.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use spanlock_interval_lock::IntervalLock;
 use spanlock_testkit::{Order, driven, suite};

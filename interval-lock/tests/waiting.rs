@@ -1,6 +1,6 @@
 //! Waiting requests: their order, their wakers, and how they are cancelled.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 mod common;
 

@@ -38,13 +38,16 @@ pub(crate) fn journal() -> Suite {
             commit(0, &journal);
             assert_eq!(after_a_crash(&devices), ([1, 0, 0], 1));
         })))
-        .program(too_long(alone("next", || {
-            let devices = devices();
-            let journal = open(&devices, CommitWay::Coalesced);
-            ask(0, &journal);
-            commit(1, &journal);
-            assert_eq!(after_a_crash(&devices).0, [1, 2, 0]);
-        })))
+        .program(
+            too_long(alone("next", || {
+                let devices = devices();
+                let journal = open(&devices, CommitWay::Coalesced);
+                ask(0, &journal);
+                commit(1, &journal);
+                assert_eq!(after_a_crash(&devices).0, [1, 2, 0]);
+            }))
+            .unexplored("the critical sections of two transactions have too many orders"),
+        )
         .program(crowd("crowd-4", DURABLE, 4, commit_each))
         .program(crowd("crowd-8", DURABLE, 8, commit_some))
 }

@@ -73,6 +73,7 @@ mod cache;
 mod cuts;
 mod disk;
 mod judge;
+#[cfg_attr(spanlock_explorer, path = "simulated/marks/explored.rs")]
 mod marks;
 mod record;
 #[cfg(test)]
@@ -92,6 +93,15 @@ use crate::region::{LINE_BYTES, Pmem};
 use crate::tokens::{Durable, Flushed, RegionId, Written};
 
 pub use self::judge::{Apart, Judged, Subject, Wrong};
+
+// What a region records outlives the execution.
+#[cfg(spanlock_explorer)]
+use spanlock_sync::check::outside;
+
+#[cfg(not(spanlock_explorer))]
+fn outside<R>(f: impl FnOnce() -> R) -> R {
+    f()
+}
 
 /// The bytes of a disk's sector.
 pub const SECTOR_BYTES: u64 = 512;
@@ -147,30 +157,46 @@ impl Search {
 
     /// Returns a new region for one run. It records images from [`Simulated::watch`] on.
     pub fn region(&self) -> Arc<Simulated> {
-        let cache = Cache::new(self.initial.clone(), Difference::new());
-        let region = Simulated::make(cache, self.method, self.step, self.found.clone());
-        lock(&region.state).kills = self.kills;
-        region
+        outside(|| {
+            let cache = Cache::new(self.initial.clone(), Difference::new());
+            let region = Simulated::make(cache, self.method, self.step, self.found.clone());
+            lock(&region.state).kills = self.kills;
+            region
+        })
     }
 
     /// Ends a run: records the images that a crash now may leave.
     pub fn end(&self, region: &Simulated) {
-        let mut state = lock(&region.state);
-        state.record(self.method);
-        if let Some(start) = state.start.take() {
-            *lock(&self.run) = Some((start, state.trace.clone()));
-            state.trace = Trace::default();
-        }
+        outside(|| {
+            let mut state = lock(&region.state);
+            state.record(self.method);
+            if let Some(start) = state.start.take() {
+                *lock(&self.run) = Some((start, state.trace.clone()));
+                state.trace = Trace::default();
+            }
+        });
     }
 
     /// For [`Method::Cut`], after each execution: records the images of all its cuts.
-    /// `comes_before(a, b)` says whether step `a` must come before step `b`, or is that step.
-    pub fn record_cuts(&self, comes_before: &dyn Fn(u32, u32) -> bool) {
+    /// `comes_before` says which steps come before which. `with_order` is for executions that
+    /// permit several orders of the beginnings and ends of operations: it says what comes before
+    /// what if the given pairs are ordered, too, or `None` if they cannot be.
+    ///
+    /// # Panics
+    /// If two threads store to the same unit, and neither store comes before the other.
+    pub fn record_cuts(&self, comes_before: &ComesBefore<'_>, with_order: Option<&WithOrder<'_>>) {
         if let Some((start, trace)) = lock(&self.run).take() {
-            cuts::record(&start, &trace, comes_before, &mut lock(&self.found));
+            let found = &mut lock(&self.found);
+            cuts::record(&start, &trace, comes_before, with_order, found);
         }
     }
 }
+
+/// Says whether a step of an execution comes before another one, or is that step.
+pub type ComesBefore<'a> = dyn Fn(u32, u32) -> bool + 'a;
+
+/// Returns what comes before what if each pair of steps is ordered, too.
+pub type WithOrder<'a> = dyn Fn(&[(u32, u32)]) -> Option<Box<ComesBefore<'a>>> + 'a;
 
 fn words(bytes: &[u8]) -> Arc<[u64]> {
     assert!(
@@ -275,8 +301,10 @@ impl Simulated {
 
     /// Records images from now on.
     pub fn watch(&self) {
-        let state = &mut *lock(&self.state);
-        state.start = Some(state.moment.clone());
+        outside(|| {
+            let state = &mut *lock(&self.state);
+            state.start = Some(state.moment.clone());
+        });
     }
 
     /// Stops recording, and returns the cache as it is now. What was recorded stays.
@@ -304,21 +332,21 @@ impl Simulated {
         let place = Location::caller();
         self.begin_step();
         self.mark(true, true);
-        let begun = {
+        let begun = outside(|| {
             let state = &mut *lock(&self.state);
             self.note(state, place, What::Begin { operation });
             let begun = state.moment.progress.len() - 1;
             assert!(begun < 64, "a run has more than 64 operations");
             begun
-        };
+        });
         let result = perform();
         self.begin_step();
         self.mark(false, true);
-        let what = What::End {
-            begun,
-            result: result.clone(),
-        };
-        self.note(&mut lock(&self.state), place, what);
+        outside(|| {
+            let result = result.clone();
+            let what = What::End { begun, result };
+            self.note(&mut lock(&self.state), place, what);
+        });
         result
     }
 
@@ -361,7 +389,7 @@ impl Simulated {
     /// Tells the checker which bytes the current step reads or writes.
     fn touch(&self, range: &Range<u64>, writes: bool) {
         if let Some(marks) = self.marks() {
-            marks.touch(range, writes);
+            outside(|| marks.touch(range, writes));
         }
     }
 
@@ -380,7 +408,7 @@ impl Simulated {
             What::End { begun, .. } => *begun,
             _ => 0,
         };
-        state.moment.apply(&event, begun);
+        state.moment.apply(&event, begun, |_| true);
         if state.start.is_some() {
             let may_be_killed =
                 state.kills && matches!(event.what, What::Act(Act::Store(_)) | What::End { .. });
@@ -409,46 +437,48 @@ impl Simulated {
         self.mark(false, false);
         let range = at..at + data.len() as u64;
         self.touch(&range, true);
-        let state = &mut *lock(&self.state);
-        let mut stores: Vec<(Unit, Vec<(u32, u64)>)> = Vec::new();
-        for word in at / 8..range.end.div_ceil(8) {
-            let mut bytes = state.visible[word as usize].to_le_bytes();
-            for (within, byte) in bytes.iter_mut().enumerate() {
-                let address = word * 8 + within as u64;
-                if range.contains(&address) {
-                    *byte = data[(address - at) as usize];
+        outside(|| {
+            let state = &mut *lock(&self.state);
+            let mut stores: Vec<(Unit, Vec<(u32, u64)>)> = Vec::new();
+            for word in at / 8..range.end.div_ceil(8) {
+                let mut bytes = state.visible[word as usize].to_le_bytes();
+                for (within, byte) in bytes.iter_mut().enumerate() {
+                    let address = word * 8 + within as u64;
+                    if range.contains(&address) {
+                        *byte = data[(address - at) as usize];
+                    }
+                }
+                let value = u64::from_le_bytes(bytes);
+                state.torn.remove(&(word as u32));
+                let unit = unit(word * 8);
+                let old = std::mem::replace(&mut state.visible[word as usize], value);
+                // The same value again makes a disk's cache write back a sector that it takes for
+                // durable.
+                if old == value && !state.moment.cache.is_clean(unit) {
+                    continue;
+                }
+                let change = (word as u32, value);
+                match stores
+                    .last_mut()
+                    .filter(|(it, _)| matches!(it, Unit::Sector(_)) && *it == unit)
+                {
+                    Some((_, changes)) => changes.push(change),
+                    None => stores.push((unit, vec![change])),
                 }
             }
-            let value = u64::from_le_bytes(bytes);
-            state.torn.remove(&(word as u32));
-            let unit = unit(word * 8);
-            let old = std::mem::replace(&mut state.visible[word as usize], value);
-            // The same value again makes a disk's cache write back a sector that it takes for
-            // durable.
-            if old == value && !state.moment.cache.is_clean(unit) {
-                continue;
+            if stores.len() > MANY && matches!(stores[0].0, Unit::Word(_)) {
+                let words = stores.into_iter().flat_map(|(_, words)| words);
+                stores = vec![(Unit::Torn((at / 8) as u32), words.collect())];
             }
-            let change = (word as u32, value);
-            match stores
-                .last_mut()
-                .filter(|(it, _)| matches!(it, Unit::Sector(_)) && *it == unit)
-            {
-                Some((_, changes)) => changes.push(change),
-                None => stores.push((unit, vec![change])),
-            }
-        }
-        if stores.len() > MANY && matches!(stores[0].0, Unit::Word(_)) {
-            let words = stores.into_iter().flat_map(|(_, words)| words);
-            stores = vec![(Unit::Torn((at / 8) as u32), words.collect())];
-        }
-        let share = |(unit, words): (Unit, Vec<_>)| (unit, Arc::<Words>::from(words));
-        let act = Act::Store(stores.into_iter().map(share).collect());
-        self.note(state, place, What::Act(act));
+            let share = |(unit, words): (Unit, Vec<_>)| (unit, Arc::<Words>::from(words));
+            let act = Act::Store(stores.into_iter().map(share).collect());
+            self.note(state, place, What::Act(act));
+        });
     }
 
     fn act(&self, place: &'static Location<'static>, act: Act) {
         self.mark(act.loosens(), false);
-        self.note(&mut lock(&self.state), place, What::Act(act));
+        outside(|| self.note(&mut lock(&self.state), place, What::Act(act)));
     }
 
     fn check(&self, at: u64, len: usize) {
@@ -484,14 +514,17 @@ impl Simulated {
     fn flush_range(&self, range: Range<u64>, bytes: u64, unit: fn(u64) -> Unit) {
         self.begin_step();
         self.touch(&range, false);
-        let state = &mut *lock(&self.state);
-        let units = (range.start / bytes..range.end.div_ceil(bytes)).map(unit);
-        let cache = &state.moment.cache;
-        let units = units
-            .map(|unit| (unit, cache.stores(unit)))
-            .filter(|(_, stores)| *stores > 0);
-        let act = Act::Flush(units.collect());
-        self.note(state, Location::caller(), What::Act(act));
+        let place = Location::caller();
+        outside(|| {
+            let state = &mut *lock(&self.state);
+            let units = (range.start / bytes..range.end.div_ceil(bytes)).map(unit);
+            let cache = &state.moment.cache;
+            let units = units
+                .map(|unit| (unit, cache.stores(unit)))
+                .filter(|(_, stores)| *stores > 0);
+            let act = Act::Flush(units.collect());
+            self.note(state, place, What::Act(act));
+        });
     }
 }
 

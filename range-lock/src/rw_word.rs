@@ -227,7 +227,7 @@ const fn admits(word: u32, access: Access) -> bool {
     }
 }
 
-#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+#[cfg(all(test, not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))))]
 mod tests {
     use super::*;
     use Access::{Read, Upgradable, Write};

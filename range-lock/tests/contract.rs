@@ -1,6 +1,6 @@
 //! The locks of this crate, tested against the contract.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 #[macro_use]
 mod suite;

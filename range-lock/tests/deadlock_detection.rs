@@ -4,7 +4,7 @@
 //! cargo test -p spanlock-range-lock --features deadlock-detection --test deadlock_detection
 //! ```
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};

@@ -1,7 +1,7 @@
 //! Random operations compared with a list of holds, and the published bugs: the suite of every
 //! lock.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use spanlock_range_lock::{RwCounter, RwDistributed};
 use spanlock_testkit::{Order, driven, suite};

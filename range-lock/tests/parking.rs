@@ -1,6 +1,6 @@
 //! The locks of this crate with user-defined parking.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 #[macro_use]
 #[allow(dead_code, unused_macros)]

@@ -1,6 +1,6 @@
 //! Slots of the distributed lock, and the tokens that find them again.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::collections::BTreeSet;
 use std::future::Future;

@@ -1,6 +1,6 @@
 //! Spans, accesses, tokens, and error messages.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::error::Error;
 

@@ -1,6 +1,6 @@
 //! The statistics of the locks of this crate.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 #[macro_use]
 #[allow(dead_code, unused_macros)]

@@ -1,6 +1,6 @@
 //! Blocking calls that unwind, because foreign code panics: they hold nothing and are in no queue.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -7,7 +7,7 @@
 //! MIRIFLAGS=-Zmiri-permissive-provenance cargo +nightly miri test -p spanlock-srl --test addresses
 //! ```
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::future::Future;
 use std::pin::pin;

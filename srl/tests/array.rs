@@ -1,6 +1,6 @@
 //! The segment array: errors, memory, granularity, and what requests hold while they wait.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::error::Error;
 use std::ops::Range;

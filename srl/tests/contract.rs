@@ -2,7 +2,7 @@
 //!
 //! The suite runs for segments of 1 and of 4,096, and for a tree with the smallest possible nodes.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 #[macro_use]
 #[path = "../../range-lock/tests/suite/mod.rs"]

@@ -5,7 +5,7 @@
 //! cargo test -p spanlock-srl --features deadlock-detection --test deadlock_detection
 //! ```
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;

@@ -2,7 +2,7 @@
 //!
 //! This is the suite of `spanlock-testkit` that every lock passes.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use spanlock_srl::packed::MAX_READERS;
 use spanlock_srl::{Shape, SrlArray, SrlPacked, SrlTree, SrlTreePacked};

@@ -1,6 +1,6 @@
 //! Packed words: a lane, the state of one segment, has room for only six readers.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,6 +1,6 @@
 //! The segment locks, with a user-defined way for waiters to sleep.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 #[macro_use]
 #[path = "../../range-lock/tests/suite/mod.rs"]

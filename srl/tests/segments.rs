@@ -1,6 +1,6 @@
 //! How positions map to segments.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! The segment tree: shapes, growth, memory, and ranges of any size.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::error::Error;
 use std::mem::forget;

@@ -1,6 +1,6 @@
 //! The segment tree frees memory while other threads hold, wait, arrive and cancel.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::ops::Range;
 use std::pin::Pin;

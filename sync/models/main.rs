@@ -5,15 +5,15 @@
 //! the tests without `std` must not have it. So `spanlock-verify` is a dependency only under a
 //! checker.
 
-#[cfg(any(spanlock_loom, spanlock_shuttle))]
+#[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
 mod epoch;
-#[cfg(any(spanlock_loom, spanlock_shuttle))]
+#[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
 mod rcu;
 
-#[cfg(any(spanlock_loom, spanlock_shuttle))]
+#[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
 fn main() -> std::process::ExitCode {
     spanlock_verify::main([rcu::suite(), epoch::suite()])
 }
 
-#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#[cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 fn main() {}

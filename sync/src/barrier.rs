@@ -201,7 +201,7 @@ impl Flag {
     }
 }
 
-#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+#[cfg(all(test, not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))))]
 mod tests {
     extern crate std;
 

@@ -10,6 +10,7 @@ pub mod cell;
 pub mod docs;
 #[cfg(feature = "epoch")]
 pub mod epoch;
+pub mod foreign;
 pub mod hint;
 pub mod mapped;
 mod park;
@@ -28,7 +29,10 @@ pub mod time;
 #[doc(hidden)]
 pub mod unwind;
 pub mod wait;
-#[cfg_attr(any(spanlock_loom, spanlock_shuttle), path = "checked/mod.rs")]
+#[cfg_attr(
+    any(spanlock_explorer, spanlock_loom, spanlock_shuttle),
+    path = "checked/mod.rs"
+)]
 mod world;
 
 pub use park::{DefaultPark, Park, Spin};

@@ -49,7 +49,11 @@ pub fn and_surely(first: impl FnOnce(), next: impl FnOnce()) {
     first();
 }
 
-#[cfg(all(test, feature = "std", not(any(spanlock_loom, spanlock_shuttle))))]
+#[cfg(all(
+    test,
+    feature = "std",
+    not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))
+))]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -15,6 +15,7 @@ mod bug;
 pub(crate) mod cell;
 #[cfg(feature = "epoch")]
 pub(crate) mod epoch;
+pub(crate) mod foreign;
 #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
 mod fork;
 pub(crate) mod hint;

@@ -1,6 +1,6 @@
 //! Atomics as shipped, and slices of zeros.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::any::TypeId;
 

@@ -1,6 +1,6 @@
 //! Cells as shipped: `core`'s, with access through closures.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use spanlock_sync::cell::UnsafeCell;
 

@@ -1,6 +1,6 @@
 //! Faults are injected when they are planned, and only then.
 
-#![cfg(any(spanlock_loom, spanlock_shuttle))]
+#![cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
 
 mod checked;
 

@@ -3,7 +3,7 @@
 //!
 //! For loom only: shuttle's exhaustive search never ends where a thread waits in a loop.
 
-#![cfg(spanlock_loom)]
+#![cfg(any(spanlock_explorer, spanlock_loom))]
 
 mod checked;
 

@@ -1,6 +1,6 @@
 //! A weakened ordering, a dropped fence and a dropped wake each make a model fail.
 
-#![cfg(any(spanlock_loom, spanlock_shuttle))]
+#![cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
 
 mod checked;
 
@@ -43,9 +43,9 @@ fn message_passing() {
     thread.join().unwrap();
 }
 
-/// Only loom detects a weakened ordering: shuttle treats every ordering as SeqCst.
+/// Shuttle does not detect a weakened ordering: it treats every ordering as SeqCst.
 #[test]
-#[cfg(spanlock_loom)]
+#[cfg(any(spanlock_explorer, spanlock_loom))]
 fn a_weakened_ordering_fails() {
     let model = Model::new("a_weakened_ordering_fails", file!(), message_passing);
     for mode in ["", "rmw-load"] {
@@ -102,7 +102,7 @@ fn store_buffering() {
 }
 
 #[test]
-#[cfg(spanlock_loom)]
+#[cfg(any(spanlock_explorer, spanlock_loom))]
 fn a_dropped_fence_fails() {
     let model = Model::new("a_dropped_fence_fails", file!(), store_buffering);
     let sound = model.must_pass("");
@@ -240,7 +240,7 @@ fn a_dropped_wake_fails() {
 }
 
 #[test]
-#[cfg(spanlock_loom)]
+#[cfg(any(spanlock_explorer, spanlock_loom))]
 fn every_ordering_of_the_documented_mutex_is_needed() {
     let model = Model::new(
         "every_ordering_of_the_documented_mutex_is_needed",

@@ -1,6 +1,9 @@
 //! Epochs, as shipped: memory is freed once no pinned thread can reference it, and not before.
 
-#![cfg(all(feature = "epoch", not(any(spanlock_loom, spanlock_shuttle))))]
+#![cfg(all(
+    feature = "epoch",
+    not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))
+))]
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};

@@ -1,7 +1,7 @@
 //! A process that chooses fences when it starts. (A process can choose once, so this file has one
 //! test.)
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::thread;

@@ -1,6 +1,6 @@
 //! Spinning, as shipped.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use spanlock_sync::hint::{Backoff, scaled};
 

@@ -1,6 +1,6 @@
 //! As shipped, an injected bug is the constant `false`.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use spanlock_sync::injected_bug;
 

@@ -1,6 +1,6 @@
 //! The mutex and the condition variable, as shipped.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

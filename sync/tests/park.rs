@@ -1,6 +1,6 @@
 //! Every implementation of `Park` keeps one wake, and its waker ends the sleep of another thread.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::sync::mpsc;
 use std::thread;

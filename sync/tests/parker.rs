@@ -1,6 +1,9 @@
 //! Sleeping threads, as shipped.
 
-#![cfg(all(feature = "std", not(any(spanlock_loom, spanlock_shuttle))))]
+#![cfg(all(
+    feature = "std",
+    not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))
+))]
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc;

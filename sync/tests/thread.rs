@@ -1,6 +1,9 @@
 //! Threads and their numbers, as shipped.
 
-#![cfg(all(feature = "std", not(any(spanlock_loom, spanlock_shuttle))))]
+#![cfg(all(
+    feature = "std",
+    not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))
+))]
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Barrier};

@@ -1,6 +1,6 @@
 //! Wait queues, as shipped: order, lanes, passes, wakes, and the table that holds the queues.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use spanlock_pmem::simulated::{Method, Search, Subject, Wrong};
 use spanlock_sync::thread;
-use spanlock_verify::{self as verify, Crashes, Images, Mode, Program};
+use spanlock_verify::{self as verify, ComesBefore, Crashes, Images, Mode, Program, WithOrder};
 
 /// Makes the content of a medium.
 pub type MakeMedium = Arc<dyn Fn() -> Vec<u8> + Send + Sync>;
@@ -31,7 +31,7 @@ impl<S: Crashable> Crashing<S> {
             let make = move || *into.lock().unwrap_or_else(PoisonError::into_inner) = medium();
             verify::apart(Box::new(make));
             let method = match verify::mode() {
-                Some(Mode::Cut) => Method::Cut,
+                Some(Mode::Cut | Mode::Explorer) => Method::Cut,
                 _ => Method::Global,
             };
             let medium = made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,8 +72,8 @@ impl<S: Crashable> Crashing<S> {
 }
 
 impl<S: Crashable> Crashes for Crashing<S> {
-    fn executed(&self, comes_before: &dyn Fn(u32, u32) -> bool) {
-        self.search().record_cuts(comes_before);
+    fn executed(&self, comes_before: &ComesBefore<'_>, with_order: Option<&WithOrder<'_>>) {
+        self.search().record_cuts(comes_before, with_order);
     }
 
     fn judge(&self) -> Result<Images, String> {

@@ -195,7 +195,7 @@ pub fn run(lock: Driven, program: &Program) -> Result<u64, String> {
 /// Tells the checker that an operation has finished. The checker bounds the steps of each
 /// operation.
 fn finished() {
-    #[cfg(any(spanlock_loom, spanlock_shuttle))]
+    #[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
     spanlock_sync::check::finished();
 }
 
@@ -334,7 +334,7 @@ impl<'a> Worker<'a> {
             if let Some(hold) = polled.expect("a valid range") {
                 return Some(hold);
             }
-            if cfg!(any(spanlock_loom, spanlock_shuttle)) {
+            if cfg!(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)) {
                 // Under a checker, a deadline passes only by fault injection.
                 thread::yield_now();
             } else {

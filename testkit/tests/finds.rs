@@ -1,6 +1,6 @@
 //! Random histories detect incorrect locks, and the failures are shrunk.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;

@@ -1,7 +1,10 @@
 //! The first fork of a process, while its threads use the locks for the first time. Nothing else
 //! may run in the process of these tests, because it would use the locks before.
 
-#![cfg(all(target_os = "linux", not(any(miri, spanlock_loom, spanlock_shuttle))))]
+#![cfg(all(
+    target_os = "linux",
+    not(any(miri, spanlock_explorer, spanlock_loom, spanlock_shuttle))
+))]
 
 use std::sync::Barrier;
 use std::task::{Context, Waker};

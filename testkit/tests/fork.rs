@@ -1,6 +1,9 @@
 //! A process forks while its threads use locks. The child has one thread: the one that forked.
 
-#![cfg(all(target_os = "linux", not(any(miri, spanlock_loom, spanlock_shuttle))))]
+#![cfg(all(
+    target_os = "linux",
+    not(any(miri, spanlock_explorer, spanlock_loom, spanlock_shuttle))
+))]
 
 use std::future::Future;
 use std::pin::Pin;

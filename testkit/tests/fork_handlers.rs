@@ -1,7 +1,10 @@
 //! Functions that a program registers by `pthread_atfork`, and that use locks or take long. Nothing
 //! else may run in the process of these tests, because the functions run at every fork.
 
-#![cfg(all(target_os = "linux", not(any(miri, spanlock_loom, spanlock_shuttle))))]
+#![cfg(all(
+    target_os = "linux",
+    not(any(miri, spanlock_explorer, spanlock_loom, spanlock_shuttle))
+))]
 
 use std::cell::RefCell;
 use std::sync::LazyLock;

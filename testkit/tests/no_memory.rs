@@ -6,7 +6,7 @@
 //! succeed, or return an error of memory. Then, with memory again, the lock must be as usable as
 //! before.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

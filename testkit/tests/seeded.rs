@@ -3,7 +3,7 @@
 //!
 //! Without a sanitizer, these tests usually pass.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;

@@ -144,6 +144,7 @@ fn modelled_code_knows_only_the_facade() {
         "std::sync::Mutex",
         "std::sync::RwLock",
         "std::thread",
+        "spanlock_explorer",
         "loom::",
         "shuttle::",
         "spanlock_loom",

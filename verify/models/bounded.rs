@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::Relaxed};
 use spanlock_sync::{Mutex, Park, Parker, thread};
-use spanlock_verify::{Crashes, Images, Mode, Program, Suite, perform};
+use spanlock_verify::{ComesBefore, Crashes, Images, Mode, Program, Suite, WithOrder, perform};
 
 use Step::{Lock, Own, Sleep, Spawn, Unlock, Wake};
 
@@ -140,7 +140,7 @@ impl Orders {
 const LETTERS: [char; 3] = ['a', 'b', 'c'];
 
 impl Crashes for Orders {
-    fn executed(&self, _: &dyn Fn(u32, u32) -> bool) {
+    fn executed(&self, _: &ComesBefore<'_>, _: Option<&WithOrder<'_>>) {
         *get(&self.shown) += 1;
     }
 

@@ -94,7 +94,7 @@ pub(crate) struct Model {
     threads: u32,
     operations: u32,
     faults: &'static [Fault],
-    /// Whether the program uses the checker's own mutexes and condition variables, not the
+    /// Whether the program uses the checker's own mutexes, condition variables or `park`, not the
     /// facade's.
     is_bare: bool,
     run: Arc<dyn Fn() + Send + Sync>,

@@ -2,12 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Says whether a step of an execution comes before another one, or is that step.
+pub type ComesBefore<'a> = dyn Fn(u32, u32) -> bool + 'a;
+
+/// Returns what comes before what, if the first step of each pair comes before the second, too.
+/// Returns `None` if the execution does not permit that.
+pub type WithOrder<'a> = dyn Fn(&[(u32, u32)]) -> Option<Box<ComesBefore<'a>>> + 'a;
+
 /// The crash images of a program's executions, collected while it runs.
 pub trait Crashes: Send + Sync {
-    /// Called after an execution that stands for its class, in the mode `cut`. `comes_before(a, b)`
-    /// says whether step `a` comes before step `b` in every execution of the class, or is `b`. The
-    /// code of the program learns the number of its current step from [`step`](crate::step).
-    fn executed(&self, comes_before: &dyn Fn(u32, u32) -> bool);
+    /// Called after an execution that stands for its class. `comes_before(a, b)` says whether step
+    /// `a` comes before step `b` in every execution of the class, or is `b`. The code of the program
+    /// learns the number of its current step from [`step`](crate::step).
+    ///
+    /// Without `with_order`, each order of the beginnings and ends of operations has a class of its
+    /// own. With it, a class may permit several such orders.
+    fn executed(&self, comes_before: &ComesBefore<'_>, with_order: Option<&WithOrder<'_>>);
 
     /// Called after the search: judges all images.
     ///

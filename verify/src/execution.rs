@@ -1,16 +1,27 @@
 //! The row that this process explores, and how each of its executions begins and ends.
 
-#![cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
+#![cfg_attr(
+    not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)),
+    allow(dead_code)
+)]
 
 use std::env;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+#[cfg(any(spanlock_explorer, spanlock_loom))]
+use spanlock_sync::check;
+
+#[cfg(any(spanlock_explorer, spanlock_loom))]
+use crate::info::{Fault, FaultKind};
 use crate::messages::REFUSES;
 use crate::mode::Mode;
 use crate::plan::Job;
+#[cfg(not(spanlock_explorer))]
 use crate::search::order;
+#[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
+use crate::trace::outside;
 
 /// The environment variable that sets the seed of random programs and scenarios.
 pub(crate) const SEED: &str = "SPANLOCK_SEED";
@@ -41,6 +52,9 @@ pub fn mode() -> Option<Mode> {
 
 /// Returns the number of the current step of the execution, for [`Crashes`](crate::Crashes).
 pub fn step() -> u32 {
+    #[cfg(spanlock_explorer)]
+    return spanlock_explorer::Moment::now().to_bits();
+    #[cfg(not(spanlock_explorer))]
     order::AT.get()
 }
 
@@ -48,24 +62,48 @@ pub fn step() -> u32 {
 pub(crate) struct Search {
     pub(crate) job: Job,
     /// Whether the checker searches without the harness's reduction.
+    #[cfg_attr(spanlock_explorer, allow(dead_code))]
     pub(crate) plain: bool,
     /// A scratch file. Without it, the harness does not reduce searches in loom's weak mode.
-    #[cfg_attr(spanlock_shuttle, allow(dead_code))]
+    #[cfg_attr(not(spanlock_loom), allow(dead_code))]
     pub(crate) scratch: Option<PathBuf>,
     /// The arguments that change the code under test.
-    #[cfg_attr(spanlock_loom, allow(dead_code))]
+    #[cfg_attr(not(spanlock_shuttle), allow(dead_code))]
     pub(crate) mutations: Vec<String>,
 }
 
+/// The exit status of a process in which an execution has failed: that of a panic.
+#[cfg(spanlock_explorer)]
+pub(crate) const FAILS: i32 = 101;
+
+/// Returns the faults that the program states.
+#[cfg(any(spanlock_explorer, spanlock_loom))]
+pub(crate) fn stated(job: &Job) -> check::FaultPlan {
+    job.program.faults.iter().map(occasion).collect()
+}
+
+#[cfg(any(spanlock_explorer, spanlock_loom))]
+fn occasion(fault: &Fault) -> check::Occasion {
+    let &Fault { kind, thread, nth } = fault;
+    let fault = match kind {
+        FaultKind::WeakCas => check::Fault::WeakCas,
+        FaultKind::SpuriousWake => check::Fault::SpuriousWake,
+        FaultKind::TimeOut => check::Fault::TimeOut,
+    };
+    check::Occasion { fault, thread, nth }
+}
+
 /// Begins an execution.
-#[cfg(any(spanlock_loom, spanlock_shuttle))]
+#[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
 pub(crate) fn begin_execution() {
     spanlock_sync::check::begin_execution();
+    #[cfg(spanlock_explorer)]
+    crate::panics::begin_execution();
     crate::trace::begin();
 }
 
 /// Runs an execution.
-#[cfg(any(spanlock_loom, spanlock_shuttle))]
+#[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
 pub(crate) fn execute(run: impl FnOnce()) {
     begin_execution();
     run();
@@ -92,16 +130,14 @@ pub(crate) fn is_repeat() -> bool {
 }
 
 /// Remembers what the first execution did. Panics if a repeat of it does something else.
-#[cfg(any(spanlock_loom, spanlock_shuttle))]
+#[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
 fn compare() {
     let done = || (spanlock_sync::check::fingerprint(), crate::trace::events());
-    let first = FIRST.get_or_init(done);
-    if is_repeat() {
-        assert!(
-            *first == done(),
-            "repeated after the search, the first execution does something else"
-        );
-    }
+    let is_same = outside(|| *FIRST.get_or_init(done) == done());
+    assert!(
+        is_same || !is_repeat(),
+        "repeated after the search, the first execution does something else"
+    );
 }
 
 /// Prints the reason, and exits with the code of a refused request.

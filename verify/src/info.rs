@@ -66,6 +66,8 @@ pub struct ProgramInfo {
     /// Whether its code uses the facade `spanlock_sync`, which reports what each step touches.
     pub has_facade: bool,
     pub unwinds: bool,
+    /// Why the program has no row of the explorer.
+    pub unexplored: Option<String>,
     /// The modes in which the program runs with crashes. If there are any, it runs in no other.
     pub crashes: Vec<Mode>,
     /// The form, if the program re-creates a known bug.
@@ -108,6 +110,14 @@ impl ProgramInfo {
         let is_plain = self.expected.is_none() && self.faults.is_empty();
         let is_injected = self.has_facade && self.injection != Injection::None;
         self.threads == 2 && is_plain && is_injected
+    }
+
+    /// Returns the most faults of an execution in the explorer. A litmus program must show what they
+    /// cause.
+    pub fn most_faults(&self) -> usize {
+        let is_litmus = self.expected.is_some() && self.faults.is_empty();
+        let meets_faults = self.crashes.is_empty() && (is_litmus || self.meets_faults());
+        if meets_faults { 2 } else { 0 }
     }
 
     /// Whether the search in this mode must fail: the program has a known bug that the mode finds.

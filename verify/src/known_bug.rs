@@ -35,8 +35,8 @@ impl KnownBug {
         self
     }
 
-    /// Sets the searches that find the bug. The default is all three. In every other search the
-    /// buggy form must pass, so the list is exact.
+    /// Sets the searches that find the bug. The default is all of them. The explorer finds the bug if
+    /// any other search does. In every other search the buggy form must pass, so the list is exact.
     pub fn found_in(mut self, modes: impl IntoIterator<Item = Mode>) -> Self {
         self.found_in = modes.into_iter().collect();
         self
@@ -52,6 +52,9 @@ impl KnownBug {
         let programs = self.suite.programs.iter_mut().map(|it| &mut it.info);
         for buggy in programs.filter(|it| it.form == Some(Form::Buggy)) {
             buggy.fails_in.clone_from(&self.found_in);
+            // The explorer finds what any other search finds.
+            let is_found = !self.found_in.is_empty() && !self.found_in.contains(&Mode::Explorer);
+            buggy.fails_in.extend(is_found.then_some(Mode::Explorer));
         }
         self.suite
     }

@@ -1,7 +1,10 @@
 #![doc = include_str!("../README.md")]
 
 mod crashes;
-#[cfg(all(feature = "command", not(any(spanlock_loom, spanlock_shuttle))))]
+#[cfg(all(
+    feature = "command",
+    not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))
+))]
 pub mod driver;
 mod execution;
 mod info;
@@ -9,7 +12,7 @@ mod known_bug;
 mod messages;
 mod mode;
 pub mod oracles;
-#[cfg(any(spanlock_loom, spanlock_shuttle))]
+#[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
 mod panics;
 pub mod plan;
 mod program;
@@ -20,7 +23,7 @@ mod suite;
 mod trace;
 mod worlds;
 
-pub use crashes::{Crashes, Images};
+pub use crashes::{ComesBefore, Crashes, Images, WithOrder};
 pub use execution::{mode, step};
 pub use info::{Deviation, Expected, Fault, FaultKind, Form, Injection};
 pub use known_bug::{KnownBug, known_bugs};

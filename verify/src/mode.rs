@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
+    /// The explorer: every execution graph that C++20 allows, except load buffering.
+    Explorer,
     /// Loom, with loads as written.
     Weak,
     /// Loom, with each load executed as a read-modify-write.
@@ -32,11 +34,12 @@ pub enum Mode {
 impl Mode {
     /// The modes that search systematically. Every run explores the same executions, so the
     /// repository records their numbers.
-    pub const SEARCHES: [Mode; 3] = [Mode::Weak, Mode::RmwLoad, Mode::Dfs];
+    pub const SEARCHES: [Mode; 4] = [Mode::Explorer, Mode::Weak, Mode::RmwLoad, Mode::Dfs];
 
     /// Returns the mode's name, as in the names of rows.
     pub const fn name(self) -> &'static str {
         match self {
+            Mode::Explorer => "explorer",
             Mode::Weak => "weak",
             Mode::RmwLoad => "rmw-load",
             Mode::Dfs => "dfs",
@@ -68,6 +71,7 @@ impl Mode {
     /// Returns the checker that has this mode.
     pub const fn checker(self) -> Checker {
         match self {
+            Mode::Explorer => Checker::Explorer,
             Mode::Weak | Mode::RmwLoad => Checker::Loom,
             Mode::Ltl => Checker::Spin,
             _ => Checker::Shuttle,
@@ -77,6 +81,7 @@ impl Mode {
     /// Names what the mode cannot check, however long it runs.
     pub const fn blind_spot(self) -> &'static str {
         match self {
+            Mode::Explorer => "load buffering",
             Mode::Weak => "stores that race with another thread's load-then-store; load buffering",
             Mode::RmwLoad => "stale reads; load buffering",
             Mode::Dfs | Mode::Global | Mode::Cut => {
@@ -94,6 +99,8 @@ impl Mode {
 /// A model checker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Checker {
+    /// The explorer, which explores execution graphs.
+    Explorer,
     /// Loom, which explores memory orderings.
     Loom,
     /// Shuttle, which explores interleavings.
@@ -104,11 +111,12 @@ pub enum Checker {
 
 impl Checker {
     /// The checkers that run Rust code. Each needs its own build.
-    pub const OF_CODE: [Checker; 2] = [Checker::Loom, Checker::Shuttle];
+    pub const OF_CODE: [Checker; 3] = [Checker::Explorer, Checker::Loom, Checker::Shuttle];
 
     /// Returns the checker's name, as in the names of rows.
     pub const fn name(self) -> &'static str {
         match self {
+            Checker::Explorer => "explorer",
             Checker::Loom => "loom",
             Checker::Shuttle => "shuttle",
             Checker::Spin => "spin",
@@ -117,10 +125,14 @@ impl Checker {
 
     /// Returns the checker for which this code was built, if any.
     pub const fn of_this_build() -> Option<Self> {
-        match (cfg!(spanlock_loom), cfg!(spanlock_shuttle)) {
-            (true, _) => Some(Checker::Loom),
-            (_, true) => Some(Checker::Shuttle),
-            _ => None,
+        if cfg!(spanlock_explorer) {
+            Some(Checker::Explorer)
+        } else if cfg!(spanlock_loom) {
+            Some(Checker::Loom)
+        } else if cfg!(spanlock_shuttle) {
+            Some(Checker::Shuttle)
+        } else {
+            None
         }
     }
 }

@@ -9,11 +9,39 @@ use crate::trace;
 
 /// Reports the first panic, and the events before it, on standard error. Later panics come only
 /// from the checker, as it unwinds the first.
+#[cfg(not(spanlock_explorer))]
 pub(crate) fn report_panics() {
     let first = std::sync::Once::new();
     std::panic::set_hook(Box::new(move |info| {
         first.call_once(|| tell(&info.to_string()));
     }));
+}
+
+/// The first panic of the current execution. The explorer says whether the execution fails: a
+/// thread may panic, and another may join it.
+#[cfg(spanlock_explorer)]
+static FIRST: std::sync::Mutex<Option<String>> = std::sync::Mutex::new(None);
+
+/// Keeps the first panic of each execution, for [`tell_first`].
+#[cfg(spanlock_explorer)]
+pub(crate) fn report_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        trace::outside(|| _ = trace::lock(&FIRST).get_or_insert_with(|| info.to_string()));
+    }));
+}
+
+/// Forgets the panics of the last execution.
+#[cfg(spanlock_explorer)]
+pub(crate) fn begin_execution() {
+    *trace::lock(&FIRST) = None;
+}
+
+/// Reports the first panic of the current execution, or `reason` if there is none, and the events
+/// before it.
+#[cfg(spanlock_explorer)]
+pub(crate) fn tell_first(reason: &str) {
+    let first = trace::lock(&FIRST).take();
+    tell(first.as_deref().unwrap_or(reason));
 }
 
 /// Messages of the checkers about programs that they cannot explore, and the advice for each.

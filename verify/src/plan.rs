@@ -60,9 +60,11 @@ pub struct Job {
     pub program: Arc<ProgramInfo>,
     /// The mode in which it runs.
     pub mode: Mode,
-    /// The bound on preemptions, or the number of random schedules. `None` means no bound.
+    /// The bound on preemptions (explorer: on faults), or the number of random schedules. `None` means
+    /// no bound.
     pub bound: Option<u64>,
-    /// The most faults in an execution. Each combination of at most this many has its own search.
+    /// The most faults in an execution. Under loom, each combination of at most this many has its own
+    /// search.
     pub faults: usize,
     /// Whether the row is part of the full run only. There, it replaces the row of the same name
     /// without `/long`, if there is one.
@@ -70,17 +72,20 @@ pub struct Job {
 }
 
 impl Job {
-    /// Returns the row's name, such as `ring/exchange/loom/weak`. `/single-faults` or
-    /// `/double-faults` follows if it applies, and then `/long`.
+    /// Returns the row's name, such as `ring/exchange/explorer` or `ring/exchange/loom/weak`. Under
+    /// loom, `/single-faults` or `/double-faults` follows if it applies. Then comes `/long`.
     pub fn name(&self) -> String {
         let (suite, program) = (&self.program.suite, &self.program.name);
+        let long = if self.long { "/long" } else { "" };
+        if self.mode == Mode::Explorer {
+            return format!("{suite}/{program}/explorer{long}");
+        }
         let (checker, mode) = (self.mode.checker().name(), self.mode.name());
         let faults = match self.faults {
             0 => "",
             1 => "/single-faults",
             _ => "/double-faults",
         };
-        let long = if self.long { "/long" } else { "" };
         format!("{suite}/{program}/{checker}/{mode}{faults}{long}")
     }
 
@@ -102,6 +107,7 @@ impl Job {
     /// Describes which executions within the bound the row explores.
     pub fn search(&self) -> String {
         let (some, how) = match (self.mode, self.is_reduced()) {
+            (Mode::Explorer, _) => return "every execution graph".to_owned(),
             (Mode::Sequence, _) => return "every sequence".to_owned(),
             (Mode::Weak | Mode::RmwLoad, true) => ("one", "loom's races, and sleep sets"),
             (Mode::Weak | Mode::RmwLoad, false) => ("one or more", "loom's races"),
@@ -209,6 +215,9 @@ impl Planner<'_> {
     fn rows(&self, drawn: u64, jobs: &mut Vec<Job>) {
         match &self.program.kind {
             _ if !self.program.crashes.is_empty() => {
+                if self.program.crashes.contains(&Mode::Cut) {
+                    self.explored(jobs);
+                }
                 for &mode in &self.program.crashes {
                     let row = self.row(mode, self.stated(mode));
                     match self.more(mode) {
@@ -243,6 +252,10 @@ impl Planner<'_> {
     /// Adds the rows of a program that is searched.
     fn searches(&self, jobs: &mut Vec<Job>) {
         let program = &self.program;
+        // In the explorer, a thread that unwinds cannot wait for another.
+        if program.has_facade && !program.unwinds && program.unexplored.is_none() {
+            self.explored(jobs);
+        }
         let is_stated = |mode| self.stated(mode).is_some();
         let by_loom = [Mode::Weak, Mode::RmwLoad].into_iter();
         for mode in by_loom.filter(|_| !program.unwinds) {
@@ -276,6 +289,32 @@ impl Planner<'_> {
             }
         }
         jobs.extend((!is_bounded).then_some(whole));
+    }
+
+    /// Adds the rows of the explorer. If a search was recorded with a bound on faults, a search with
+    /// all of them takes too long for the normal run. A search without faults that was recorded as
+    /// long is part of the full run only.
+    fn explored(&self, jobs: &mut Vec<Job>) {
+        let row = self.with_faults(self.row(Mode::Explorer, None), 0);
+        let long = self.with_faults(self.long(Mode::Explorer, None), 1);
+        let is_recorded = |job: &Job| self.recorded(job).is_some();
+        let is_cut = self.recorded(&row).is_some_and(|it| it.bound.is_some());
+        let is_long =
+            row.faults == 0 && row.bound.is_none() && is_recorded(&long) && !is_recorded(&row);
+        jobs.extend((!is_long).then_some(row));
+        jobs.extend((is_long || is_cut).then_some(long));
+    }
+
+    /// Sets the most faults of the explorer's row, and its bound on them: the recorded one, or `few`
+    /// if there is no record, and the row is not to be measured.
+    fn with_faults(&self, row: Job, few: u64) -> Job {
+        let most = self.program.most_faults();
+        let bound = (most > 0).then(|| self.bound(&row, few)).flatten();
+        Job {
+            faults: bound.map_or(most, |bound| bound as usize),
+            bound,
+            ..row
+        }
     }
 
     /// Adds the rows with single faults and with pairs of faults.
@@ -442,6 +481,24 @@ mod tests {
         assert_eq!(bound(&[plain, cut], Unrecorded::Bounded), Some(3));
         let recorded = [plain, cut, (long, Some(3), 1)];
         assert_eq!(bound(&recorded, Unrecorded::Whole), Some(3));
+    }
+
+    #[test]
+    fn the_explorer_searches_all_faults_in_a_long_row_if_its_record_has_a_bound() {
+        let (name, long) = ("s/p/explorer", "s/p/explorer/long");
+        let of = |recorded: &[Recorded], unrecorded| {
+            let bounds = bounds(recorded, unrecorded);
+            (bounds.get(name).copied(), bounds.get(long).copied())
+        };
+        assert_eq!(of(&[], Unrecorded::Whole), (Some(None), None));
+        assert_eq!(of(&[], Unrecorded::Bounded), (Some(Some(0)), None));
+        for unrecorded in [Unrecorded::Whole, Unrecorded::Bounded] {
+            assert_eq!(of(&[(name, None, 1)], unrecorded), (Some(None), None));
+        }
+        let cut = [(name, Some(0), 1)];
+        assert_eq!(of(&cut, Unrecorded::Whole), (Some(Some(0)), Some(None)));
+        let both = [(name, Some(0), 1), (long, None, 1)];
+        assert_eq!(of(&both, Unrecorded::Bounded), (Some(Some(0)), Some(None)));
     }
 
     #[test]

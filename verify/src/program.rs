@@ -117,11 +117,12 @@ impl Program {
         self
     }
 
-    /// Bounds the number of preemptions in every search, for the given `reason`.
+    /// Bounds the number of preemptions in every search by loom or shuttle, for the given `reason`.
     pub fn bounded(self, preemptions: u64, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         let bound = |program: Self, mode| program.bounded_in(mode, preemptions, &*reason);
-        Mode::SEARCHES.into_iter().fold(self, bound)
+        let modes = [Mode::Weak, Mode::RmwLoad, Mode::Dfs];
+        modes.into_iter().fold(self, bound)
     }
 
     /// Bounds the number of preemptions in the search of one mode, for the given `reason`. In
@@ -154,6 +155,12 @@ impl Program {
     /// [`more_in_full_run`](Self::more_in_full_run).
     pub fn more_in_full_run_in(mut self, mode: Mode) -> Self {
         self.info.more_in_full_run.insert(mode);
+        self
+    }
+
+    /// Leaves out the row of the explorer, for the given `reason`.
+    pub fn unexplored(mut self, reason: impl Into<String>) -> Self {
+        self.info.unexplored = Some(reason.into());
         self
     }
 

@@ -6,7 +6,7 @@
 //! starts the row's process. So `cargo test`, `cargo nextest run` and `--partition` work, too.
 
 mod args;
-#[cfg(any(spanlock_loom, spanlock_shuttle))]
+#[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
 mod row;
 
 use std::collections::BTreeSet;
@@ -41,9 +41,9 @@ pub fn main(suites: impl IntoIterator<Item = Suite>) -> ExitCode {
     let args = Args::parse();
     match &args.row {
         _ if args.describe => messages::tell(&description),
-        #[cfg(any(spanlock_loom, spanlock_shuttle))]
+        #[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
         Some(row) => row::run(row, &suites, &description, &args),
-        #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+        #[cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
         Some(_) => refuse("built without a checker; `cargo verify` builds it with one"),
         None => tests(&suites, &description, &args),
     }

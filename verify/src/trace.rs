@@ -8,15 +8,27 @@
 //! run all threads on one system thread, so the order of notes is the order of the execution.
 
 // Without a checker no program runs, and nothing reads the notes.
-#![cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
+#![cfg_attr(
+    not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)),
+    allow(dead_code)
+)]
 
 use std::ops::Range;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+#[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
+pub(crate) use spanlock_sync::check::outside;
 
 use crate::messages::Found;
 
 static EVENTS: Mutex<Vec<(usize, String)>> = Mutex::new(Vec::new());
 static FOUND: LazyLock<Mutex<Found>> = LazyLock::new(Mutex::default);
+
+/// Without a checker, there is no execution.
+#[cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
+pub(crate) fn outside<R>(f: impl FnOnce() -> R) -> R {
+    f()
+}
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -32,7 +44,7 @@ const END: usize = usize::MAX;
 
 /// Adds a remark of `thread` to the steps that a replay shows. It is not part of the outcome.
 pub fn remark(thread: usize, what: &str) {
-    #[cfg(any(spanlock_loom, spanlock_shuttle))]
+    #[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
     spanlock_sync::check::remark(thread, what);
     let _ = (thread, what);
 }
@@ -45,28 +57,26 @@ pub fn note(what: impl Into<String>) {
 /// Records an event of `thread`, as part of the outcome.
 pub fn note_as(thread: usize, what: impl Into<String>) {
     let what = what.into();
-    remark(thread, &what);
-    lock(&EVENTS).push((thread, what));
+    remark(if thread == END { 0 } else { thread }, &what);
+    outside(|| lock(&EVENTS).push((thread, what.clone())));
 }
 
 /// Records a fact that holds after all threads have ended, as part of the outcome.
 pub fn note_at_end(what: impl Into<String>) {
-    let what = what.into();
-    remark(0, &what);
-    lock(&EVENTS).push((END, what));
+    note_as(END, what);
 }
 
 /// Marks the end of an operation. The count of steps towards the
 /// [step bound](crate::Suite::step_bound) restarts here.
 pub fn finished() {
-    #[cfg(any(spanlock_loom, spanlock_shuttle))]
+    #[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
     spanlock_sync::check::finished();
 }
 
 /// Makes heavy barriers ([`spanlock_sync::barrier::heavy`]) of the calling thread fail, as if the
 /// system refused them. `calls` says which: 0 is the thread's next heavy barrier.
 pub fn refuse_barriers(calls: Range<u32>) {
-    #[cfg(any(spanlock_loom, spanlock_shuttle))]
+    #[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
     spanlock_sync::check::refuse_barriers(calls.clone());
     let _ = calls;
 }
@@ -89,8 +99,10 @@ pub fn overtake(passed: bool, passes: u32, bound: u32) {
 /// of the search, each thread must have performed the operations that its program states.
 pub fn perform(operation: impl AsRef<str>) {
     let thread = spanlock_sync::thread::index();
-    let operation = operation.as_ref().to_owned();
-    found().performed.insert((thread, operation));
+    outside(|| {
+        let operation = operation.as_ref().to_owned();
+        found().performed.insert((thread, operation));
+    });
     finished();
 }
 
@@ -101,10 +113,12 @@ pub(crate) fn begin() {
 
 /// Ends an execution, and records its outcome.
 pub(crate) fn end() {
-    let mut events = lock(&EVENTS).clone();
-    // Stable: the order within a thread stays.
-    events.sort_by_key(|&(thread, _)| thread);
-    found().outcomes.insert(text(&events));
+    outside(|| {
+        let mut events = lock(&EVENTS).clone();
+        // Stable: the order within a thread stays.
+        events.sort_by_key(|&(thread, _)| thread);
+        found().outcomes.insert(text(&events));
+    });
 }
 
 /// Returns the events of the execution so far, in order, for the report of a failure.

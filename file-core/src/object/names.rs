@@ -14,13 +14,11 @@
 //!   from the number to a directory or a file has a mutex of its own.
 //!
 //! # Under a checker
-//! The checkers do not see the skip list's atomics. So under a checker, and only there, a counter
-//! of changes shows them what a lookup depends on.
+//! The checkers do not see the skip list's atomics, so it is a [`Foreign`] object.
 
 use crossbeam_skiplist::SkipMap;
 use crossbeam_skiplist::map::Entry as MapEntry;
-use spanlock_sync::atomic::{AtomicU64, Ordering};
-use spanlock_sync::hint;
+use spanlock_sync::foreign::Foreign;
 
 use crate::log::live::{EmitGroup, IsOld, Live, LiveGroup};
 use crate::log::record::{add_bytes, put_add};
@@ -50,63 +48,52 @@ impl Entry {
 /// The names of a directory. The caller of every method that changes them holds the directory's
 /// mutex.
 pub(crate) struct Names {
-    map: SkipMap<Box<str>, Entry>,
-    /// Counts the changes of the map under a checker; empty as shipped.
-    changes: [AtomicU64; hint::scaled(0, 1) as usize],
+    map: Foreign<Map>,
 }
+
+type Map = SkipMap<Box<str>, Entry>;
 
 impl Names {
     pub(crate) fn new() -> Self {
         Names {
-            map: SkipMap::new(),
-            changes: core::array::from_fn(|_| AtomicU64::new(0)),
+            map: Foreign::new(Map::new(), |map| {
+                let entries = map.iter().map(|it| (it.key().clone(), *it.value()));
+                entries.collect()
+            }),
         }
     }
 
     /// Returns what a name stands for. May miss a name that another thread is changing.
     pub(crate) fn get(&self, name: &str) -> Option<Entry> {
-        for changes in &self.changes {
-            // Relaxed: the checkers see every operation in one order.
-            changes.load(Ordering::Relaxed);
-        }
-        self.map.get(name).map(|it| *it.value())
-    }
-
-    fn count_change(&self) {
-        for changes in &self.changes {
-            // Relaxed: as in `get`. The skip list publishes the change.
-            changes.fetch_add(1, Ordering::Relaxed);
-        }
+        self.map.read(|map| map.get(name).map(|it| *it.value()))
     }
 
     pub(crate) fn set(&self, name: &str, entry: Entry) {
-        self.count_change();
-        self.map.insert(name.into(), entry);
+        self.map.change(|map| map.insert(name.into(), entry));
     }
 
     /// Adds a name unless it is present. Returns whether it was added. No other thread has the
     /// names.
     pub(crate) fn add(&self, name: Box<str>, entry: Entry) -> bool {
-        self.count_change();
         // One search; a lookup and an insertion would take two. No two groups have the same place,
         // so if the places are equal, this entry was added.
-        self.map.get_or_insert(name, entry).value().place == entry.place
+        let there = self.map.change(|map| map.get_or_insert(name, entry));
+        there.value().place == entry.place
     }
 
     pub(crate) fn remove(&self, name: &str) -> Option<Entry> {
-        self.count_change();
-        self.map.remove(name).map(|it| *it.value())
+        self.map
+            .change(|map| map.remove(name).map(|it| *it.value()))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.map.is_empty()
+        self.map.read(Map::is_empty)
     }
 
     /// Calls `each` for every name, sorted by their bytes.
     pub(crate) fn for_each(&self, mut each: impl FnMut(&str, Entry)) {
-        for it in self.map.iter() {
-            each(it.key(), *it.value());
-        }
+        self.map
+            .read(|map| map.iter().for_each(|it| each(it.key(), *it.value())));
     }
 
     /// Makes the name doubtful if a panic drops the guard before it is
@@ -118,10 +105,13 @@ impl Names {
             entry,
         }
     }
+}
 
-    fn old(&self, is_old: &IsOld<'_>) -> impl Iterator<Item = MapEntry<'_, Box<str>, Entry>> {
-        self.map.iter().filter(|it| is_old(it.value().place.page))
-    }
+fn old<'a>(
+    map: &'a Map,
+    is_old: &IsOld<'_>,
+) -> impl Iterator<Item = MapEntry<'a, Box<str>, Entry>> {
+    map.iter().filter(|it| is_old(it.value().place.page))
 }
 
 /// See [`Names::doubt_on_unwind`].
@@ -148,22 +138,24 @@ impl Drop for DoubtOnUnwind<'_> {
 
 impl Live for Names {
     fn each(&self, is_old: &IsOld<'_>, emit: &mut EmitGroup<'_>) -> u64 {
-        for it in self.old(is_old) {
-            let (name, id) = (it.key(), it.value().id);
-            emit(LiveGroup {
-                tag: 0,
-                live: 1,
-                bytes: add_bytes(name),
-                put: &|group| put_add(group, id, name),
-            });
-        }
-        self.map.len() as u64
+        self.map.read(|map| {
+            for it in old(map, is_old) {
+                let (name, id) = (it.key(), it.value().id);
+                emit(LiveGroup {
+                    tag: 0,
+                    live: 1,
+                    bytes: add_bytes(name),
+                    put: &|group| put_add(group, id, name),
+                });
+            }
+            map.len() as u64
+        })
     }
 
     fn moved(&self, is_old: &IsOld<'_>, groups: &[(u64, SlotAddress)]) -> Vec<u32> {
         // F-D2: the groups are those that `each` has emitted. They are listed before the first one
         // changes, because a changed entry is another one in the map.
-        let old: Vec<_> = self.old(is_old).collect();
+        let old: Vec<_> = self.map.read(|map| old(map, is_old).collect());
         let moved = old.iter().zip(groups).map(|(it, &(_, place))| {
             let entry = *it.value();
             self.set(it.key(), Entry { place, ..entry });

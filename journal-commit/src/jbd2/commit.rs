@@ -10,7 +10,7 @@
 //! | JFLUSH | `seal` of the submission |
 //! | FINISHED | `committed` |
 
-#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+#[cfg(all(test, not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))))]
 mod tests;
 
 use std::io;

@@ -13,7 +13,7 @@
 //! With `O_EXCL`, opening fails while the device is mounted or has another exclusive user, as in
 //! e2fsck; and while this storage is open, mounting fails.
 
-#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+#[cfg(all(test, not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))))]
 mod tests;
 
 use std::fmt;

@@ -60,13 +60,14 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// Applies an event. A `begun` number counts from 0 in the order of the beginnings.
-    pub(super) fn apply(&mut self, event: &Event, begun: usize) {
+    /// Applies an event. `begun` is the number of the operation that ends, counted in the order of
+    /// the beginnings. `is_before` says whether the end of an operation comes before the event.
+    pub(super) fn apply(&mut self, event: &Event, begun: usize, is_before: impl Fn(usize) -> bool) {
         match &event.what {
             What::Act(act) => self.cache.apply(event.thread, act),
             What::Begin { operation } => {
                 let ended = self.progress.iter().enumerate();
-                let ended = ended.filter(|(_, it)| it.result.is_some());
+                let ended = ended.filter(|(at, it)| it.result.is_some() && is_before(*at));
                 self.progress.push(Begun {
                     operation: *operation,
                     thread: event.thread,

@@ -196,5 +196,5 @@ impl<P: LockRef> fmt::Debug for BatchHold<P> {
     }
 }
 
-#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+#[cfg(all(test, not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))))]
 mod tests;

@@ -13,6 +13,8 @@
 //! | drop, [`take_last`] | | write |
 //! | [`get_mut`](Arc::get_mut) | write | write |
 //!
+//! Under the explorer, a drop is a read-modify-write, and a clone is no event.
+//!
 //! Loom switches before each of these operations, so there each is a step. Under shuttle, they are
 //! a part of the step in which they happen.
 
@@ -23,6 +25,9 @@ use core::ops::Deref;
 use core::mem::ManuallyDrop;
 
 use crate::footprint::{Access, Object};
+
+#[cfg(spanlock_explorer)]
+use super::explorer::arc::References;
 
 /// A reference to a shared value: std's `Arc`, as far as the code under test uses it. Under loom, a
 /// leak fails the model.
@@ -35,6 +40,8 @@ pub struct Arc<T> {
 }
 
 struct Shared<T> {
+    #[cfg(spanlock_explorer)]
+    references: References,
     clones: Object,
     drops: Object,
     value: T,
@@ -63,6 +70,8 @@ impl<T> Arc<T> {
             #[cfg(spanlock_loom)]
             count: ManuallyDrop::new(loom::sync::Arc::new(())),
             shared: Some(std::sync::Arc::new(Shared {
+                #[cfg(spanlock_explorer)]
+                references: References::new(),
                 clones,
                 drops,
                 value,
@@ -76,6 +85,10 @@ impl<T> Arc<T> {
         #[cfg(spanlock_loom)]
         let _ = loom::sync::Arc::get_mut(&mut this.count);
         let shared = this.shared.as_mut()?;
+        #[cfg(spanlock_explorer)]
+        if !shared.references.is_one() {
+            return None;
+        }
         touch(&shared.clones, Access::Write);
         touch_also(&shared.drops);
         std::sync::Arc::get_mut(shared).map(|shared| &mut shared.value)
@@ -96,6 +109,8 @@ impl<T> Arc<T> {
         unsafe {
             ManuallyDrop::drop(&mut self.count);
         }
+        #[cfg(spanlock_explorer)]
+        shared.references.drop_one();
         touch(&shared.drops, Access::Write);
         Some(shared)
     }
@@ -122,6 +137,8 @@ impl<T> Clone for Arc<T> {
             shared: self.shared.clone(),
         };
         if let Some(shared) = &new.shared {
+            #[cfg(spanlock_explorer)]
+            shared.references.add();
             touch(&shared.clones, Access::Read);
         }
         new

@@ -20,6 +20,8 @@ use crate::footprint::{self, Object};
 
 use super::freed::{self, Place};
 
+#[cfg(spanlock_explorer)]
+use super::explorer::atomic as inner;
 #[cfg(spanlock_loom)]
 use loom::sync::atomic as inner;
 #[cfg(spanlock_shuttle)]
@@ -43,6 +45,7 @@ macro_rules! common {
 
         #[allow(missing_docs)]
         impl $(<$t>)? $name $(<$t>)? {
+            #[track_caller]
             pub fn new(value: $value) -> Self {
                 $name(inner::$name::new(value), Place(Object::new()))
             }
@@ -126,6 +129,8 @@ macro_rules! exclusive {
             #[track_caller]
             fn value(&mut self) -> $value {
                 freed::assert_kept(self);
+                #[cfg(spanlock_explorer)]
+                return self.0.exclusive();
                 #[cfg(spanlock_loom)]
                 return self.0.with_mut(|value| *value);
                 #[cfg(spanlock_shuttle)]
@@ -145,7 +150,7 @@ macro_rules! rmw {
                 // SAFETY: no thread runs between the operation and this load.
                 #[cfg(spanlock_shuttle)]
                 let changed = old != unsafe { self.0.raw_load() };
-                #[cfg(spanlock_loom)]
+                #[cfg(not(spanlock_shuttle))]
                 let changed = true;
                 self.1.0.touch_value(changed, true);
                 old

@@ -1,13 +1,12 @@
-//! The barriers are fences under loom. Under shuttle they do nothing, because shuttle treats every
-//! ordering as SeqCst.
+//! The barriers are fences under the explorer and loom. Under shuttle they do nothing, because
+//! shuttle treats every ordering as SeqCst.
 
 use crate::check;
 
-#[cfg(spanlock_loom)]
+#[cfg(not(spanlock_shuttle))]
 use crate::atomic::{Ordering::SeqCst, fence};
 
-/// Returns false: under loom, [`before_flag`] always fences, at a site where a mutation can drop
-/// the fence.
+/// Returns false: [`before_flag`] always fences, at a site where a mutation can drop the fence.
 pub(crate) fn flags_fence() -> bool {
     false
 }
@@ -21,7 +20,7 @@ pub(crate) fn before_flag() {
 #[inline]
 #[track_caller]
 pub(crate) fn light() {
-    #[cfg(spanlock_loom)]
+    #[cfg(not(spanlock_shuttle))]
     fence(SeqCst);
 }
 
@@ -46,7 +45,7 @@ pub(crate) fn heavy() -> bool {
     if check::is_barrier_refused() {
         return false;
     }
-    #[cfg(spanlock_loom)]
+    #[cfg(not(spanlock_shuttle))]
     fence(SeqCst);
     true
 }

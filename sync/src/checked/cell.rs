@@ -1,20 +1,23 @@
-//! The checker's cell: loom detects races on it, and [footprints](crate::footprint) record its
+//! The checker's cell: loom and the explorer detect races on it, and [footprints](crate::footprint) record its
 //! accesses.
 
 use crate::footprint::{Access, Object};
 
 #[cfg(spanlock_shuttle)]
 type Inner<T> = core::cell::UnsafeCell<T>;
+#[cfg(spanlock_explorer)]
+type Inner<T> = super::explorer::cell::UnsafeCell<T>;
 #[cfg(spanlock_loom)]
 type Inner<T> = loom::cell::UnsafeCell<T>;
 
-/// [`core::cell::UnsafeCell`] with access through closures. Under loom, an access that races with
-/// another fails the model. (Shuttle does not check cells.)
+/// [`core::cell::UnsafeCell`] with access through closures. An access that races with another
+/// fails the model. (Shuttle does not check cells.)
 #[derive(Debug, Default)]
 pub struct UnsafeCell<T>(Inner<T>, Object);
 
 impl<T> UnsafeCell<T> {
     /// Returns a cell around `value`.
+    #[track_caller]
     pub fn new(value: T) -> Self {
         UnsafeCell(Inner::new(value), Object::new())
     }
@@ -26,7 +29,7 @@ impl<T> UnsafeCell<T> {
     #[track_caller]
     pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
         self.1.touch_behind(Access::Read);
-        #[cfg(spanlock_loom)]
+        #[cfg(not(spanlock_shuttle))]
         return self.0.with(f);
         #[cfg(spanlock_shuttle)]
         f(self.0.get())
@@ -39,7 +42,7 @@ impl<T> UnsafeCell<T> {
     #[track_caller]
     pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
         self.1.touch_behind(Access::Write);
-        #[cfg(spanlock_loom)]
+        #[cfg(not(spanlock_shuttle))]
         return self.0.with_mut(f);
         #[cfg(spanlock_shuttle)]
         f(self.0.get())

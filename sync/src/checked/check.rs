@@ -27,6 +27,8 @@
 //! }
 //!
 //! check::configure(check::Config::default()).expect("the first model of this process");
+//! # #[cfg(spanlock_explorer)]
+//! # spanlock_explorer::Search::new().explore(&mut (), model);
 //! # #[cfg(spanlock_loom)]
 //! loom::model(model);
 //! # #[cfg(spanlock_shuttle)]
@@ -35,7 +37,7 @@
 //! assert_eq!(check::sites().len(), 3);
 //! ```
 //!
-//! Everything here is plain std state, because both checkers run all threads of an execution on one
+//! Everything here is plain std state, because the checkers run all threads of an execution on one
 //! system thread. So every ordering in this module is Relaxed: there is no other thread to
 //! synchronize with.
 
@@ -55,6 +57,9 @@ pub(crate) use refused::is_barrier_refused;
 pub use refused::refuse_barriers;
 pub use sites::{Mutation, Op, Site, Weakening, sites, weakened};
 pub(crate) use sites::{drop_drain, drop_flush, drop_wake, fence_ordering, ordering};
+
+#[cfg(spanlock_explorer)]
+pub use spanlock_explorer::Plain;
 
 /// How atomic loads are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,7 +129,18 @@ pub fn begin_execution() {
     locked(&STEPS).clear();
     crate::footprint::begin_execution();
     super::freed::begin_execution();
+    #[cfg(spanlock_explorer)]
+    super::foreign::begin_execution();
     EXECUTIONS.fetch_add(1, Relaxed);
+}
+
+/// Calls `f`, which may allocate memory that outlives the execution. Under the explorer, all other
+/// memory that an execution allocates is freed at its end.
+pub fn outside<R>(f: impl FnOnce() -> R) -> R {
+    #[cfg(spanlock_explorer)]
+    return spanlock_explorer::arena::outside(f);
+    #[cfg(not(spanlock_explorer))]
+    f()
 }
 
 /// Returns how many executions have begun.
@@ -173,10 +189,12 @@ pub fn remark(thread: usize, what: &str) {
 
 fn step(thread: usize, what: &str, place: impl FnOnce() -> String) {
     if config().trace {
-        locked(&STEPS).push(Step {
-            thread,
-            what: what.to_owned(),
-            place: place(),
+        outside(|| {
+            locked(&STEPS).push(Step {
+                thread,
+                what: what.to_owned(),
+                place: place(),
+            });
         });
     }
 }

@@ -1,14 +1,25 @@
-//! The implementation under a checker: everything that exists for loom and shuttle only.
+//! The implementation under a checker: everything that exists for the checkers only.
 //!
 //! It replaces the shipped `world`, item by item, and adds [`check`] and [`footprint`] for the code
 //! that runs the models.
 //!
 //! Not reached by models: models run on top of this code.
 
-#[cfg(all(spanlock_loom, spanlock_shuttle))]
-compile_error!("spanlock_loom and spanlock_shuttle exclude each other: set only one of them");
+#[cfg(any(
+    all(spanlock_explorer, spanlock_loom),
+    all(spanlock_explorer, spanlock_shuttle),
+    all(spanlock_loom, spanlock_shuttle)
+))]
+compile_error!(
+    "spanlock_explorer, spanlock_loom and spanlock_shuttle exclude each other: set only one of them"
+);
 #[cfg(not(feature = "std"))]
 compile_error!("the checkers need the feature `std` of spanlock-sync");
+#[cfg(all(spanlock_explorer, not(feature = "explorer")))]
+compile_error!(
+    "--cfg spanlock_explorer needs the explorer: add `spanlock-verify` as a dev-dependency, or \
+     enable the feature `explorer` of spanlock-sync"
+);
 #[cfg(all(spanlock_loom, not(feature = "loom")))]
 compile_error!(
     "--cfg spanlock_loom needs loom: add `spanlock-verify` as a dev-dependency, or enable the \
@@ -28,7 +39,11 @@ pub(crate) mod cell;
 pub mod check;
 #[cfg(feature = "epoch")]
 pub(crate) mod epoch;
+#[cfg(spanlock_explorer)]
+mod explorer;
 pub mod footprint;
+#[cfg_attr(spanlock_explorer, path = "explorer/foreign.rs")]
+pub(crate) mod foreign;
 mod freed;
 pub(crate) mod hint;
 mod mutex;

@@ -3,6 +3,8 @@
 
 use core::ops::{Deref, DerefMut};
 
+#[cfg(spanlock_explorer)]
+use super::explorer::mutex as inner;
 #[cfg(spanlock_loom)]
 use loom::sync as inner;
 #[cfg(spanlock_shuttle)]
@@ -19,6 +21,7 @@ pub struct Mutex<T>(inner::Mutex<T>, Object);
 
 impl<T> Mutex<T> {
     /// Returns a mutex around `value`.
+    #[track_caller]
     pub fn new(value: T) -> Self {
         Mutex(inner::Mutex::new(value), Object::new())
     }
@@ -91,6 +94,7 @@ pub struct Condvar(inner::Condvar);
 
 impl Condvar {
     /// Returns a condition variable without waiters.
+    #[track_caller]
     pub fn new() -> Self {
         Condvar(inner::Condvar::new())
     }

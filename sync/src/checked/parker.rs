@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 #[cfg_attr(spanlock_shuttle, path = "parker/shuttle.rs")]
+#[cfg_attr(spanlock_explorer, path = "parker/explorer.rs")]
 #[cfg_attr(spanlock_loom, path = "parker/loom.rs")]
 mod inner;
 
@@ -16,6 +17,7 @@ pub(crate) fn with<R>(f: impl FnOnce(&Parker) -> R) -> R {
     f(&Parker::new())
 }
 
+#[track_caller]
 pub(crate) fn park(parker: &Inner, deadline: Option<Instant>) -> Wakeup {
     check::trace("Sleep");
     let wakeup = check::injected_wakeup(deadline.is_some()).unwrap_or_else(|| {
@@ -27,6 +29,7 @@ pub(crate) fn park(parker: &Inner, deadline: Option<Instant>) -> Wakeup {
 }
 
 /// Yields instead of a sleep of bounded time, because no clock runs.
+#[track_caller]
 pub(crate) fn park_briefly(parker: &Inner) {
     inner::try_park(parker);
     crate::thread::yield_now();

@@ -1,7 +1,10 @@
 //! The checker's threads. [Footprints](crate::footprint) record their starts and ends.
 
+#[cfg(not(spanlock_explorer))]
 use core::cell::Cell;
 
+#[cfg(spanlock_explorer)]
+pub use super::explorer::thread::JoinHandle;
 #[cfg(spanlock_loom)]
 pub use loom::thread::JoinHandle;
 
@@ -21,6 +24,10 @@ pub fn id() -> ThreadId {
     ThreadId(index())
 }
 
+#[cfg(spanlock_explorer)]
+pub(crate) use super::explorer::thread::{index, spawn, yield_now};
+
+#[cfg(not(spanlock_explorer))]
 pub(crate) fn index() -> usize {
     INDEX.try_with(Cell::get).unwrap_or(0)
 }

@@ -434,6 +434,7 @@ impl Bucket {
     #[cfg_attr(
         any(
             not(all(target_os = "linux", feature = "std", not(miri))),
+            spanlock_explorer,
             spanlock_loom,
             spanlock_shuttle
         ),

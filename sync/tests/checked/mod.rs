@@ -148,6 +148,21 @@ fn configured(settings: &str) -> (Config, FaultPlan) {
     (config, faults)
 }
 
+#[cfg(spanlock_explorer)]
+#[global_allocator]
+static ARENA: spanlock_explorer::arena::Arena = spanlock_explorer::arena::Arena;
+
+#[cfg(spanlock_explorer)]
+fn explore(body: fn(), _settings: &str) {
+    let report = spanlock_explorer::Search::new().explore(&mut (), move || {
+        check::begin_execution();
+        body();
+    });
+    if let spanlock_explorer::Verdict::Failed(failure) = report.verdict {
+        panic!("{failure}");
+    }
+}
+
 #[cfg(spanlock_loom)]
 fn explore(body: fn(), _settings: &str) {
     let mut builder = loom::model::Builder::new();

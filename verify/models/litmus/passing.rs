@@ -267,6 +267,7 @@ pub(super) const ALL: &[Memory] = &[
             reason: "nothing orders a load before a later store of another word",
             allowed: "00 01 10 11",
             deviations: &[
+                misses(Explorer, "11", LOAD_BUFFERING),
                 misses(Weak, "11", LOAD_BUFFERING),
                 misses(RmwLoad, "11", LOAD_BUFFERING),
                 misses(Dfs, "11", LOAD_BUFFERING),

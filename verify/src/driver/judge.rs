@@ -25,6 +25,10 @@ pub(super) fn judge(ran: &[(Task, Ended)], built: &Built, run: &Circumstances) -
             rows[i].verdict = Verdict::Failed;
             rows[i].failure = Some(failure);
         }
+        if let Some(failure) = unexplored(task, ended, ran) {
+            rows[i].verdict = Verdict::Failed;
+            rows[i].failure = Some(failure);
+        }
         if !is_compared(&task.job) {
             continue;
         }
@@ -56,9 +60,36 @@ fn other_images(task: &Task, ended: &Ended, ran: &[(Task, Ended)]) -> Option<Str
     }
     let [images, others] = [ended, other].map(|it| it.found().and_then(|it| it.images));
     let (images, others) = (images?, others?);
-    (images != others).then(|| {
+    // Happens-before orders less than the modes that search interleavings do.
+    let has_more = task.job.mode == Mode::Explorer && images.count > others.count;
+    (images != others && !has_more).then(|| {
         let (count, many) = (images.count, others.count);
         format!("{count} images, but {many} others in mode {}", first.name())
+    })
+}
+
+/// Reports the outcomes that other rows of a program show, with as many faults or fewer, and that
+/// the explorer does not show. The explorer may show more than loom and shuttle together.
+fn unexplored(task: &Task, ended: &Ended, ran: &[(Task, Ended)]) -> Option<String> {
+    let job = &task.job;
+    // The outcomes of litmus programs are known.
+    if job.mode != Mode::Explorer || job.program.expected.is_some() {
+        return None;
+    }
+    let shown = &ended.found()?.outcomes;
+    let others = ran.iter().filter(|(it, _)| {
+        is_beside(&it.job, job, it.job.mode) || it.job.faults < job.faults && is_same(&it.job, job)
+    });
+    let missing = others.flat_map(|(it, ended)| {
+        let outcomes = ended.found().into_iter().flat_map(|it| &it.outcomes);
+        let missing = outcomes.filter(|it| !shown.contains(*it));
+        missing.map(|outcome| format!("{outcome} ({})", it.job.name()))
+    });
+    let missing = Vec::from_iter(missing).join(", ");
+    (!missing.is_empty()).then(|| {
+        format!(
+            "the explorer does not show these outcomes: {missing}\n  one of the checkers is wrong"
+        )
     })
 }
 
@@ -70,10 +101,12 @@ fn is_compared(job: &Job) -> bool {
 
 /// Whether `other` is the row in `mode` with which `job` is compared.
 fn is_beside(other: &Job, job: &Job, mode: Mode) -> bool {
-    other.mode == mode
-        && other.faults == job.faults
-        && other.program.name == job.program.name
-        && other.program.suite == job.program.suite
+    other.mode == mode && other.faults == job.faults && is_same(other, job)
+}
+
+/// Whether two rows are of the same program.
+fn is_same(other: &Job, job: &Job) -> bool {
+    other.program.name == job.program.name && other.program.suite == job.program.suite
 }
 
 /// Returns the rows of `all` that a row is compared with. Only long rows get long ones.
@@ -111,6 +144,7 @@ fn row(task: &Task, ended: &Ended, built: &Built, run: &Circumstances) -> Row {
     let found = ended.found().cloned().unwrap_or_default();
     let version = match checker {
         Checker::Spin => spin_version(),
+        Checker::Explorer => built.version_of("spanlock-explorer"),
         _ => built.version_of(checker.name()),
     };
     let version = version.unwrap_or_else(|| "unknown".to_owned());
@@ -206,6 +240,7 @@ fn stopped(job: &Job, elapsed: Duration) -> String {
 /// Returns the faults in every execution, or the number of fault plans that ran.
 fn faults(job: &Job, plans: u64) -> Vec<String> {
     match job.faults {
+        most if job.mode == Mode::Explorer && most > 0 => vec![format!("at most {most}")],
         0 => job.program.faults.iter().map(ToString::to_string).collect(),
         1 => vec![format!("all single ({plans} plans)")],
         _ => vec![format!("all single and double ({plans} plans)")],

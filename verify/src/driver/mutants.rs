@@ -41,7 +41,7 @@ pub(super) fn candidates<'a>(
             let modes: &[Mode] = match (&reason, site.operation == "wake") {
                 (Some(_), _) => &[],
                 (None, true) => &Mode::SEARCHES,
-                (None, false) => &[Mode::Weak, Mode::RmwLoad],
+                (None, false) => &[Mode::Explorer, Mode::Weak, Mode::RmwLoad],
             };
             let name = format!("{}={mutation}", site.place);
             let mut change = Change::new(&name, &site.change(mutation), ["--weaken", &name]);

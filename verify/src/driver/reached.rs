@@ -169,14 +169,17 @@ fn is_affordable(task: &Task) -> bool {
     (task.recorded()).is_some_and(|count| count.executions <= AFFORDABLE)
 }
 
-/// Returns the searches of `models`: first all of them in both modes of loom with few preemptions,
+/// Returns the searches of `models`: first all of them under the explorer without faults, and in both
+/// modes of loom with few preemptions,
 /// then the affordable ones in `modes` with their own bounds.
 pub(super) fn searches<'a>(plan: &'a Plan, models: &[&'a Task], modes: &[Mode]) -> Vec<Search<'a>> {
     // Programs with crashes run in their main mode.
     let crashes = models.iter().filter(|it| it.job.mode.has_crashes());
     let crashes = crashes.map(|task| (*task, false));
     let in_mode = |mode| models.iter().filter_map(move |it| plan.in_mode(it, mode));
-    let short = [Mode::Weak, Mode::RmwLoad].into_iter().flat_map(in_mode);
+    let short = [Mode::Explorer, Mode::Weak, Mode::RmwLoad]
+        .into_iter()
+        .flat_map(in_mode);
     let long = modes.iter().copied().flat_map(in_mode);
     let long = long.filter(|task| is_affordable(task));
     let short = short.map(|task| (task, true));

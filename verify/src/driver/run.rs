@@ -87,7 +87,9 @@ fn fallbacks(planned: &[Task]) -> HashMap<String, Task> {
         let (program, mut long) = (&job.program, task.clone());
         long.job.long = true;
         let fallback = match job.mode {
-            Mode::Dfs if !job.long && program.kind == Kind::Once => Some(long),
+            Mode::Explorer | Mode::Dfs if !job.long && program.kind == Kind::Once => {
+                bounded.remove(&name).or(Some(long))
+            }
             mode if !mode.has_crashes() => bounded.remove(&name),
             mode => (!job.long && !program.more_in_full_run.contains(&mode)).then_some(long),
         };

@@ -153,9 +153,10 @@ pub(super) fn tally<V: Debug + Ord>(verdicts: impl Iterator<Item = V>) -> String
 
 /// Returns a row's bound with its unit.
 fn bound(bound: Option<u64>, mode: Mode) -> Cell {
-    let unit = match mode.is_random() {
-        true => "schedules",
-        false => "preemptions",
+    let unit = match mode {
+        Mode::Explorer => "faults",
+        _ if mode.is_random() => "schedules",
+        _ => "preemptions",
     };
     number(bound.map_or("none".to_owned(), |n| format!("{n} {unit}")))
 }

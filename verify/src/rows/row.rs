@@ -65,7 +65,7 @@ pub struct Row {
     pub threads: u32,
     /// The number of operations of all threads together.
     pub operations: u32,
-    /// Bound on preemptions, or number of random schedules. `None`: no bound.
+    /// Bound on preemptions (explorer: on faults), or number of random schedules. `None`: no bound.
     pub bound: Option<u64>,
     /// Which of the executions within the bound were explored.
     pub search: String,

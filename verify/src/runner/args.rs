@@ -8,7 +8,10 @@ use libtest_mimic::Arguments;
 /// The arguments: libtest's, and those of the process that explores one row.
 #[derive(Parser, Debug)]
 #[command(name = "models")]
-#[cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
+#[cfg_attr(
+    not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)),
+    allow(dead_code)
+)]
 pub(super) struct Args {
     #[command(flatten)]
     pub(super) libtest: Arguments,

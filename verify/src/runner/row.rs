@@ -42,7 +42,9 @@ pub(super) fn run(row: &str, suites: &[Suite], description: &Description, args: 
 /// Records what the facade counted in the search.
 fn record() {
     let mut found = trace::found();
-    found.executions = check::executions() as u64;
+    if cfg!(not(spanlock_explorer)) {
+        found.executions = check::executions() as u64;
+    }
     found.weakened = check::weakened() as u64;
     found.injected = check::injected() as u64;
     found.bug_fired = check::bug_fired() as u64;
@@ -84,8 +86,17 @@ fn job(row: &str, description: &Description, args: &Args) -> Job {
     if args.unbounded || args.bound.is_some() {
         job.bound = args.bound;
     }
-    if let Some(few) = args.preemptions {
+    let few = match job.mode {
+        // Without faults, a search is short.
+        Mode::Explorer => args.preemptions.map(|_| 0),
+        _ => args.preemptions,
+    };
+    if let Some(few) = few {
         job.bound = Some(job.bound.map_or(few, |bound| bound.min(few)));
+    }
+    if job.mode == Mode::Explorer {
+        let most = job.program.most_faults();
+        job.faults = job.bound.map_or(most, |bound| most.min(bound as usize));
     }
     job
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use spanlock_sync::check;
 
 use crate::crashes::Crashes;
-use crate::execution::{Search, execute};
-use crate::info::{Fault, FaultKind};
+use crate::execution::{Search, execute, stated};
 use crate::mode::Mode;
 use crate::plan::Job;
 use crate::search::faults::every_plan;
@@ -41,26 +40,11 @@ pub(crate) fn first(search: &Search, run: &Arc<dyn Fn() + Send + Sync>) {
     one(search, &plan, Some(1), run.clone());
 }
 
-/// Returns the faults that the program states.
-fn stated(job: &Job) -> check::FaultPlan {
-    job.program.faults.iter().map(occasion).collect()
-}
-
 /// Runs a function of one thread in an execution.
 pub(super) fn once(execution: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 1_000_000;
     builder.check(execution);
-}
-
-fn occasion(fault: &Fault) -> check::Occasion {
-    let &Fault { kind, thread, nth } = fault;
-    let fault = match kind {
-        FaultKind::WeakCas => check::Fault::WeakCas,
-        FaultKind::SpuriousWake => check::Fault::SpuriousWake,
-        FaultKind::TimeOut => check::Fault::TimeOut,
-    };
-    check::Occasion { fault, thread, nth }
 }
 
 /// Searches the program under one plan of faults: all executions, or the first `most`.

@@ -49,7 +49,7 @@ fn images(search: &Search, crashes: &Arc<dyn Crashes>, body: impl Fn() + Send + 
     let watcher = crashes.clone();
     let watch: Watch = Box::new(move |executed| {
         let step = |at: u32| &executed[at as usize - 1];
-        watcher.executed(&|a, b| step(b).clock[step(a).thread] >= a);
+        watcher.executed(&|a, b| step(b).clock[step(a).thread] >= a, None);
         true
     });
     let is_cut = search.job.mode == Mode::Cut;

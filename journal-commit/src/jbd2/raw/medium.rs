@@ -199,7 +199,7 @@ impl<F: Clone> Drop for Operation<'_, F> {
     }
 }
 
-#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+#[cfg(all(test, not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))))]
 mod tests {
     use super::*;
 

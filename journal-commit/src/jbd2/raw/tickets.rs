@@ -137,7 +137,7 @@ impl Tickets {
     }
 }
 
-#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+#[cfg(all(test, not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))))]
 mod tests {
     use super::*;
 

@@ -37,7 +37,7 @@ fn of_this_thread<R>(f: impl FnOnce(&mut Refused) -> R) -> R {
             issued: 0,
             calls: 0..0,
         };
-        threads.resize(thread + 1, none);
+        super::outside(|| threads.resize(thread + 1, none));
     }
     f(&mut threads[thread])
 }

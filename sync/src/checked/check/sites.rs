@@ -1,5 +1,6 @@
 //! Call sites of the facade, and the site that is weakened.
 
+use std::collections::BTreeMap;
 use std::panic::Location;
 use std::str::FromStr;
 use std::sync::Mutex;
@@ -124,13 +125,16 @@ impl FromStr for Weakening {
     }
 }
 
-static SITES: Mutex<Vec<Site>> = Mutex::new(Vec::new());
+/// Every site that was reached, by the address of its location: the compiler may have several
+/// locations for a site, but comparing addresses is fast.
+static SITES: Mutex<BTreeMap<(usize, Op), Site>> = Mutex::new(BTreeMap::new());
 static WEAKENED: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns every site that was reached, in order of file, line and column.
 pub fn sites() -> Vec<Site> {
-    let mut sites = locked(&SITES).clone();
+    let mut sites: Vec<Site> = locked(&SITES).values().copied().collect();
     sites.sort();
+    sites.dedup();
     sites
 }
 
@@ -156,10 +160,12 @@ fn visit(at: &'static Location<'static>, op: Op, ordering: &'static str) -> Opti
             format!("{}:{}", at.file(), at.line())
         });
     }
+    let key = (std::ptr::from_ref(at).addr(), op);
     let mut sites = locked(&SITES);
-    if !sites.contains(&site) {
-        sites.push(site);
+    if !sites.contains_key(&key) {
+        super::outside(|| sites.insert(key, site));
     }
+    drop(sites);
     let weaken = config().weaken.as_ref()?;
     let same = weaken.line == site.line
         && weaken.column == site.column
