@@ -210,21 +210,35 @@ impl Atomic {
                 runtime.fail(Reason::Deadlock, message)
             });
         }
-        let birth = Birth::unpack(self.birth.load(Ordering::Relaxed));
-        if !knows(&state, (birth.owner, birth.events)) {
-            drop(state);
-            let what = "an access that may come before the creation of the location, or before the end of an \
-                        exclusive access";
-            runtime.fail(Reason::Race, || race_message(what, place, birth.owner));
-        }
+        drop(state);
+        let birth = self.known_birth(runtime, place);
+        let mut state = runtime.state.borrow_mut();
         let location = state.names.location(birth.creator, birth.number);
         drop(state);
-        runtime.ask(Ask {
+        let reply = runtime.ask(Ask {
             request,
             location,
             initial: self.initial.load(Ordering::Relaxed),
             place,
-        })
+        });
+        // While this thread waited for its turn, another may have dropped the location, or had it
+        // alone.
+        self.belong(runtime, place);
+        self.known_birth(runtime, place);
+        reply
+    }
+
+    /// Returns the birth of the location, or the end of the last exclusive access. Fails unless
+    /// that happens before now.
+    fn known_birth(&self, runtime: &Runtime, place: Place) -> Birth {
+        let birth = Birth::unpack(self.birth.load(Ordering::Relaxed));
+        let is_known = knows(&runtime.state.borrow(), (birth.owner, birth.events));
+        if !is_known {
+            let what = "an access that may come before the creation of the location, or before the end of an \
+                        exclusive access";
+            runtime.fail(Reason::Race, || race_message(what, place, birth.owner));
+        }
+        birth
     }
 
     /// Fails unless the location was created in this execution.

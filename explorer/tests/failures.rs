@@ -1,13 +1,15 @@
 //! Programs that are wrong, or that misuse the explorer: each fails with a message that says what
 //! is wrong, where, and what to do.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, UnsafeCell};
+use std::mem::ManuallyDrop;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use spanlock_explorer::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use spanlock_explorer::{
-    Atomic, Condition, Failure, Plain, Reason, Search, Verdict, draw, fail, fence, spawn, spin,
+    Atomic, Condition, Failure, Op, Plain, Reason, Search, Update, Verdict, draw, fail, fence,
+    spawn, spin,
 };
 
 #[track_caller]
@@ -317,5 +319,45 @@ fn a_stated_failure_is_not_caught() {
     fails(Reason::Stated, "the count is wrong", || {
         let caught = std::panic::catch_unwind(|| fail("the count is wrong"));
         unreachable!("{caught:?}");
+    });
+}
+
+/// A thread that waits for its turn to use a location uses it after another has dropped it.
+#[test]
+fn a_location_that_is_dropped_before_its_turn() {
+    /// Two ends of a channel. The state says which end leaves last, and drops the block.
+    struct Channel {
+        state: Atomic,
+        block: UnsafeCell<ManuallyDrop<Atomic>>,
+    }
+    impl Channel {
+        fn touch(&self) {
+            // SAFETY: the memory stays, whether the location is dropped or not.
+            unsafe { &*self.block.get() }.load(Relaxed);
+        }
+        fn free(&self) {
+            self.touch();
+            // SAFETY: as above.
+            unsafe { ManuallyDrop::drop(&mut *self.block.get()) };
+        }
+    }
+    fails(Reason::Race, "after it was dropped", || {
+        let channel = Rc::new(Channel {
+            state: Atomic::new(0),
+            block: UnsafeCell::new(ManuallyDrop::new(Atomic::new(0))),
+        });
+        let sender = channel.clone();
+        let sending = spawn(move || {
+            if sender.state.update(Update::new(Op::Xor, 1), AcqRel) == 0 {
+                sender.touch();
+                sender.state.update(Update::new(Op::Swap, 2), AcqRel);
+            }
+        });
+        let is_left = channel.state.compare_exchange(0, 3, Relaxed, Relaxed);
+        // The error: while the sender touches the block, the state is 1, and this swap hides that.
+        if is_left.is_err() && channel.state.update(Update::new(Op::Swap, 2), AcqRel) == 1 {
+            channel.free();
+        }
+        sending.join();
     });
 }
