@@ -36,8 +36,9 @@
 //!   condition (below).
 //! - [`Method::Cut`]: the images of each *cut* of each execution. A cut is a set of steps that
 //!   contains, with each step, all steps that must come before it. The checker then explores one
-//!   execution of each class (executions that differ only in the order of independent steps), and
-//!   device operations on different blocks are independent.
+//!   execution of each class, of executions that differ only in the order of independent steps. An
+//!   execution graph of the explorer is such a class. Device operations on different blocks are
+//!   independent.
 //!
 //! Prefixes of a reduced set of executions are *not* a method: the test
 //! `prefixes_of_one_order_miss_images` shows images that they miss.
@@ -73,7 +74,6 @@ mod cache;
 mod cuts;
 mod disk;
 mod judge;
-#[cfg_attr(spanlock_explorer, path = "simulated/marks/explored.rs")]
 mod marks;
 mod record;
 #[cfg(test)]

@@ -67,8 +67,6 @@ pub struct Judged {
     /// The different moments at which the process may be killed while some store is not durable, if
     /// [they are searched](Search::kills).
     pub kills: Option<u64>,
-    /// A checksum of the set of images of the runs.
-    pub checksum: u64,
 }
 
 /// Runs a function where it can use the code under test, outside the search: under a checker, in an
@@ -190,12 +188,10 @@ impl Search {
                 }
             }
         }
-        let all = images.iter().fold(0, |all, (digest, _)| all ^ **digest);
         Ok(Judged {
             images: images.len() as u64,
             during_recovery,
             kills: self.kills.then_some(found.kills.len() as u64),
-            checksum: all as u64,
         })
     }
 
