@@ -2,12 +2,13 @@
 //! and sequences of operations.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use spanlock_file_core::{Error, FormatOptions, Kind, Stats};
+use spanlock_file_core::{Error, FormatOptions, Kind, OpenOptions, Stats};
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
-use spanlock_verify::{Mode, Program, Suite};
+use spanlock_verify::{Program, Suite};
 
 use crate::store::{FILE, PAGE, Volume, format, lock};
 
@@ -61,10 +62,6 @@ const OPS: [(Op, &str); 13] = [
     (Op::Clean, "clean"),
 ];
 
-/// The pair whose search takes eight minutes with one preemption already. The full run allows it.
-const LONG: [&str; 2] = ["create", "exchange"];
-const WHY_BOUNDED: &str = "with one preemption, the search takes eight minutes";
-
 /// The pages of the volume.
 const PAGES: u64 = 24;
 
@@ -78,14 +75,7 @@ pub(crate) fn suite() -> Suite {
         for (other_at, (_, other)) in OPS.iter().enumerate().skip(at) {
             let operations: [&[u32]; 2] = [&[at as u32], &[other_at as u32]];
             let name = format!("{one}-{other}");
-            let modes = [Mode::Cut];
-            let program = threads(&name, CLAIM, &subject, &medium, &operations, &modes);
-            suite = suite.program(match [*one, *other] {
-                LONG => program
-                    .bounded_in(Mode::Cut, 0, WHY_BOUNDED)
-                    .more_in_full_run(),
-                _ => program,
-            });
+            suite = suite.program(threads(&name, CLAIM, &subject, &medium, &operations));
         }
     }
     let all: [u32; OPS.len()] = core::array::from_fn(|op| op as u32);
@@ -292,7 +282,10 @@ impl Subject for Names {
     type State = State;
 
     fn recover(&self, region: &Arc<Simulated>) -> Result<Volume, String> {
-        let opened = Volume::open(region.clone(), lock);
+        // The clock stands still, so that images do not depend on the time.
+        let options = OpenOptions::new().clock(|| 0);
+        let locks = |capacity| Ok::<_, Infallible>(lock(capacity));
+        let opened = Volume::open_with(region.clone(), &options, locks);
         opened.map(|(volume, _)| volume).map_err(told)
     }
 
