@@ -6,11 +6,11 @@ use std::sync::Arc;
 use spanlock_file_core::Error;
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
-use spanlock_verify::{Mode, Suite};
+use spanlock_verify::Suite;
 
 use crate::store::{
-    Content, DIRECTORY, FILE, Files, Handle, Kind, LARGEST, Open, PAGE, SHORT, Volume, content,
-    format, needs_a_page, number, open,
+    Content, DIRECTORY, FILE, Files, Handle, Kind, LARGEST, Open, PAGE, SHORT, Volume, WHY_BOUNDED,
+    content, format, needs_a_page, number, open,
 };
 
 /// The operations beside a cleaning, in another thread and in sequences.
@@ -29,23 +29,18 @@ const RENAMES: [Kind; 2] = [Kind::Rename, Kind::Across];
 const CLAIM: &str = "after a crash, a cleaning has changed nothing that a file contains, and a \
                      volume of which everything is removed and cleaned has no page in use";
 
-/// The operations whose search beside a cleaning is bounded. In an emptied file, the searches of
-/// the last two end soon.
-const LONG: [Kind; 4] = [Kind::Patch, Kind::Append, Kind::Truncate, Kind::Punch];
-
-const WHY_BOUNDED: &str = "the search without a bound takes longer than 20 seconds, or minutes";
-
 pub(crate) fn suites() -> [Suite; 3] {
+    let long = [Kind::Append, Kind::Truncate, Kind::Punch];
     [
-        suite("file-core-unlinked", unlinked, &LONG),
-        suite("file-core-sparse", sparse, &LONG),
-        suite("file-core-emptied", emptied, &LONG[..2]),
+        suite("file-core-unlinked", unlinked, &[]),
+        suite("file-core-sparse", sparse, &long),
+        suite("file-core-emptied", emptied, &[]),
     ]
 }
 
-/// Returns a suite that searches crashes of a cleaning beside each operation, for those in `long`
-/// with a bound, and of sequences.
-fn suite(suite_name: &str, medium: fn() -> Vec<u8>, long: &[Kind]) -> Suite {
+/// Returns a suite that searches crashes of a cleaning beside each operation, for those in
+/// `bounded` with a bound, and of sequences.
+fn suite(suite_name: &str, medium: fn() -> Vec<u8>, bounded: &[Kind]) -> Suite {
     let subject = Arc::new(Cleaned::new());
     let mut suite = Suite::new(suite_name).step_bound(2_000);
     let twice = "two cleanings exclude each other from their first step on";
@@ -61,13 +56,10 @@ fn suite(suite_name: &str, medium: fn() -> Vec<u8>, long: &[Kind]) -> Suite {
         };
         let name = format!("clean-{}", one.name());
         let operations: [&[u32]; 2] = [&[number(Kind::Clean, 0)], &[number(*one, 1)]];
-        let modes = [Mode::Cut];
-        let program = threads(&name, CLAIM, &subject, &medium, &operations, &modes);
-        suite = suite.program(match *one {
-            kind if long.contains(&kind) => program
-                .bounded_in(Mode::Cut, 1, WHY_BOUNDED)
-                .more_in_full_run(),
-            _ => program,
+        let program = threads(&name, CLAIM, &subject, &medium, &operations);
+        suite = suite.program(match bounded.contains(one) {
+            true => program.bounded(1, WHY_BOUNDED),
+            false => program,
         });
     }
     let all = [&[Kind::Clean], &OTHERS[..]].concat();

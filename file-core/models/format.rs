@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spanlock_file_core::{Error, FormatOptions};
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_testkit::crashes::{Crashable, threads};
-use spanlock_verify::{Mode, Suite};
+use spanlock_verify::Suite;
 
 use crate::store::{Content, FILE, PAGE, Volume, content, lock, open};
 
@@ -23,7 +23,6 @@ pub(crate) fn suite() -> Suite {
         &Arc::new(Formats),
         &(Arc::new(old) as _),
         &[&[FORMAT]],
-        &[Mode::Cut, Mode::Global],
     );
     Suite::new("file-core-format")
         .step_bound(200)

@@ -2,7 +2,7 @@
 //!
 //! The file has pages in three nodes below one parent. The hole is the whole second node.
 
-use spanlock_verify::{Injection, Mode, Program, Suite};
+use spanlock_verify::{Program, Suite};
 
 use crate::memory::Open;
 
@@ -10,7 +10,6 @@ use crate::memory::Open;
 const NODES: [u64; 3] = [0, 64, 128];
 
 pub(crate) fn suite() -> Suite {
-    let why = "without a bound, the search takes minutes: the walk of the check has many steps";
     Suite::new("file-core-index")
         .step_bound(4_000)
         .no_pair("check", "check", UNCHANGED)
@@ -21,9 +20,6 @@ pub(crate) fn suite() -> Suite {
         .no_pair("write", "write", "the suite file-core-memory has this pair")
         .program(
             Program::new("hole-check", "a check uses no node that was freed")
-                .bounded_in(Mode::Weak, 2, why)
-                .bounded_in(Mode::RmwLoad, 1, why)
-                .injection(Injection::Rare)
                 .scene(|| Open::with(&NODES))
                 .thread(["punch"], punch)
                 .thread(["check"], |open| open.check())
@@ -34,7 +30,6 @@ pub(crate) fn suite() -> Suite {
                 "hole-read",
                 "a reader of a neighbouring page uses no node that was freed",
             )
-            .injection(Injection::Rare)
             .scene(|| Open::with(&NODES))
             .thread(["punch"], punch)
             .thread(["read"], |open| {
@@ -47,7 +42,6 @@ pub(crate) fn suite() -> Suite {
                 "hole-write",
                 "a removal loses no node that a neighbour adds",
             )
-            .injection(Injection::Rare)
             .scene(|| Open::with(&NODES[..2]))
             .thread(["punch"], punch)
             .thread(["write"], |open| open.write(128))
@@ -58,7 +52,6 @@ pub(crate) fn suite() -> Suite {
                 "hole-parent",
                 "a removal from the root loses no level that a writer adds",
             )
-            .injection(Injection::Rare)
             .scene(|| Open::with(&[0]))
             .thread(["punch"], |open| open.punch(0..64))
             .thread(["write"], |open| open.write(64))
@@ -69,7 +62,6 @@ pub(crate) fn suite() -> Suite {
                 "hole-in-new-node",
                 "a removal finds a node whole that a neighbour adds in its span",
             )
-            .injection(Injection::Rare)
             .scene(|| Open::with(&[0, 128]))
             .thread(["punch"], |open| open.punch(48..80))
             .thread(["write"], |open| open.write(96))
@@ -77,7 +69,6 @@ pub(crate) fn suite() -> Suite {
         )
         .program(
             Program::new("holes", "two removals unlink two nodes of one parent")
-                .injection(Injection::Rare)
                 .scene(|| Open::with(&NODES))
                 .thread(["punch"], punch)
                 .thread(["punch"], |open| open.punch(128..192))

@@ -11,7 +11,7 @@ use spanlock_file_core::{Error, OpenOptions};
 use spanlock_pmem::Pmem;
 use spanlock_pmem::simulated::Simulated;
 use spanlock_srl::SrlArray;
-use spanlock_verify::{self as verify, Injection, Mode, Program, Scene, Suite, note};
+use spanlock_verify::{self as verify, Program, Scene, Suite, note};
 
 use crate::store::{FILE, Handle, LARGEST, PAGE, Volume, content, format};
 
@@ -23,12 +23,9 @@ const AFTER: [u8; 8] = *b"written.";
 
 pub(crate) fn suite() -> Suite {
     let claim = "a file that one thread changes and another evicts and opens has the change";
-    let why = "the append takes many steps";
     let evicting = "a file that was changed and evicted has the change and its size";
-    let evicting = Program::new("append-evict", evicting).injection(Injection::Few);
-    let evicting = evicting.bounded_in(Mode::RmwLoad, 2, why);
-    let reopening = Program::new("append-reopen", claim).injection(Injection::None);
-    let reopening = reopening.bounded(2, why);
+    let evicting = Program::new("append-evict", evicting);
+    let reopening = Program::new("append-reopen", claim);
     Suite::new("file-core-inodes")
         .step_bound(4_000)
         .no_pair("append", "append", "the suite file-core has this pair")
@@ -163,9 +160,7 @@ const SIZE: u64 = PAGE + 8;
 const INODE_AT: u64 = PAGE + 128;
 
 fn program(name: &str, claim: &str, make: fn() -> Files) -> Scene<Files> {
-    Program::new(name, claim)
-        .injection(Injection::Few)
-        .scene(make)
+    Program::new(name, claim).scene(make)
 }
 
 /// A volume with two files, and handles that the threads leave open.

@@ -17,41 +17,32 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use spanlock_testkit::crashes::{MakeMedium, sequences, threads};
-use spanlock_verify::{Mode, Program, Suite};
+use spanlock_verify::{Program, Suite};
 
 use store::{
-    Files, KINDS, Kind, LARGEST, LONG, PAGE, SHORT, at_page_end, cleaned, full, full_but_for,
-    number, roomy,
+    Files, KINDS, Kind, LARGEST, LONG, PAGE, SHORT, WHY_BOUNDED, at_page_end, cleaned, full,
+    full_but_for, number, roomy,
 };
 
 fn main() -> ExitCode {
-    let volume = |name, make: fn() -> Vec<u8>, created, search: SearchOf| On {
+    let volume = |name, make: fn() -> Vec<u8>, created, bounded| On {
         name,
         medium: Arc::new(make),
         files: Arc::new(Files {
             created,
             segment: PAGE,
         }),
-        search,
+        bounded,
     };
-    let roomy = volume("file-core", roomy, LONG, |_| Search::Whole(&BOTH));
+    let roomy = volume("file-core", roomy, LONG, &[]);
     let at_page_end = volume(
         "file-core-page-end",
         at_page_end,
         SHORT,
-        |pair| match pair {
-            _ if LONG_AT_PAGE_END.contains(&pair) => Search::Bounded { more: true },
-            _ => Search::Whole(&[Mode::Cut]),
-        },
+        &[(Kind::Truncate, Kind::Allocate)],
     );
-    let full = volume("file-core-full", full, SHORT, |pair| match pair {
-        _ if LONG_FULL.contains(&pair) => Search::Bounded { more: true },
-        _ => Search::Whole(&[Mode::Cut]),
-    });
-    let cleaned = volume("file-core-cleaning", cleaned, SHORT, |pair| match pair {
-        _ if LONG_CLEANING.contains(&pair) => Search::Bounded { more: false },
-        _ => Search::Whole(&[Mode::Cut]),
-    });
+    let full = volume("file-core-full", full, SHORT, BOUNDED_FULL);
+    let cleaned = volume("file-core-cleaning", cleaned, SHORT, BOUNDED_CLEANING);
 
     let suites = [
         roomy
@@ -78,77 +69,28 @@ fn main() -> ExitCode {
     spanlock_verify::main(suites.chain(cleaning::suites()))
 }
 
-/// `cut` finds all images with the fewest executions. `global` must find the same, but its searches
-/// take minutes where an operation adds a page to a log or cleans one.
-const BOTH: [Mode; 2] = [Mode::Cut, Mode::Global];
-
 const CLAIM: &str = "after a crash, every operation that returned is there, every other one is \
                      there as a whole or not at all, and the volume goes on working";
 
-/// How the crashes of a pair of operations in two threads are searched.
-enum Search {
-    /// In these modes.
-    Whole(&'static [Mode]),
-    /// By `cut`, with at most one preemption. If `more`, the full run allows two; otherwise, that
-    /// would take hours.
-    Bounded { more: bool },
-}
-
-type SearchOf = fn((Kind, Kind)) -> Search;
-
 type Pairs = &'static [(Kind, Kind)];
 
-/// Pairs of operations whose search by `cut` without a bound takes longer than 20 seconds, most of
-/// them minutes.
-const LONG_AT_PAGE_END: Pairs = &[
-    (Kind::Patch, Kind::Second),
-    (Kind::Patch, Kind::Extend),
+/// Pairs of operations on the full volume whose searches have not ended in 45 seconds.
+const BOUNDED_FULL: Pairs = &[
     (Kind::Patch, Kind::Append),
     (Kind::Patch, Kind::Truncate),
-    (Kind::Patch, Kind::Punch),
-    (Kind::Second, Kind::Extend),
-    (Kind::Second, Kind::Create),
-    (Kind::Extend, Kind::Append),
-    (Kind::Extend, Kind::Create),
-    (Kind::Truncate, Kind::Create),
-    (Kind::Allocate, Kind::Create),
-];
-
-/// As [`LONG_AT_PAGE_END`], on the full volume.
-const LONG_FULL: Pairs = &[
-    (Kind::Patch, Kind::Second),
-    (Kind::Patch, Kind::Append),
-    (Kind::Patch, Kind::Truncate),
-    (Kind::Patch, Kind::Punch),
     (Kind::Patch, Kind::Create),
     (Kind::Second, Kind::Create),
     (Kind::Append, Kind::Create),
-    (Kind::Truncate, Kind::Punch),
-    (Kind::Truncate, Kind::Create),
-    (Kind::Punch, Kind::Create),
-];
-
-/// As [`LONG_AT_PAGE_END`], on a volume that cleans its logs all the time.
-const LONG_CLEANING: Pairs = &[
-    (Kind::Patch, Kind::Second),
-    (Kind::Patch, Kind::Extend),
-    (Kind::Patch, Kind::Append),
-    (Kind::Patch, Kind::Truncate),
-    (Kind::Patch, Kind::Punch),
-    (Kind::Patch, Kind::Allocate),
-    (Kind::Patch, Kind::Create),
-    (Kind::Second, Kind::Extend),
-    (Kind::Second, Kind::Append),
-    (Kind::Second, Kind::Truncate),
-    (Kind::Second, Kind::Allocate),
-    (Kind::Second, Kind::Create),
-    (Kind::Extend, Kind::Truncate),
-    (Kind::Append, Kind::Truncate),
-    (Kind::Truncate, Kind::Punch),
     (Kind::Truncate, Kind::Allocate),
     (Kind::Truncate, Kind::Create),
-    (Kind::Punch, Kind::Allocate),
-    (Kind::Punch, Kind::Create),
+];
+
+/// As [`BOUNDED_FULL`], on a volume that cleans its logs all the time.
+const BOUNDED_CLEANING: Pairs = &[
+    (Kind::Patch, Kind::Second),
+    (Kind::Patch, Kind::Truncate),
+    (Kind::Truncate, Kind::Punch),
+    (Kind::Truncate, Kind::Allocate),
 ];
 
 /// Operations of three threads.
@@ -159,6 +101,12 @@ const THREES: [[Kind; 3]; 6] = [
     [Kind::Patch, Kind::Create, Kind::Append],
     [Kind::Patch, Kind::Create, Kind::Remove],
     [Kind::Second, Kind::Append, Kind::Create],
+];
+
+/// Those of [`THREES`] whose searches end.
+const THREES_TO_THE_END: [[Kind; 3]; 2] = [
+    [Kind::Second, Kind::Append, Kind::Create],
+    [Kind::Patch, Kind::Create, Kind::Remove],
 ];
 
 /// Returns the suite of holes. Two of them append to one log, and take no pages for data, so their
@@ -176,7 +124,7 @@ fn holes(volumes: [&On; 2], full: &On) -> Suite {
         });
     let both = volumes.map(|on| {
         let name = on.name.strip_prefix("file-core-").unwrap_or("roomy");
-        on.threads(name, &[Kind::First, Kind::Other], &[Mode::Cut])
+        on.threads(name, &[Kind::First, Kind::Other])
     });
     // The thread that writes takes the page that the other one frees: there is no other.
     let reused = On {
@@ -184,7 +132,7 @@ fn holes(volumes: [&On; 2], full: &On) -> Suite {
         files: full.files.clone(),
         ..*full
     };
-    let reused = reused.threads("reused", &[Kind::First, Kind::Second], &[Mode::Cut]);
+    let reused = reused.threads("reused", &[Kind::First, Kind::Second]);
     suite.programs(both).program(reused)
 }
 
@@ -193,28 +141,21 @@ struct On {
     name: &'static str,
     medium: MakeMedium,
     files: Arc<Files>,
-    search: SearchOf,
+    bounded: Pairs,
 }
 
 impl On {
     /// Returns a suite with a program for each pair of operations in two threads.
     fn pairs(&self) -> Suite {
-        let why = "the search without a bound takes longer than 20 seconds, or minutes";
         let mut suite = Suite::new(self.name).step_bound(2_000);
         for (at, one) in KINDS.into_iter().enumerate() {
             for &other in &KINDS[at..] {
                 let name = format!("{}-{}", one.name(), other.name());
-                let (on, both) = (self.for_pair(one, other), [one, other]);
-                let in_modes = |modes| on.threads(&name, &both, modes);
-                suite = suite.program(match (self.search)((one, other)) {
-                    Search::Whole(modes) => in_modes(modes),
-                    Search::Bounded { more } => {
-                        let program = in_modes(&[Mode::Cut]).bounded_in(Mode::Cut, 1, why);
-                        match more {
-                            true => program.more_in_full_run(),
-                            false => program,
-                        }
-                    }
+                let on = self.for_pair(one, other);
+                let program = on.threads(&name, &[one, other]);
+                suite = suite.program(match self.bounded.contains(&(one, other)) {
+                    true => program.bounded(1, WHY_BOUNDED),
+                    false => program,
                 });
             }
         }
@@ -239,22 +180,21 @@ impl On {
     fn threes(&self) -> impl Iterator<Item = Program> {
         THREES.into_iter().map(|kinds| {
             let name = kinds.map(Kind::name).join("-");
-            let program = self.threads(&name, &kinds, &[Mode::Cut]);
-            program.bounded_in(
-                Mode::Cut,
-                1,
-                "the search without a bound takes minutes for most of them",
-            )
+            let program = self.threads(&name, &kinds);
+            match THREES_TO_THE_END.contains(&kinds) {
+                true => program,
+                false => program.bounded(1, WHY_BOUNDED),
+            }
         })
     }
 
-    fn threads(&self, name: &str, kinds: &[Kind], modes: &[Mode]) -> Program {
+    fn threads(&self, name: &str, kinds: &[Kind]) -> Program {
         let operations: Vec<[u32; 1]> = (0..)
             .zip(kinds)
             .map(|(at, kind)| [number(*kind, at)])
             .collect();
         let operations: Vec<&[u32]> = operations.iter().map(<[u32; 1]>::as_slice).collect();
-        threads(name, CLAIM, &self.files, &self.medium, &operations, modes)
+        threads(name, CLAIM, &self.files, &self.medium, &operations)
     }
 
     /// Returns programs of one thread: all sequences of one operation, of two, and so on.

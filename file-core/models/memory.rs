@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use spanlock_file_core::{Error, File, FormatOptions};
 use spanlock_pmem::simulated::Simulated;
 use spanlock_srl::SrlArray;
-use spanlock_verify::{self as verify, Injection, Mode, Program, Scene, Suite, note};
+use spanlock_verify::{self as verify, Program, Scene, Suite, note};
 
 use crate::store::{self, FILE, PAGE, Volume, content, full_but_for};
 
@@ -60,9 +60,6 @@ pub(crate) fn suite() -> Suite {
 }
 
 const UNCHANGED: &str = "neither changes anything";
-
-/// The models of the locks run all faults in every run.
-const FAULTS: Injection = Injection::Rare;
 
 /// Makes a lock with few segments, so that a read of the whole file takes few steps.
 fn wide(capacity: u64) -> SrlArray {
@@ -153,7 +150,6 @@ fn bytes(page: u64) -> [u8; 8] {
 /// Two threads each write a page of a file that has the pages `before`.
 fn writers(name: &str, claim: &str, before: &'static [u64], [one, other]: [u64; 2]) -> Scene<Open> {
     Program::new(name, claim)
-        .injection(FAULTS)
         .scene(|| Open::with(before))
         .thread(["write"], move |open| open.write(one))
         .thread(["write"], move |open| open.write(other))
@@ -170,7 +166,6 @@ fn halves() -> Scene<Open> {
     };
     let claim = "a write that copies the other bytes of a page loses no write to them";
     Program::new("halves", claim)
-        .injection(FAULTS)
         .scene(move || Open::under(narrow, &[1]))
         .thread(["write"], move |open| write(open, 2))
         .thread(["write"], move |open| write(open, 3))
@@ -189,7 +184,6 @@ fn halves() -> Scene<Open> {
 fn reader(name: &str, before: &'static [u64], [hole, written]: [u64; 2]) -> Scene<Open> {
     let claim = "a reader finds nodes of the index whole, which another thread adds";
     Program::new(name, claim)
-        .injection(FAULTS)
         .scene(|| Open::with(before))
         .thread(["write"], move |open| open.write(written))
         .thread(["read"], move |open| assert_eq!(open.read(hole), [0; 8]))
@@ -199,11 +193,7 @@ fn reader(name: &str, before: &'static [u64], [hole, written]: [u64; 2]) -> Scen
 /// A thread checks the volume, while another adds nodes of the index.
 fn check(name: &str, before: &'static [u64], written: u64) -> Scene<Open> {
     let claim = "a check finds nodes of the index whole, which another thread adds";
-    let why = "the check clones an `Arc`, a step of loom's that the reduction does not know";
     Program::new(name, claim)
-        .bounded_in(Mode::Weak, 2, why)
-        .bounded_in(Mode::RmwLoad, 2, why)
-        .injection(FAULTS)
         .scene(|| Open::with(before))
         .thread(["write"], move |open| open.write(written))
         .thread(["check"], |open| open.check())
@@ -220,7 +210,6 @@ fn compaction() -> Scene<Open> {
     };
     let claim = "a compaction keeps what operations have changed that ended before it";
     Program::new("compaction", claim)
-        .injection(FAULTS)
         .scene(move || {
             let region = Simulated::new(MEDIUM.get_or_init(|| apart(|| full_but_for(1))));
             let volume = store::open(region).expect("the medium is sound");
@@ -246,7 +235,6 @@ fn apart(make: fn() -> Vec<u8>) -> Vec<u8> {
 fn last_free_pages() -> Scene<(Open, File<Arc<Simulated>, SrlArray>)> {
     let claim = "a thread that frees a page hides no other free page";
     Program::new("free-pages", claim)
-        .injection(FAULTS)
         .scene(|| {
             let open = Open::with(&[0]);
             let full = open.volume.create("full").expect("there is room");
@@ -274,7 +262,6 @@ fn last_free_pages() -> Scene<(Open, File<Arc<Simulated>, SrlArray>)> {
 fn cleaner_and_reader() -> Scene<Open> {
     let claim = "a reader finds what it reads while a cleaning moves the groups";
     Program::new("move-read", claim)
-        .injection(FAULTS)
         .scene(|| {
             let open = Open::with(&[0, 1]);
             // The log's first page has both groups, which are copied.
@@ -289,11 +276,7 @@ fn cleaner_and_reader() -> Scene<Open> {
 /// A thread cleans the log of an empty file, while another writes to the file.
 fn cleaner_and_writer() -> Scene<Open> {
     let claim = "an operation reserves no slots in a page that a cleaning frees";
-    let why =
-        "the write takes many steps that the cleaning also takes, in the allocator and the log";
     Program::new("replace-write", claim)
-        .bounded_in(Mode::Dfs, 3, why)
-        .injection(FAULTS)
         .scene(Open::emptied)
         .thread(["clean"], |open| open.clean())
         .thread(["write"], |open| open.write(1))

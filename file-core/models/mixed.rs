@@ -7,12 +7,12 @@ use std::sync::Arc;
 use spanlock_file_core::Error;
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
-use spanlock_verify::{Mode, Program, Suite};
+use spanlock_verify::{Program, Suite};
 
 use crate::names::NEW;
 use crate::store::{
-    Content, FILE, Files, Kind, Open, PAGE, SHORT, Volume, fill_log, fill_names, format,
-    needs_a_page, number,
+    Content, FILE, Files, Kind, Open, PAGE, SHORT, Volume, WHY_BOUNDED, fill_log, fill_names,
+    format, needs_a_page, number,
 };
 
 const CLAIM: &str = "after a crash, every change of the file and every rename that returned is \
@@ -35,13 +35,12 @@ const MOVED: &str = "d/x";
 const CHANGES_ALONE: &str = "`file-core` and `file-core-page-end` have the pairs of changes";
 const NAMES_ALONE: &str = "`file-core-names` has the pairs of renames";
 
-/// The suite of volumes whose logs have room. `global` must find the images of `cut`, but its
-/// searches of renames to the directory take too long.
+/// The suite of volumes whose logs have room.
 pub(crate) fn suite() -> Suite {
     let on = On::new(roomy, NEW, SHORT);
     let suite = on.suite("file-core-names-and-data");
-    let suite = suite.programs(on.beside(RENAME, &[Mode::Cut, Mode::Global]));
-    let suite = suite.programs(on.beside(MOVE, &[Mode::Cut]));
+    let suite = suite.programs(on.beside(RENAME));
+    let suite = suite.programs(on.beside(MOVE));
     suite.programs([1, 2].map(|length| on.sequences(&CHANGES, length)))
 }
 
@@ -49,8 +48,9 @@ pub(crate) fn suite() -> Suite {
 pub(crate) fn file_page_end() -> Suite {
     let on = On::new(full_file, OTHER, SHORT);
     let suite = on.suite("file-core-names-and-data-page-end");
-    let suite = suite.programs(on.beside(RENAME, &[Mode::Cut]));
-    let suite = suite.programs(on.beside(MOVE, &[Mode::Cut]));
+    let suite = suite.programs(on.beside(RENAME));
+    let [patch, append, truncate, punch] = on.beside(MOVE);
+    let suite = suite.programs([patch, append, truncate, punch.bounded(1, WHY_BOUNDED)]);
     suite.program(on.sequences(&CHANGES, 2))
 }
 
@@ -60,7 +60,6 @@ pub(crate) fn directory_page_end() -> Suite {
     let directory = On::new(full_directories, OTHER, "d/b");
     let all = On::new(full_logs, OTHER, SHORT);
     let [patch, create] = [Kind::Patch, Kind::Create].map(|kind| number(kind, 0));
-    let cut = [Mode::Cut];
     let other = "`file-core-page-end` has this pair";
     let suite = Suite::new("file-core-names-page-end").step_bound(2_000);
     let suite = suite
@@ -68,14 +67,14 @@ pub(crate) fn directory_page_end() -> Suite {
         .no_pair("patch", "create", other)
         .no_pair("create", "create", other);
     suite
-        .program(root.pair(patch, RENAME, &cut))
-        .program(root.pair(patch, MOVE, &cut))
-        .program(root.pair(create, RENAME, &cut))
-        .program(directory.pair(create, MOVE, &cut))
-        .program(root.pair(RENAME, RENAME, &cut))
-        .program(root.pair(RENAME, MOVE, &cut))
-        .program(root.pair(MOVE, MOVE, &cut))
-        .program(all.named("full-logs-patch-rename", patch, RENAME, &cut))
+        .program(root.pair(patch, RENAME))
+        .program(root.pair(patch, MOVE))
+        .program(root.pair(create, RENAME))
+        .program(directory.pair(create, MOVE))
+        .program(root.pair(RENAME, RENAME))
+        .program(root.pair(RENAME, MOVE))
+        .program(root.pair(MOVE, MOVE))
+        .program(all.named("full-logs-patch-rename", patch, RENAME))
         .program(root.sequences(&[Kind::Patch, Kind::Create], 2))
 }
 
@@ -121,18 +120,18 @@ impl On {
     }
 
     /// Returns a program for each change beside a rename.
-    fn beside(&self, rename: u32, modes: &[Mode]) -> [Program; CHANGES.len()] {
-        CHANGES.map(|kind| self.pair(number(kind, 0), rename, modes))
+    fn beside(&self, rename: u32) -> [Program; CHANGES.len()] {
+        CHANGES.map(|kind| self.pair(number(kind, 0), rename))
     }
 
-    fn pair(&self, one: u32, other: u32, modes: &[Mode]) -> Program {
+    fn pair(&self, one: u32, other: u32) -> Program {
         let [first, second] = [one, other].map(|it| self.mixed.name(it));
-        self.named(&format!("{first}-{second}"), one, other, modes)
+        self.named(&format!("{first}-{second}"), one, other)
     }
 
-    fn named(&self, name: &str, one: u32, other: u32, modes: &[Mode]) -> Program {
+    fn named(&self, name: &str, one: u32, other: u32) -> Program {
         let operations: [&[u32]; 2] = [&[one], &[other]];
-        threads(name, CLAIM, &self.mixed, &self.medium, &operations, modes)
+        threads(name, CLAIM, &self.mixed, &self.medium, &operations)
     }
 
     /// Returns a program of all sequences of so many renames and operations of `kinds`.

@@ -185,6 +185,9 @@ pub(crate) fn lock_of(capacity: u64, segment: u64) -> SrlArray {
     SrlArray::with_segment_size(capacity, segment).expect("memory, and a power of two")
 }
 
+/// Why a search of crashes is bounded.
+pub(crate) const WHY_BOUNDED: &str = "the search has not ended in 45 seconds";
+
 /// Opens a volume with a clock that stands still, so that images do not depend on the time.
 pub(crate) fn open(region: Arc<Simulated>) -> Result<Volume, Error> {
     open_with(region, PAGE)

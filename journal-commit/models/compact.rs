@@ -52,12 +52,14 @@ pub(crate) fn group() -> Suite {
         .program(program("fail-look", FIRST_STAYS, [FAIL, FAIL], || {
             Log::failing(&[fail, fail]);
         }))
-        .program(
-            program("commit-3", DURABLE, [COMMIT, COMMIT, COMMIT], || {
+        .program(program(
+            "commit-3",
+            DURABLE,
+            [COMMIT, COMMIT, COMMIT],
+            || {
                 Log::all_there(0, 3, &[commit, commit, commit]);
-            })
-            .more_in_full_run(),
-        )
+            },
+        ))
         .program(crowd("crowd-4", DURABLE, 4, || {
             Log::all_there(0, 8, &[commit_twice as Work; 4]);
         }))
@@ -112,8 +114,7 @@ pub(crate) fn rendezvous() -> Suite {
                     at_once(&Log::new(3), &[commit, join, join]);
                 },
             )
-            .fault(passes(0))
-            .more_in_full_run(),
+            .fault(passes(0)),
         )
         .program((0..3).map(passes).fold(third, |it, fault| it.fault(fault)))
         .program(crowd("crowd-4", MEET, 4, || {
@@ -140,7 +141,7 @@ impl Batch for Tickets {
     fn put_back(&mut self, _: Vec<u64>) {}
 }
 
-/// When a leader starts. A deadline passes if the fault plan says so.
+/// When a leader starts. A deadline passes only as a fault.
 enum When {
     /// Once this many threads wait.
     Meet(usize),

@@ -11,7 +11,7 @@ use spanlock_pmem::Pmem;
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_sync::thread;
 use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
-use spanlock_verify::{Mode, Suite};
+use spanlock_verify::Suite;
 
 /// Returns the suites: a log with room, one whose next batches cross the end of the ring, one that
 /// is full, and one whose disk fails.
@@ -37,8 +37,7 @@ fn suite(name: &str, [appended, truncated]: [u8; 2], length: u32) -> Suite {
         for other in &KINDS[at..] {
             let name = format!("{}-{}", one.name(), other.name());
             let operations: [&[u32]; 2] = [&[number(*one, 0)], &[number(*other, 1)]];
-            let modes = [Mode::Cut, Mode::Global];
-            let program = threads(&name, CLAIM, &records, &medium, &operations, &modes);
+            let program = threads(&name, CLAIM, &records, &medium, &operations);
             suite = suite.program(program);
         }
     }
@@ -49,14 +48,7 @@ fn suite(name: &str, [appended, truncated]: [u8; 2], length: u32) -> Suite {
     let three: Vec<[u32; 1]> = three.collect();
     let three: Vec<&[u32]> = three.iter().map(<[u32; 1]>::as_slice).collect();
     let name = "commit-large-truncate";
-    suite = suite.program(threads(
-        name,
-        CLAIM,
-        &records,
-        &medium,
-        &three,
-        &[Mode::Cut],
-    ));
+    suite = suite.program(threads(name, CLAIM, &records, &medium, &three));
     for length in 1..=length {
         let name = format!("sequences-of-{length}");
         let operations = KINDS.map(|kind| number(kind, 0));
@@ -75,8 +67,7 @@ fn failures() -> Suite {
         for other in KINDS.into_iter().chain(FAILING) {
             let name = format!("{}-{}", other.name(), failing.name());
             let operations: [&[u32]; 2] = [&[number(other, 0)], &[number(failing, 1)]];
-            let modes = [Mode::Cut, Mode::Global];
-            let program = threads(&name, CLAIM, &records, &medium, &operations, &modes);
+            let program = threads(&name, CLAIM, &records, &medium, &operations);
             suite = suite.program(program);
         }
     }

@@ -11,7 +11,7 @@ use spanlock_journal_commit::storage::PmemStorage;
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_sync::thread;
 use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
-use spanlock_verify::{Mode, Suite};
+use spanlock_verify::Suite;
 
 use crate::crashes::{Content, Disk, FAILED, content, log, options, told};
 
@@ -47,15 +47,7 @@ fn of_part(name: &str, records: u8) -> Suite {
         for other in &kinds[at..] {
             let name = format!("{}-{}", one.name(), other.name());
             let operations: [&[u32]; 2] = [&[number(*one, 0)], &[number(*other, 1)]];
-            let modes = [Mode::Cut, Mode::Global];
-            suite = suite.program(threads(
-                &name,
-                CLAIM,
-                &subject,
-                &medium,
-                &operations,
-                &modes,
-            ));
+            suite = suite.program(threads(&name, CLAIM, &subject, &medium, &operations));
         }
     }
     for length in 1..=3 {

@@ -24,28 +24,28 @@ pub(crate) fn journal() -> Suite {
             drop(open(&devices, CommitWay::Coalesced));
             assert_eq!(after_a_crash(&devices), ([0, 0, 0], 0));
         }))
-        .program(too_long(alone("close", || {
+        .program(alone("close", || {
             let devices = devices();
             let journal = open(&devices, CommitWay::Coalesced);
             change(&journal, 0).stop();
             finished();
             close(Arc::new(journal));
             assert_eq!(after_a_crash(&devices), ([1, 0, 0], 0));
-        })))
-        .program(too_long(alone("commit", || {
+        }))
+        .program(alone("commit", || {
             let devices = devices();
             let journal = open(&devices, CommitWay::Coalesced);
             commit(0, &journal);
             assert_eq!(after_a_crash(&devices), ([1, 0, 0], 1));
-        })))
+        }))
         .program(
-            too_long(alone("next", || {
+            alone("next", || {
                 let devices = devices();
                 let journal = open(&devices, CommitWay::Coalesced);
                 ask(0, &journal);
                 commit(1, &journal);
                 assert_eq!(after_a_crash(&devices).0, [1, 2, 0]);
-            }))
+            })
             .unexplored("the critical sections of two transactions have too many orders"),
         )
         .program(crowd("crowd-4", DURABLE, 4, commit_each))
@@ -58,12 +58,6 @@ const DURABLE: &str =
 /// Returns a program with two threads: the main thread and the journal's own thread.
 fn alone(name: &str, run: fn()) -> Program {
     program(name, DURABLE, [&[], &[]], run)
-}
-
-fn too_long(program: Program) -> Program {
-    let reason = "a whole journal takes too many steps; each of its state machines is searched \
-                  completely";
-    program.bounded(3, reason)
 }
 
 pub(crate) fn compact_log() -> Suite {
@@ -86,12 +80,9 @@ pub(crate) fn compact_log() -> Suite {
         .program(program("truncate-each", RECORD, [truncates; 2], || {
             records(&[truncate, truncate], 2..2);
         }))
-        .program(
-            program("truncate-3", RECORD, [truncates; 3], || {
-                records(&[truncate, truncate, truncate], 2..2);
-            })
-            .more_in_full_run(),
-        )
+        .program(program("truncate-3", RECORD, [truncates; 3], || {
+            records(&[truncate, truncate, truncate], 2..2);
+        }))
         .program(program(
             "fail-beside",
             "no operation on the storage begins after one has failed",

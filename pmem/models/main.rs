@@ -14,7 +14,7 @@ use spanlock_pmem::{Durable, Flushed, Pmem, Written};
 use spanlock_sync::atomic::{AtomicU64, Ordering::Relaxed};
 use spanlock_sync::injected_bug;
 use spanlock_testkit::crashes::{Crashable, MakeMedium, threads};
-use spanlock_verify::{Mode, Program, Suite};
+use spanlock_verify::Suite;
 
 fn main() -> ExitCode {
     spanlock_verify::main([toy()])
@@ -23,17 +23,11 @@ fn main() -> ExitCode {
 fn toy() -> Suite {
     let toy = Arc::new(Toy);
     let medium: MakeMedium = Arc::new(|| vec![0; 1024]);
-    let program = |name, operations: &[&[u32]], modes: &[Mode]| -> Program {
-        threads(name, CLAIM, &toy, &medium, operations, modes)
-    };
+    let program = |name, operations: &[&[u32]]| threads(name, CLAIM, &toy, &medium, operations);
     Suite::new("toy-log")
         .step_bound(400)
-        .program(program(
-            "append-append",
-            &[&[1], &[2]],
-            &[Mode::Cut, Mode::Global],
-        ))
-        .program(program("append-3", &[&[1], &[2], &[3]], &[Mode::Cut]))
+        .program(program("append-append", &[&[1], &[2]]))
+        .program(program("append-3", &[&[1], &[2], &[3]]))
 }
 
 const CLAIM: &str =

@@ -35,5 +35,6 @@ fn distributed() -> Suite {
     let sleepless = || driven!(RwDistributed::with_slots(2).with_parking::<Sleepless>(); batch);
     let distributed = distributed.pieces().unwinding(sleepless);
     let distributed = distributed.readers(MAX_READERS as usize);
+    let distributed = distributed.unexplored(&["exclusion-3"]);
     models::range_lock(distributed, []).step_bound(64)
 }

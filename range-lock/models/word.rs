@@ -12,7 +12,7 @@ use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{barrier, thread};
 use spanlock_testkit::models::{self, acquire, words};
 use spanlock_verify::{
-    Fault, FaultKind, Mode, Program, Suite, note_as, overtake, perform, refuse_barriers,
+    Fault, FaultKind, Program, Suite, note_as, overtake, perform, refuse_barriers,
 };
 
 /// A timeout: the first sleep of the first spawned thread ends at its deadline.
@@ -87,13 +87,6 @@ fn programs() -> Vec<Program> {
             ],
             4,
             refused_barrier,
-        )
-        .bounded_in(
-            Mode::RmwLoad,
-            3,
-            "the waiter polls in a loop that only yields, and the reduction of searches without a \
-             bound repeats such a loop differently in this mode; the mode `weak` and shuttle search \
-             the program to its end",
         ),
         program(
             "full-count",
@@ -198,7 +191,7 @@ impl Guarded {
         perform(acquire(access));
     }
 
-    /// Under a checker the deadline passes if the fault plan says so, whatever its value is.
+    /// Under a checker, the deadline passes only as a fault, whatever its value is.
     fn lock_until(&self, access: Access) -> bool {
         let run = self.word.run();
         let taken = run.lock_until(access, &self.queue, Instant::now());

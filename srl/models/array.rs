@@ -15,7 +15,7 @@ pub(crate) fn suite() -> Suite {
     let array = primitive!("srl-array", super::of_four(); wait, downgrade, upgrade, split, batch);
     let sleepless = || driven!(super::of_four().with_parking::<Sleepless>(); batch);
     let array = super::of_segments(array, MAX_READERS).unwinding(sleepless);
-    models::range_lock(super::bounded_batches(array), programs()).step_bound(super::STEP_BOUND)
+    models::range_lock(array, programs()).step_bound(super::STEP_BOUND)
 }
 
 fn programs() -> [Program; 4] {

@@ -14,7 +14,7 @@ use spanlock_srl::SrlArray;
 use spanlock_testkit::models::unwinding::Sleepless;
 use spanlock_testkit::models::{self, Primitive};
 use spanlock_testkit::{driven, primitive};
-use spanlock_verify::{Mode, Suite};
+use spanlock_verify::Suite;
 
 /// The most steps that a thread may take between two finished operations.
 const STEP_BOUND: u64 = 96;
@@ -53,17 +53,4 @@ const SCHEDULES_OF_SCENARIOS: u64 = 100;
 fn of_segments(lock: Primitive, readers: u32) -> Primitive {
     let lock = lock.granular().pieces();
     lock.readers(readers as usize).overtakes(MAX_PASSES)
-}
-
-/// Bounds the search of `batch-across` in the mode `Weak`. Without a bound, it does not end in ten
-/// minutes.
-fn bounded_batches(lock: Primitive) -> Primitive {
-    lock.bounded_in(
-        "batch-across",
-        Mode::Weak,
-        3,
-        "each of two requests asks for two segments, and each load, of a word or the gate for \
-         example, may return a stale value: without a bound, the search does not end in ten \
-         minutes; the mode `rmw-load` and shuttle search the program to its end",
-    )
 }

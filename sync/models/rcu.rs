@@ -85,7 +85,7 @@ pub(crate) fn suite() -> Suite {
             })
             .thread(WALK, Shared::walk),
         )
-        .program(Program::from(readers("grace-3", 2)).more_in_full_run())
+        .program(Program::from(readers("grace-3", 2)))
         .program(readers("crowd-4", 3))
         .program(readers("crowd-6", 5))
         .program(readers("crowd-8", 7))

@@ -1,4 +1,4 @@
-//! Atomics: `core`'s as shipped (built without a checker), the checker's own under loom or shuttle.
+//! Atomics: `core`'s as shipped (built without a checker), the checker's own under a checker.
 
 use alloc::boxed::Box;
 
@@ -14,8 +14,8 @@ pub trait Exclusive {
 
     /// Returns the value.
     ///
-    /// Under a checker, this is no step of its own. Under loom, it fails the model if an access by
-    /// another thread does not happen before it.
+    /// Under a checker, this is no step of its own. Under the explorer and loom, it fails the model
+    /// if an access by another thread does not happen before it.
     fn value(&mut self) -> Self::Value;
 }
 
@@ -55,7 +55,7 @@ pub fn zeroed_slice<T: Zeroed>(len: usize) -> Option<Box<[T]>> {
 /// Frees a slice that [`zeroed_slice`] allocated.
 ///
 /// Under a checker, the model fails if a thread uses an atomic of the slice after the free. Under
-/// loom, it also fails if an earlier use does not happen-before the free.
+/// the explorer and loom, it also fails if an earlier use does not happen-before the free.
 pub fn free_slice<T: 'static>(slice: Box<[T]>) {
     world::free_slice(slice);
 }

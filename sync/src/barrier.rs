@@ -18,8 +18,8 @@
 //! - `light` keeps the store before the load, so at least one of the two cases applies.
 //!
 //! Both `light` and `heavy` are `fence(SeqCst)` where the system has no such call, without std,
-//! under Miri, and under loom. Under shuttle, both do nothing: shuttle treats every ordering as
-//! SeqCst, so a barrier would only add steps to its search.
+//! under Miri, and under the explorer and loom. Under shuttle, both do nothing: shuttle treats
+//! every ordering as SeqCst, so a barrier would only add steps to its search.
 //!
 //! # Flags
 //! Usually the light side checks whether any thread is on the heavy side. A [`Flag`] counts those

@@ -1,3 +1,3 @@
-//! A cell whose accesses loom checks for races.
+//! A cell whose accesses the explorer and loom check for races.
 
 pub use crate::world::cell::UnsafeCell;

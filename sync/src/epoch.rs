@@ -94,8 +94,8 @@ impl Guard<'_> {
 
 /// Returns memory that [`Guard::defer_free`] or [`free`] will free.
 ///
-/// Under a checker, using one of its atomics after the free fails the model. Under loom, it also
-/// fails if an earlier use does not happen before the free.
+/// Under a checker, using one of its atomics after the free fails the model. Under the explorer and
+/// loom, it also fails if an earlier use does not happen before the free.
 #[inline]
 pub fn owned<T>(memory: Box<T>) -> Box<T> {
     world::owned(memory)

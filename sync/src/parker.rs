@@ -59,7 +59,7 @@ impl Parker {
     /// once: if the wake comes soon, yielding is cheaper than a sleep.
     ///
     /// Under a checker no clock runs: a deadline passes exactly when the model's fault plan says
-    /// so.
+    /// so, or, without a plan, the explorer.
     pub fn park_until(&self, deadline: Option<Instant>) -> Wakeup {
         world::park(&self.inner, deadline)
     }

@@ -40,7 +40,6 @@ fn a_spinning_waiter_sees_what_preceded_the_wake() {
     let test = "a_spinning_waiter_sees_what_preceded_the_wake";
     let model = Model::new(test, "sync/src/park.rs", a_wake);
     let sites = model.must_pass("").sites;
-    model.must_pass("rmw-load");
     let ordered = sites.iter().filter(|(_, ordering)| ordering != "Relaxed");
     let needed: Vec<_> = ordered.collect();
     assert_eq!(needed.len(), 2, "{sites:?}");

@@ -48,19 +48,17 @@ fn message_passing() {
 #[cfg(any(spanlock_explorer, spanlock_loom))]
 fn a_weakened_ordering_fails() {
     let model = Model::new("a_weakened_ordering_fails", file!(), message_passing);
-    for mode in ["", "rmw-load"] {
-        let sound = model.must_pass(mode);
-        assert!(sound.executions > 1);
-        assert_eq!((sound.weakened, sound.injected), (0, 0));
-        let orderings: Vec<_> = sound
-            .sites
-            .iter()
-            .map(|(_, ordering)| &**ordering)
-            .collect();
-        assert_eq!(orderings, ["Release", "Acquire"]);
-        for (site, _) in &sound.sites {
-            model.must_fail(&format!("{mode} weaken:{site}=Relaxed"));
-        }
+    let sound = model.must_pass("");
+    assert!(sound.executions > 1);
+    assert_eq!((sound.weakened, sound.injected), (0, 0));
+    let orderings: Vec<_> = sound
+        .sites
+        .iter()
+        .map(|(_, ordering)| &**ordering)
+        .collect();
+    assert_eq!(orderings, ["Release", "Acquire"]);
+    for (site, _) in &sound.sites {
+        model.must_fail(&format!("weaken:{site}=Relaxed"));
     }
 }
 
@@ -225,17 +223,15 @@ fn two_count() {
 #[test]
 fn a_dropped_wake_fails() {
     let model = Model::new("a_dropped_wake_fails", file!(), two_count);
-    for mode in ["", "rmw-load"] {
-        let sound = model.must_pass(mode);
-        let wakes: Vec<_> = sound
-            .sites
-            .iter()
-            .filter(|(site, _)| site.ends_with(":wake"))
-            .collect();
-        assert_eq!(wakes.len(), 1, "{:?}", sound.sites);
-        for (site, _) in wakes {
-            model.must_fail(&format!("{mode} weaken:{site}=drop"));
-        }
+    let sound = model.must_pass("");
+    let wakes: Vec<_> = sound
+        .sites
+        .iter()
+        .filter(|(site, _)| site.ends_with(":wake"))
+        .collect();
+    assert_eq!(wakes.len(), 1, "{:?}", sound.sites);
+    for (site, _) in wakes {
+        model.must_fail(&format!("weaken:{site}=drop"));
     }
 }
 

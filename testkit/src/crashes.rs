@@ -81,7 +81,6 @@ impl<S: Crashable> Crashes for Crashing<S> {
         let judged = self.search().judge(&self.subject, apart).map_err(report)?;
         Ok(Images {
             count: judged.images,
-            checksum: judged.checksum,
             during_recovery: judged.during_recovery,
             kills: judged.kills,
         })
@@ -112,7 +111,6 @@ pub fn threads<S: Crashable>(
     subject: &Arc<S>,
     medium: &MakeMedium,
     operations: &[&[u32]],
-    modes: &[Mode],
 ) -> Program {
     let crashing = crashing(subject, medium);
     let names = |its: &&[u32]| its.iter().map(|it| subject.name(*it)).collect::<Vec<_>>();
@@ -121,7 +119,7 @@ pub fn threads<S: Crashable>(
     let crashes = crashing.clone();
     program
         .run(move || crashing.run(&operations))
-        .crashes(modes, crashes)
+        .crashes(crashes)
 }
 
 /// Returns a program of one thread that performs every sequence of `length` of the operations, each
@@ -147,7 +145,7 @@ pub fn sequences<S: Crashable>(
     Program::new(name, claim)
         .performs([names])
         .run(run)
-        .crashes(&[Mode::Sequence], crashes)
+        .crashes(crashes)
 }
 
 fn crashing<S: Crashable>(subject: &Arc<S>, medium: &MakeMedium) -> Arc<Crashing<S>> {

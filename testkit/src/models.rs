@@ -30,7 +30,7 @@ pub mod words;
 use std::sync::Arc;
 
 use spanlock_range_lock::Access;
-use spanlock_verify::{Mode, Program, Suite};
+use spanlock_verify::{Program, Suite};
 
 use crate::Driven;
 
@@ -58,18 +58,9 @@ pub struct Primitive {
     overtakes: Option<u32>,
     capabilities: Capabilities,
     make: fn() -> Driven,
-    bounds: Vec<StatedBound>,
     unwinding: Option<fn() -> Driven>,
+    unexplored: &'static [&'static str],
     schedules_of_scenarios: Option<u64>,
-}
-
-/// The maximum number of preemptions of one program in one mode, and the reason for this bound.
-#[derive(Clone, Copy)]
-struct StatedBound {
-    property: &'static str,
-    mode: Mode,
-    preemptions: u64,
-    reason: &'static str,
 }
 
 impl Primitive {
@@ -84,8 +75,8 @@ impl Primitive {
             overtakes: None,
             capabilities,
             make,
-            bounds: Vec::new(),
             unwinding: None,
+            unexplored: &[],
             schedules_of_scenarios: None,
         }
     }
@@ -118,28 +109,16 @@ impl Primitive {
         self
     }
 
-    /// Bounds the search of the program `property` in one mode to a number of preemptions. `reason`
-    /// says why the search needs a bound.
-    pub fn bounded_in(
-        mut self,
-        property: &'static str,
-        mode: Mode,
-        preemptions: u64,
-        reason: &'static str,
-    ) -> Self {
-        self.bounds.push(StatedBound {
-            property,
-            mode,
-            preemptions,
-            reason,
-        });
-        self
-    }
-
     /// Adds the programs in which a waiting thread unwinds. `make` creates a lock like that of
     /// [`new`](Self::new), but with [`Sleepless`](unwinding::Sleepless) as its way to wait.
     pub fn unwinding(mut self, make: fn() -> Driven) -> Self {
         self.unwinding = Some(make);
+        self
+    }
+
+    /// Names the programs that the explorer does not search, because that would take minutes.
+    pub fn unexplored(mut self, properties: &'static [&'static str]) -> Self {
+        self.unexplored = properties;
         self
     }
 
@@ -167,15 +146,6 @@ impl Primitive {
             _ => true,
         };
         operations.filter(is_there).collect()
-    }
-
-    /// Returns `program` with the bounds that [`bounded_in`](Self::bounded_in) set for it.
-    fn bounded(&self, program: Program) -> Program {
-        let name = program.info().name.clone();
-        let bounds = self.bounds.iter().filter(|it| it.property == name);
-        bounds.fold(program, |program, it| {
-            program.bounded_in(it.mode, it.preemptions, it.reason)
-        })
     }
 }
 
@@ -254,7 +224,12 @@ pub fn range_lock(primitive: Primitive, own: impl IntoIterator<Item = Program>) 
     programs.extend(own);
     programs.push(history::program(&primitive));
     programs.extend(linear::programs(&primitive));
-    let programs = programs.into_iter().map(|it| primitive.bounded(it));
+    let programs = programs.into_iter().map(|program| {
+        match primitive.unexplored.contains(&&*program.info().name) {
+            true => program.unexplored("its search has not ended in a minute"),
+            false => program,
+        }
+    });
     let suite = Suite::new(primitive.name).programs(programs);
     with_pairs(&primitive, suite)
 }

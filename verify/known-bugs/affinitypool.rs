@@ -15,21 +15,19 @@
 //!   <https://github.com/surrealdb/affinitypool/pull/22>
 //!
 //! Release and Acquire do not order a store before a later load of another word, so both reads may
-//! return stale values. Loom in mode `weak` finds the deadlock. Mode `rmw-load` and shuttle have no
-//! stale reads, so both forms pass.
+//! return stale values.
 
 use std::task::Waker;
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*, fence};
 use spanlock_sync::{Mutex, Park, Parker};
-use spanlock_verify::{Form, KnownBug, Mode, Program};
+use spanlock_verify::{Form, KnownBug, Program};
 
 pub(crate) fn bug() -> KnownBug {
     KnownBug::new(
         "affinitypool",
         "https://github.com/surrealdb/affinitypool/issues/21",
     )
-    .found_in([Mode::Weak])
     .program(|form| {
         Program::new("park", "a queued task wakes the worker")
             .scene(move || Pool::new(form))

@@ -18,7 +18,7 @@
 //! - Issue: <https://github.com/asterinas/asterinas/issues/1464>
 //! - Fix: <https://github.com/asterinas/asterinas/pull/1466>
 //!
-//! This interleaving bug ends in a deadlock, so loom and shuttle both find it.
+//! This interleaving bug ends in a deadlock.
 
 use std::sync::Arc;
 use std::task::Waker;

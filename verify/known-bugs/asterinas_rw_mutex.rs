@@ -32,7 +32,7 @@
 //!
 //! In the fixed form, the last reader to subtract itself wakes the queue.
 //!
-//! Both interleaving bugs end in a deadlock, so loom and shuttle find them.
+//! Both interleaving bugs end in a deadlock.
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
 use spanlock_verify::{Form, KnownBug, Program};

@@ -17,9 +17,8 @@
 //! - Fix (0.5.15): swap instead of load in the waiting loop too,
 //!   <https://github.com/crossbeam-rs/crossbeam/pull/1187>
 //!
-//! The bug is an interleaving of three threads, so loom and shuttle find it. In this program,
-//! sender A ends after step 4, and the channel has a single block. If the receiver would have to
-//! wait longer, it returns instead.
+//! The bug is an interleaving of three threads. In this program, sender A ends after step 4, and
+//! the channel has a single block. If the receiver would have to wait longer, it returns instead.
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
 use spanlock_verify::{Form, KnownBug, Program};

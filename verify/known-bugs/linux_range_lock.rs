@@ -17,8 +17,8 @@
 //!
 //! - Background: <https://lwn.net/Articles/724502/>. Linux did not merge the patches.
 //!
-//! This is an interleaving bug, so loom and shuttle find it. (These patches had another bug: a
-//! `try` for a free gap failed. That bug needs no second thread, so it has no entry here.)
+//! This is an interleaving bug. (These patches had another bug: a `try` for a free gap failed. That
+//! bug needs no second thread, so it has no entry here.)
 
 use spanlock_sync::{Condvar, Mutex};
 use spanlock_verify::{Form, KnownBug, Program};

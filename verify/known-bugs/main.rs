@@ -2,19 +2,12 @@
 //! Most of the bugs are published.
 //!
 //! Each entry has a *buggy* and a *fixed* form of the same few lines. The harness must find a
-//! failing execution of the buggy form, and none of the fixed form. The one exception is
-//! `basedrop-departure`, which states why no mode finds it. We wrote the code ourselves. It has the
-//! operations and orderings that matter to the bug, and nothing else of the project.
+//! failing execution of the buggy form, and none of the fixed form. We wrote the code ourselves. It
+//! has the operations and orderings that matter to the bug, and nothing else of the project.
 //!
-//! | kind of bug | found by | why |
-//! |---|---|---|
-//! | interleaving, lost wakeup | loom and shuttle | both explore interleavings and see deadlocks |
-//! | stale value | loom in mode `weak` only | in the other modes, no load returns a stale value |
-//! | missing synchronization | loom in both modes | shuttle does not track happens-before |
-//! | load buffering | no mode | the checkers execute each thread in program order |
-//!
-//! Mode `weak` is loom as published. In mode `rmw-load`, loom executes each load as a
-//! read-modify-write, which returns the latest value.
+//! The explorer must find every bug, and so must loom in programs of two threads. The one exception
+//! is `basedrop-departure`, which is load buffering: the checkers execute each thread in program
+//! order.
 //!
 //! Three of the bugs have not been reported to their projects. We found them while we re-created
 //! other bugs in the same code: `asterinas-rw-mutex-try-read`, `basedrop-departure`,

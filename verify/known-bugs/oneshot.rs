@@ -39,14 +39,13 @@
 //!
 //! - Fix (0.1.12): AcqRel for both, <https://github.com/faern/oneshot/pull/72>
 //!
-//! The first two bugs are interleavings that use freed memory, so loom and shuttle find them. In
-//! the third, every interleaving frees the channel after the last use, but without synchronization.
-//! Only loom detects that.
+//! The first two bugs are interleavings that use freed memory. In the third, every interleaving
+//! frees the channel after the last use, but without synchronization.
 
 use spanlock_sync::atomic::AtomicU32;
 use spanlock_sync::atomic::Ordering::{self, *};
 use spanlock_sync::hint;
-use spanlock_verify::{Form, KnownBug, Mode, Program};
+use spanlock_verify::{Form, KnownBug, Program};
 
 use crate::support::Block;
 
@@ -81,7 +80,6 @@ pub(crate) fn bugs() -> [KnownBug; 3] {
         "oneshot-orderings",
         "https://github.com/faern/oneshot/pull/72",
     )
-    .found_in([Mode::Weak, Mode::RmwLoad])
     .program(|form| {
         both_drop("orderings", move |channel| Channel {
             orderings: form,

@@ -17,7 +17,7 @@
 //! The fixed form chooses the offset under the lock. In ZFS, a range lock of type `RL_APPEND` does
 //! this: it locks "from the end" and returns the offset.
 //!
-//! This is an interleaving bug, so loom and shuttle find it.
+//! This is an interleaving bug.
 
 use spanlock_sync::Mutex;
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};

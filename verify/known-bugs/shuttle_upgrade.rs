@@ -15,7 +15,7 @@
 //! - Fix: keep the permit and acquire the missing ones,
 //!   <https://github.com/awslabs/shuttle/pull/351>
 //!
-//! This is an interleaving bug, so loom and shuttle find it.
+//! This is an interleaving bug.
 
 use spanlock_sync::{Condvar, Mutex};
 use spanlock_verify::{Form, KnownBug, Program};

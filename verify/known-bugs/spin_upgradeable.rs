@@ -28,7 +28,7 @@
 //! The fixed form changes only the two bits: it sets the upgradeable bit, then clears the writer
 //! bit. It has no assertion.
 //!
-//! Both are interleaving bugs, so loom and shuttle find them.
+//! Both are interleaving bugs.
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
 use spanlock_verify::{Form, KnownBug, Program};

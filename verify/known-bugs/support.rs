@@ -41,10 +41,10 @@ impl Waiters {
 /// A heap block of one word. Several threads have its address, and one of them frees it.
 ///
 /// An execution fails under a checker if a thread uses the word after [`free`](Block::free), or if
-/// threads free the block twice. Under loom, it also fails if a use is not ordered before the call
-/// of `free`. To give up the block, a thread must use a word outside of it, not this one: the
-/// facade performs an operation first and then reports it to loom. In between, another thread may
-/// already have freed the block.
+/// threads free the block twice. It also fails if a use is not ordered before the call of `free`,
+/// except under shuttle. To give up the block, a thread must use a word outside of it, not this
+/// one: the facade performs an operation first and then reports it to loom. In between, another
+/// thread may already have freed the block.
 pub(crate) struct Block(*mut [AtomicU32]);
 
 // SAFETY: the words are atomics.

@@ -13,21 +13,19 @@
 //! - Advisory: RUSTSEC-2022-0006, <https://github.com/Amanieu/thread_local-rs/issues/33>
 //! - Fix (1.1.4): an Acquire load, <https://github.com/Amanieu/thread_local-rs/pull/34>
 //!
-//! Only the ordering is wrong. Loom finds the race on the entry in both modes. Both forms pass
-//! under shuttle.
+//! Only the ordering is wrong. The checkers find the race on the entry.
 
 use std::ptr;
 
 use spanlock_sync::atomic::{AtomicPtr, Ordering::*};
 use spanlock_sync::cell::UnsafeCell;
-use spanlock_verify::{Form, KnownBug, Mode, Program};
+use spanlock_verify::{Form, KnownBug, Program};
 
 pub(crate) fn bug() -> KnownBug {
     KnownBug::new(
         "thread-local",
         "https://github.com/Amanieu/thread_local-rs/issues/33",
     )
-    .found_in([Mode::Weak, Mode::RmwLoad])
     .program(|form| {
         Program::new("iterate", "an iterator sees initialized entries")
             .scene(move || ThreadLocal::new(form))

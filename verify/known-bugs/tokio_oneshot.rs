@@ -10,8 +10,7 @@
 //! - Fix (1.13.1): do not set `SENT` once the channel is closed,
 //!   <https://github.com/tokio-rs/tokio/pull/4226>
 //!
-//! Loom detects a race on the cell. Shuttle does not check cells for races, but finds the
-//! interleaving in which the receiver takes the value first, and the sender finds none.
+//! The checkers detect a race on the cell.
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
 use spanlock_sync::cell::UnsafeCell;

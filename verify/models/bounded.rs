@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::Relaxed};
 use spanlock_sync::{Mutex, Park, Parker, thread};
-use spanlock_verify::{ComesBefore, Crashes, Images, Mode, Program, Suite, WithOrder, perform};
+use spanlock_verify::{ComesBefore, Crashes, Images, Program, Suite, WithOrder, perform};
 
 use Step::{Lock, Own, Sleep, Spawn, Unlock, Wake};
 
@@ -58,8 +58,8 @@ pub(crate) fn suite() -> Suite {
             Program::new(format!("{name}-{bound}"), claim)
                 .performs(threads.iter().map(|_| ["steps"]))
                 .run(move || seen.run())
-                .crashes(&[Mode::Cut], orders)
-                .bounded_in(Mode::Cut, bound, why)
+                .crashes(orders)
+                .bounded(bound, why)
         }))
     })
 }

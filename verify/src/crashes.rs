@@ -12,8 +12,8 @@ pub type WithOrder<'a> = dyn Fn(&[(u32, u32)]) -> Option<Box<ComesBefore<'a>>> +
 /// The crash images of a program's executions, collected while it runs.
 pub trait Crashes: Send + Sync {
     /// Called after an execution that stands for its class. `comes_before(a, b)` says whether step
-    /// `a` comes before step `b` in every execution of the class, or is `b`. The code of the program
-    /// learns the number of its current step from [`step`](crate::step).
+    /// `a` comes before step `b` in every execution of the class, or is `b`. The code of the
+    /// program learns the number of its current step from [`step`](crate::step).
     ///
     /// Without `with_order`, each order of the beginnings and ends of operations has a class of its
     /// own. With it, a class may permit several such orders.
@@ -31,8 +31,6 @@ pub trait Crashes: Send + Sync {
 pub struct Images {
     /// The number of different images that a crash may leave.
     pub count: u64,
-    /// A checksum of the set of images. All modes of a program must find the same set.
-    pub checksum: u64,
     /// The number of further images that a crash during recovery may leave.
     pub during_recovery: u64,
     /// The number of moments at which the process may be killed while some store is not durable, in

@@ -1,5 +1,5 @@
-//! The command `cargo verify`: builds the models under each checker (loom and shuttle), runs each
-//! row (one program in one mode of a checker) in its own process, and judges the results.
+//! The command `cargo verify`: builds the models under each checker, runs each row (one program in
+//! one mode of a checker) in its own process, and judges the results.
 //!
 //! Not reached by models: this code only starts the processes that run models.
 

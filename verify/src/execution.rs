@@ -8,12 +8,11 @@
 use std::env;
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-#[cfg(any(spanlock_explorer, spanlock_loom))]
+#[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
 use spanlock_sync::check;
 
-#[cfg(any(spanlock_explorer, spanlock_loom))]
+#[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
 use crate::info::{Fault, FaultKind};
 use crate::messages::REFUSES;
 use crate::mode::Mode;
@@ -64,7 +63,7 @@ pub(crate) struct Search {
     /// Whether the checker searches without the harness's reduction.
     #[cfg_attr(spanlock_explorer, allow(dead_code))]
     pub(crate) plain: bool,
-    /// A scratch file. Without it, the harness does not reduce searches in loom's weak mode.
+    /// A scratch file. Without it, the harness does not reduce loom's searches.
     #[cfg_attr(not(spanlock_loom), allow(dead_code))]
     pub(crate) scratch: Option<PathBuf>,
     /// The arguments that change the code under test.
@@ -77,12 +76,12 @@ pub(crate) struct Search {
 pub(crate) const FAILS: i32 = 101;
 
 /// Returns the faults that the program states.
-#[cfg(any(spanlock_explorer, spanlock_loom))]
+#[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
 pub(crate) fn stated(job: &Job) -> check::FaultPlan {
     job.program.faults.iter().map(occasion).collect()
 }
 
-#[cfg(any(spanlock_explorer, spanlock_loom))]
+#[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
 fn occasion(fault: &Fault) -> check::Occasion {
     let &Fault { kind, thread, nth } = fault;
     let fault = match kind {
@@ -115,27 +114,13 @@ pub(crate) fn execute(run: impl FnOnce()) {
 /// What the first execution of this process did: a hash of its operations, and its notes.
 static FIRST: OnceLock<(u64, String)> = OnceLock::new();
 
-static IS_REPEAT: AtomicBool = AtomicBool::new(false);
-
-/// Says that all further executions repeat the schedule of the first one.
-pub(crate) fn begin_repeats() {
-    // Relaxed: only the system thread that runs the executions uses this.
-    IS_REPEAT.store(true, Relaxed);
-}
-
-/// Whether the current execution repeats the schedule of the first one.
-pub(crate) fn is_repeat() -> bool {
-    // Relaxed: as above.
-    IS_REPEAT.load(Relaxed)
-}
-
 /// Remembers what the first execution did. Panics if a repeat of it does something else.
 #[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
 fn compare() {
     let done = || (spanlock_sync::check::fingerprint(), crate::trace::events());
     let is_same = outside(|| *FIRST.get_or_init(done) == done());
     assert!(
-        is_same || !is_repeat(),
+        is_same || !crate::panics::is_repeat(),
         "repeated after the search, the first execution does something else"
     );
 }

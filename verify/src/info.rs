@@ -57,23 +57,20 @@ pub struct ProgramInfo {
     pub performs: Vec<Vec<String>>,
     pub faults: Vec<Fault>,
     pub expected: Option<Expected>,
-    /// For each mode with a stated bound on preemptions: the bound, and the reason for it.
-    pub bounds: BTreeMap<Mode, (u64, String)>,
-    pub injection: Injection,
-    /// The modes in which the full run searches more of it.
-    pub more_in_full_run: BTreeSet<Mode>,
+    /// The stated bound on preemptions in the mode `cut`, and the reason for it.
+    pub bound: Option<(u64, String)>,
     pub step_bound: u64,
     /// Whether its code uses the facade `spanlock_sync`, which reports what each step touches.
     pub has_facade: bool,
     pub unwinds: bool,
     /// Why the program has no row of the explorer.
     pub unexplored: Option<String>,
-    /// The modes in which the program runs with crashes. If there are any, it runs in no other.
-    pub crashes: Vec<Mode>,
+    /// Whether the program judges the images that crashes may leave.
+    pub has_crashes: bool,
     /// The form, if the program re-creates a known bug.
     pub form: Option<Form>,
-    /// The searches that must find the bug. In every other search, the program must pass.
-    pub fails_in: Vec<Mode>,
+    /// Whether each row of the program must fail, because of a known bug.
+    pub must_fail: bool,
     pub kind: Kind,
 }
 
@@ -89,42 +86,19 @@ impl ProgramInfo {
         self.threads <= 2 || self.expected.is_some()
     }
 
-    /// Whether the program can bound its search in this mode.
-    pub fn can_be_bounded_in(&self, mode: Mode) -> bool {
-        match mode {
-            Mode::Cut | Mode::Global => self.crashes.contains(&mode),
-            _ => self.crashes.is_empty() && self.is_searched(),
+    /// Returns the mode in which a program with crashes runs.
+    pub fn mode_with_crashes(&self) -> Mode {
+        match self.bound {
+            _ if self.threads == 1 => Mode::Sequence,
+            Some(_) => Mode::Cut,
+            None => Mode::Explorer,
         }
     }
 
-    /// Whether the program can state that the full run searches more of it. Without a bound, the
-    /// recorded executions of crashes and of programs of two threads decide that.
-    pub fn can_be_more_in_full_run(&self) -> bool {
-        let is_bounded = self.bounds.keys().any(|mode| *mode != Mode::Dfs);
-        let is_cut = is_bounded || self.crashes.is_empty() && !self.is_exact();
-        self.is_searched() && is_cut && !self.unwinds
-    }
-
-    /// Whether the program also runs with every single fault, and perhaps with every pair.
-    pub fn meets_faults(&self) -> bool {
-        let is_plain = self.expected.is_none() && self.faults.is_empty();
-        let is_injected = self.has_facade && self.injection != Injection::None;
-        self.threads == 2 && is_plain && is_injected
-    }
-
-    /// Returns the most faults of an execution in the explorer. A litmus program must show what they
-    /// cause.
+    /// Returns the most faults that the explorer chooses in an execution.
     pub fn most_faults(&self) -> usize {
-        let is_litmus = self.expected.is_some() && self.faults.is_empty();
-        let meets_faults = self.crashes.is_empty() && (is_litmus || self.meets_faults());
+        let meets_faults = !self.has_crashes && self.faults.is_empty() && self.is_exact();
         if meets_faults { 2 } else { 0 }
-    }
-
-    /// Whether the search in this mode must fail: the program has a known bug that the mode finds.
-    pub fn must_fail(&self, mode: Mode) -> bool {
-        // Under shuttle, a program of three threads runs with random schedules, not as a search.
-        let mode = if mode.is_random() { Mode::Dfs } else { mode };
-        self.fails_in.contains(&mode)
     }
 }
 
@@ -146,22 +120,6 @@ impl Form {
             Form::Fixed => "fixed",
         }
     }
-}
-
-/// How a program runs with injected faults.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Injection {
-    /// Single faults in every run, and pairs of faults in the full run if single faults take little
-    /// time. The number of preemptions is unbounded where that is affordable.
-    #[default]
-    Searched,
-    /// As `Searched`, but always with at most two preemptions.
-    Few,
-    /// As `Few`, but in the full run only.
-    Rare,
-    /// Never.
-    None,
 }
 
 /// What the rows of a program run.

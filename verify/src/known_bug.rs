@@ -3,8 +3,7 @@
 
 use std::process::ExitCode;
 
-use crate::info::{Form, Injection};
-use crate::mode::Mode;
+use crate::info::Form;
 use crate::program::Program;
 use crate::suite::Suite;
 
@@ -12,7 +11,7 @@ use crate::suite::Suite;
 #[derive(Clone)]
 pub struct KnownBug {
     suite: Suite,
-    found_in: Vec<Mode>,
+    is_found: bool,
 }
 
 impl KnownBug {
@@ -20,14 +19,16 @@ impl KnownBug {
     pub fn new(name: &str, source: &str) -> Self {
         let mut suite = Suite::new(name).without_pairs();
         suite.info.known_bug = Some(source.to_owned());
-        let found_in = Mode::SEARCHES.to_vec();
-        KnownBug { suite, found_in }
+        KnownBug {
+            suite,
+            is_found: true,
+        }
     }
 
     /// Adds both forms of a program.
     pub fn program<P: Into<Program>>(mut self, program: impl Fn(Form) -> P) -> Self {
         for form in [Form::Buggy, Form::Fixed] {
-            let mut program = program(form).into().injection(Injection::None);
+            let mut program = program(form).into();
             program.info.name = format!("{}-{}", program.info.name, form.name());
             program.info.form = Some(form);
             self.suite = self.suite.program(program);
@@ -35,26 +36,18 @@ impl KnownBug {
         self
     }
 
-    /// Sets the searches that find the bug. The default is all of them. The explorer finds the bug if
-    /// any other search does. In every other search the buggy form must pass, so the list is exact.
-    pub fn found_in(mut self, modes: impl IntoIterator<Item = Mode>) -> Self {
-        self.found_in = modes.into_iter().collect();
-        self
-    }
-
-    /// Says that no mode finds the bug, for this reason, and names another checker that would.
+    /// Says that no search finds the bug, for this reason, and names another checker that would.
+    /// The buggy form must pass then.
     pub fn not_found(mut self, reason: &str, checker: &str) -> Self {
         self.suite.info.not_found = Some(format!("{checker}: {reason}"));
-        self.found_in([])
+        self.is_found = false;
+        self
     }
 
     fn suite(mut self) -> Suite {
         let programs = self.suite.programs.iter_mut().map(|it| &mut it.info);
         for buggy in programs.filter(|it| it.form == Some(Form::Buggy)) {
-            buggy.fails_in.clone_from(&self.found_in);
-            // The explorer finds what any other search finds.
-            let is_found = !self.found_in.is_empty() && !self.found_in.contains(&Mode::Explorer);
-            buggy.fails_in.extend(is_found.then_some(Mode::Explorer));
+            buggy.must_fail = self.is_found;
         }
         self.suite
     }

@@ -25,7 +25,7 @@ mod worlds;
 
 pub use crashes::{ComesBefore, Crashes, Images, WithOrder};
 pub use execution::{mode, step};
-pub use info::{Deviation, Expected, Fault, FaultKind, Form, Injection};
+pub use info::{Deviation, Expected, Fault, FaultKind, Form};
 pub use known_bug::{KnownBug, known_bugs};
 pub use mode::{Checker, Mode};
 pub use program::{Program, Scene};

@@ -22,8 +22,6 @@ pub struct Found {
     pub weakened: u64,
     /// How many faults were injected.
     pub injected: u64,
-    /// How many fault plans were found and run, not counting the plan without faults.
-    pub plans: u64,
     /// Under shuttle: the most steps that all threads took between two finished operations.
     pub longest: Option<u64>,
     /// The crash images, if the mode has crashes.

@@ -8,10 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum Mode {
     /// The explorer: every execution graph that C++20 allows, except load buffering.
     Explorer,
-    /// Loom, with loads as written.
+    /// Loom.
     Weak,
-    /// Loom, with each load executed as a read-modify-write.
-    RmwLoad,
     /// Shuttle: one of each set of schedules that differ only in the order of independent steps.
     Dfs,
     /// Shuttle: random schedules.
@@ -22,10 +20,7 @@ pub enum Mode {
     Urw,
     /// Spin: every state of a Promela model, to check properties of the form *eventually*.
     Ltl,
-    /// Shuttle, as `Dfs`, with crashes: the images that a crash may leave at the prefixes of all
-    /// orders.
-    Global,
-    /// Shuttle, as `Dfs`, with crashes: the images at all cuts of one execution of each class.
+    /// Shuttle, with crashes and a bound: the images at all cuts of each interleaving within it.
     Cut,
     /// Shuttle, with crashes: sequences of operations of one thread.
     Sequence,
@@ -34,20 +29,18 @@ pub enum Mode {
 impl Mode {
     /// The modes that search systematically. Every run explores the same executions, so the
     /// repository records their numbers.
-    pub const SEARCHES: [Mode; 4] = [Mode::Explorer, Mode::Weak, Mode::RmwLoad, Mode::Dfs];
+    pub const SEARCHES: [Mode; 3] = [Mode::Explorer, Mode::Weak, Mode::Dfs];
 
     /// Returns the mode's name, as in the names of rows.
     pub const fn name(self) -> &'static str {
         match self {
             Mode::Explorer => "explorer",
             Mode::Weak => "weak",
-            Mode::RmwLoad => "rmw-load",
             Mode::Dfs => "dfs",
             Mode::Random => "random",
             Mode::Pct => "pct",
             Mode::Urw => "urw",
             Mode::Ltl => "ltl",
-            Mode::Global => "global",
             Mode::Cut => "cut",
             Mode::Sequence => "sequence",
         }
@@ -63,16 +56,17 @@ impl Mode {
         Mode::SEARCHES.contains(&self) || self.has_crashes()
     }
 
-    /// Whether the mode judges the images that a crash may leave.
+    /// Whether the mode judges the images that a crash may leave. The explorer does so for programs
+    /// with crashes.
     pub const fn has_crashes(self) -> bool {
-        matches!(self, Mode::Global | Mode::Cut | Mode::Sequence)
+        matches!(self, Mode::Cut | Mode::Sequence)
     }
 
     /// Returns the checker that has this mode.
     pub const fn checker(self) -> Checker {
         match self {
             Mode::Explorer => Checker::Explorer,
-            Mode::Weak | Mode::RmwLoad => Checker::Loom,
+            Mode::Weak => Checker::Loom,
             Mode::Ltl => Checker::Spin,
             _ => Checker::Shuttle,
         }
@@ -83,10 +77,7 @@ impl Mode {
         match self {
             Mode::Explorer => "load buffering",
             Mode::Weak => "stores that race with another thread's load-then-store; load buffering",
-            Mode::RmwLoad => "stale reads; load buffering",
-            Mode::Dfs | Mode::Global | Mode::Cut => {
-                "weak orderings (all are SeqCst); data races on cells"
-            }
+            Mode::Dfs | Mode::Cut => "weak orderings (all are SeqCst); data races on cells",
             Mode::Sequence => "orders of threads",
             Mode::Random | Mode::Pct | Mode::Urw => {
                 "schedules not drawn; weak orderings (all are SeqCst); data races on cells"

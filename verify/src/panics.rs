@@ -1,11 +1,26 @@
 //! Reports why an execution failed: its first panic, with advice, and what the threads did before.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use spanlock_sync::check;
 
-use crate::execution::is_repeat;
 use crate::messages::{EVENTS, FAILURE};
 use crate::search::NOT_REPEATABLE;
 use crate::trace;
+
+static IS_REPEAT: AtomicBool = AtomicBool::new(false);
+
+/// Says that all further executions repeat the schedule of the first one.
+pub(crate) fn begin_repeats() {
+    // Relaxed: only the system thread that runs the executions uses this.
+    IS_REPEAT.store(true, Relaxed);
+}
+
+/// Whether the current execution repeats the schedule of the first one.
+pub(crate) fn is_repeat() -> bool {
+    // Relaxed: as above.
+    IS_REPEAT.load(Relaxed)
+}
 
 /// Reports the first panic, and the events before it, on standard error. Later panics come only
 /// from the checker, as it unwinds the first.

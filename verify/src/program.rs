@@ -7,8 +7,7 @@ use spanlock_sync::thread;
 
 use crate::crashes::Crashes;
 use crate::execution::Search;
-use crate::info::{Expected, Fault, Injection, Kind, ProgramInfo};
-use crate::mode::Mode;
+use crate::info::{Expected, Fault, Kind, ProgramInfo};
 use crate::oracles::linearizability::{self, Model, Scenario, Scenarios};
 use crate::trace::perform;
 use crate::worlds;
@@ -104,8 +103,8 @@ impl Program {
         self.threads(threads).operations(operations)
     }
 
-    /// Adds a fault to every execution of the program, which then runs under loom only. The row
-    /// fails if no execution reaches the fault.
+    /// Adds a fault to every execution of the program, in place of those that the explorer chooses.
+    /// The row fails if no execution reaches the fault.
     pub fn fault(mut self, fault: Fault) -> Self {
         self.info.faults.push(fault);
         self
@@ -117,44 +116,11 @@ impl Program {
         self
     }
 
-    /// Bounds the number of preemptions in every search by loom or shuttle, for the given `reason`.
-    pub fn bounded(self, preemptions: u64, reason: impl Into<String>) -> Self {
-        let reason = reason.into();
-        let bound = |program: Self, mode| program.bounded_in(mode, preemptions, &*reason);
-        let modes = [Mode::Weak, Mode::RmwLoad, Mode::Dfs];
-        modes.into_iter().fold(self, bound)
-    }
-
-    /// Bounds the number of preemptions in the search of one mode, for the given `reason`. In
-    /// [`Mode::Dfs`], shuttle then draws schedules instead of searching. In [`Mode::Cut`] and
-    /// [`Mode::Global`], it explores every interleaving within the bound, without a reduction. A
-    /// switch at the point where a thread has just been spawned does not count.
-    pub fn bounded_in(mut self, mode: Mode, preemptions: u64, reason: impl Into<String>) -> Self {
-        self.info.bounds.insert(mode, (preemptions, reason.into()));
-        self
-    }
-
-    /// Sets how the program runs with injected faults.
-    pub fn injection(mut self, injection: Injection) -> Self {
-        self.info.injection = injection;
-        self
-    }
-
-    /// The full run searches more of this program than the normal run, in each of loom's modes, or
-    /// of those [with crashes](Self::crashes). If the program states a [bound](Self::bounded_in)
-    /// for the mode, the full run allows one more preemption. Of a program of three threads without
-    /// a bound, it makes loom's search in the weak mode without one.
-    pub fn more_in_full_run(self) -> Self {
-        let by_loom = [Mode::Weak, Mode::RmwLoad];
-        let with_crashes = [Mode::Global, Mode::Cut];
-        let modes = by_loom.into_iter().chain(with_crashes);
-        modes.fold(self, Self::more_in_full_run_in)
-    }
-
-    /// The full run searches more of this program than the normal run in this mode only: see
-    /// [`more_in_full_run`](Self::more_in_full_run).
-    pub fn more_in_full_run_in(mut self, mode: Mode) -> Self {
-        self.info.more_in_full_run.insert(mode);
+    /// Bounds the number of preemptions in a search [with crashes](Self::crashes), for the given
+    /// `reason`. Instead of the explorer, shuttle then explores every interleaving within the
+    /// bound. A switch at the point where a thread has just been spawned does not count.
+    pub fn bounded(mut self, preemptions: u64, reason: impl Into<String>) -> Self {
+        self.info.bound = Some((preemptions, reason.into()));
         self
     }
 
@@ -165,16 +131,18 @@ impl Program {
     }
 
     /// Says that a thread catches a panic while others go on. Only shuttle searches such a program:
-    /// with loom, another thread that unlocks a mutex meanwhile poisons it.
+    /// with loom, another thread that unlocks a mutex meanwhile poisons it, and in the explorer, a
+    /// thread that unwinds cannot wait for another one.
     pub fn unwinds(mut self) -> Self {
         self.info.unwinds = true;
         self
     }
 
-    /// Runs the program in these modes only, and judges the images that crashes of its executions
-    /// may leave. The first mode finds mutants and injected bugs.
-    pub fn crashes(mut self, modes: &[Mode], crashes: Arc<dyn Crashes>) -> Self {
-        self.info.crashes = modes.to_vec();
+    /// Judges the images that crashes of the program's executions may leave. The program runs under
+    /// the explorer, or, if it is [`bounded`](Self::bounded), under shuttle. Programs of one thread
+    /// run in [`Mode::Sequence`](crate::Mode::Sequence).
+    pub fn crashes(mut self, crashes: Arc<dyn Crashes>) -> Self {
+        self.info.has_crashes = true;
         self.crashes = Some(crashes);
         self
     }
@@ -256,22 +224,8 @@ impl Program {
             Some("it has nothing to run: give it a scene with threads, or `run`")
         } else if !info.faults.is_empty() && !info.has_facade {
             Some("it states faults but uses no facade, and only the facade can inject them")
-        } else if info
-            .bounds
-            .keys()
-            .any(|mode| !info.can_be_bounded_in(*mode))
-        {
-            Some(
-                "`bounded` is for searches, which have at most three threads, and `bounded_in` for \
-                 the modes in which the program runs: remove it",
-            )
-        } else if info.crashes.iter().any(|mode| !mode.has_crashes()) {
-            Some("`crashes` takes the modes `Global`, `Cut` and `Sequence` only")
-        } else if !info.more_in_full_run.is_empty() && !info.can_be_more_in_full_run() {
-            Some(
-                "`more_in_full_run` is for searches of three threads, and for bounds with crashes and \
-                 under loom: remove it",
-            )
+        } else if info.bound.is_some() && !(info.has_crashes && info.threads > 1) {
+            Some("`bounded` is for threads with crashes: remove it")
         } else {
             None
         }

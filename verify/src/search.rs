@@ -1,7 +1,5 @@
-//! The search of executions: partial-order reductions and fault injection.
+//! The search of executions: partial-order reductions.
 
-#[cfg(spanlock_loom)]
-pub(crate) mod faults;
 pub(crate) mod order;
 #[cfg(spanlock_loom)]
 pub(crate) mod pruning;

@@ -4,8 +4,8 @@
 //! *outcome*: the events of each thread. The order between threads is not part of it, because a
 //! checker with partial-order reduction explores only one of several equivalent orders.
 //!
-//! Notes are plain std state, which no checker sees, so they add no scheduling point. Both checkers
-//! run all threads on one system thread, so the order of notes is the order of the execution.
+//! Notes are plain std state, which no checker sees, so they add no scheduling point. Each checker
+//! runs all threads on one system thread, so the order of notes is the order of the execution.
 
 // Without a checker no program runs, and nothing reads the notes.
 #![cfg_attr(

@@ -62,12 +62,14 @@ pub(crate) fn suite() -> Suite {
             [flush, operation, operation],
             || poisoned(&[acknowledge, lose, write]),
         ))
-        .program(
-            program("fail-3", BESIDE, [&["fail"], flush, operation], || {
+        .program(program(
+            "fail-3",
+            BESIDE,
+            [&["fail"], flush, operation],
+            || {
                 poisoned(&[fail, acknowledge, write]);
-            })
-            .more_in_full_run(),
-        )
+            },
+        ))
         .program(crowd("crowd-4", BESIDE, 4, || {
             poisoned(&[lose, acknowledge, acknowledge, wait_for_ever]);
         }))

@@ -61,19 +61,16 @@ pub(crate) fn suite() -> Suite {
             ],
             || owned(&[take_over, open_and_die, seal_at_once]),
         ))
-        .program(
-            program(
-                "let-go-3",
-                ONE_OWNER,
-                [
-                    &["open", "own", "let-go"],
-                    &["own", "let-go"],
-                    &["own", "let-go"],
-                ],
-                || owned(&[open_and_die, die, die]),
-            )
-            .more_in_full_run(),
-        )
+        .program(program(
+            "let-go-3",
+            ONE_OWNER,
+            [
+                &["open", "own", "let-go"],
+                &["own", "let-go"],
+                &["own", "let-go"],
+            ],
+            || owned(&[open_and_die, die, die]),
+        ))
         .program(crowd("crowd-4", ONE_OWNER, 4, || {
             owned(&[take_over, open_and_die, die, seal]);
         }))

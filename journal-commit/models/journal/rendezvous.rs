@@ -36,15 +36,12 @@ pub(crate) fn suite() -> Suite {
                 assert!(is_last[0] != is_last[1]);
             },
         ))
-        .program(
-            program(
-                "gather-3",
-                CALLED,
-                [&["gather", "shut"], &["arrive"], &["arrive"]],
-                || meet(2, &[gather, arrive, arrive]),
-            )
-            .more_in_full_run(),
-        )
+        .program(program(
+            "gather-3",
+            CALLED,
+            [&["gather", "shut"], &["arrive"], &["arrive"]],
+            || meet(2, &[gather, arrive, arrive]),
+        ))
         .program(crowd("crowd-4", CALLED, 4, || {
             meet(3, &[gather, arrive, arrive, arrive]);
         }))

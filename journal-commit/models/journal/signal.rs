@@ -30,12 +30,12 @@ pub(crate) fn suite() -> Suite {
             [&["wake", "sleep"], &["wake-some", "deadline"]],
             || ends(&[in_turn, in_time]),
         ))
-        .program(
-            program("wake-3", WOKEN, [&["wake"], &["sleep"], &["sleep"]], || {
-                ends(&[wake_all, sleep, sleep])
-            })
-            .more_in_full_run(),
-        )
+        .program(program(
+            "wake-3",
+            WOKEN,
+            [&["wake"], &["sleep"], &["sleep"]],
+            || ends(&[wake_all, sleep, sleep]),
+        ))
         .program(program(
             "wake-some-3",
             "two calls of `wake_some(1)` together wake two threads",

@@ -63,12 +63,14 @@ pub(crate) fn suite() -> Suite {
         .program(program("help-3", DURABLE, [main, helper, helper], || {
             works(scene(1, true), &[commit, help_and_wait, help_and_wait]);
         }))
-        .program(
-            program("wait-3", DURABLE, [main, &["wait"], &["wait"]], || {
+        .program(program(
+            "wait-3",
+            DURABLE,
+            [main, &["wait"], &["wait"]],
+            || {
                 works(scene(1, true), &[commit, wait, wait]);
-            })
-            .more_in_full_run(),
-        )
+            },
+        ))
         .program(crowd("crowd-4", DURABLE, 4, || {
             works(
                 scene(2, true),

@@ -26,12 +26,14 @@ pub(crate) fn suite() -> Suite {
             [&["admit"], &["admit"]],
             surplus,
         ))
-        .program(
-            program("hand-over-3", HANDED_OVER, [main, helper, helper], || {
+        .program(program(
+            "hand-over-3",
+            HANDED_OVER,
+            [main, helper, helper],
+            || {
                 hand_over::<1>(1, &[prepare, help, help]);
-            })
-            .more_in_full_run(),
-        )
+            },
+        ))
         .program(crowd("crowd-4", HANDED_OVER, 4, || {
             hand_over::<2>(1, &[prepare, help, help, help]);
         }))

@@ -43,12 +43,14 @@ pub(crate) fn suite() -> Suite {
             [&["drain"], &["join"]],
             give_up,
         ))
-        .program(
-            program("drain-3", DRAINED, [&["drain"], handle, handle], || {
+        .program(program(
+            "drain-3",
+            DRAINED,
+            [&["drain"], handle, handle],
+            || {
                 commit(&[drain, join, join]);
-            })
-            .more_in_full_run(),
-        )
+            },
+        ))
         .program(crowd("crowd-4", DRAINED, 4, || {
             commit(&[drain, join, join, join]);
         }))

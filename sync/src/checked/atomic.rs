@@ -1,10 +1,9 @@
 //! The checker's atomics as newtypes that know their call sites.
 //!
-//! They change what an operation does in only three ways:
+//! They change what an operation does in only two ways:
 //!
 //! - The configuration may weaken the ordering of one call site.
-//! - Loads and stores may run as read-modify-writes ([`crate::check::Mode`]).
-//! - A weak compare-exchange fails if the fault plan says so.
+//! - A weak compare-exchange fails if the fault plan says so, or, without a plan, the explorer.
 //!
 //! Under shuttle a store always runs as a swap, so that [`crate::footprint`] knows whether the
 //! store changed the value. There the swap makes no other difference.
@@ -53,10 +52,8 @@ macro_rules! common {
             #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
                 let order = check::ordering(Location::caller(), Op::Store, order);
-                if cfg!(spanlock_shuttle) || check::rmw_loads() {
-                    // In mode `RmwLoad` a load writes back the value that it read. Loom may order a
-                    // plain store between the read and the write-back, which would then overwrite
-                    // the store.
+                if cfg!(spanlock_shuttle) {
+                    // The search learns whether the value changed.
                     let old = self.0.swap(value, order);
                     self.1.0.touch_value(old != value, true);
                 } else {
@@ -97,7 +94,6 @@ macro_rules! common {
                 let success = check::ordering(Location::caller(), Op::Rmw, success);
                 let failure = check::ordering(Location::caller(), Op::Failure, failure);
                 if check::fault(Fault::WeakCas) {
-                    // This load runs as written, even in mode `RmwLoad`.
                     let found = self.0.load(as_load(failure));
                     self.1.0.touch_value(false, true);
                     return Err(found);
@@ -169,11 +165,7 @@ macro_rules! integer {
             #[track_caller]
             pub fn load(&self, order: Ordering) -> $value {
                 let order = check::ordering(Location::caller(), Op::Load, order);
-                let value = if check::rmw_loads() {
-                    self.0.fetch_add(0, order)
-                } else {
-                    self.0.load(order)
-                };
+                let value = self.0.load(order);
                 self.1.0.touch_value(false, true);
                 value
             }
@@ -195,11 +187,7 @@ impl AtomicBool {
     #[track_caller]
     pub fn load(&self, order: Ordering) -> bool {
         let order = check::ordering(Location::caller(), Op::Load, order);
-        let value = if check::rmw_loads() {
-            self.0.fetch_or(false, order)
-        } else {
-            self.0.load(order)
-        };
+        let value = self.0.load(order);
         self.1.0.touch_value(false, true);
         value
     }
@@ -212,16 +200,7 @@ impl<T> AtomicPtr<T> {
     #[track_caller]
     pub fn load(&self, order: Ordering) -> *mut T {
         let order = check::ordering(Location::caller(), Op::Load, order);
-        let value = if check::rmw_loads() {
-            // Exchanges null for null, or fails. Either way, it reads the newest value and changes
-            // nothing.
-            let null = core::ptr::null_mut();
-            match self.0.compare_exchange(null, null, order, order) {
-                Ok(pointer) | Err(pointer) => pointer,
-            }
-        } else {
-            self.0.load(order)
-        };
+        let value = self.0.load(order);
         self.1.0.touch_value(false, true);
         value
     }

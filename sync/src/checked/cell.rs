@@ -1,5 +1,5 @@
-//! The checker's cell: loom and the explorer detect races on it, and [footprints](crate::footprint) record its
-//! accesses.
+//! The checker's cell: the explorer and loom detect races on it, and
+//! [footprints](crate::footprint) record its accesses.
 
 use crate::footprint::{Access, Object};
 

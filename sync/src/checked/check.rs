@@ -1,5 +1,5 @@
-//! The configuration of a model: how loads are executed, which faults happen, which call
-//! [site](Site) of the facade is weakened, and which bug is injected. Exists only under a checker.
+//! The configuration of a model: which faults happen, which call [site](Site) of the facade is
+//! weakened, and which bug is injected. Exists only under a checker.
 //!
 //! This module can check any crate whose code uses the facade. A checker's *search* runs the model
 //! many times; each run is an *execution*. A process runs one model, which calls:
@@ -10,7 +10,7 @@
 //! 3. [`begin_execution`] at the start of every execution, and optionally [`finished`] after each
 //!    operation of the model;
 //! 4. after the search, the functions that return what was reached: [`executions`], [`sites`],
-//!    [`bugs`], [`occasions`].
+//!    [`bugs`].
 //!
 //! ```
 //! use spanlock_sync::atomic::{AtomicU32, Ordering::*};
@@ -51,7 +51,7 @@ mod refused;
 mod sites;
 
 pub use bugs::{BugSite, bug_fired, bugs, is_injected};
-pub use faults::{Fault, FaultPlan, Occasion, faults, injected, occasions, set_faults};
+pub use faults::{Fault, FaultPlan, Occasion, faults, injected, set_faults};
 pub(crate) use faults::{fault, injected_wakeup};
 pub(crate) use refused::is_barrier_refused;
 pub use refused::refuse_barriers;
@@ -61,24 +61,9 @@ pub(crate) use sites::{drop_drain, drop_flush, drop_wake, fence_ordering, orderi
 #[cfg(spanlock_explorer)]
 pub use spanlock_explorer::Plain;
 
-/// How atomic loads are executed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// Loads and stores run as written. Stock loom then misses executions: if a thread loads a word
-    /// and then stores to it, another thread's racing load may never read that store.
-    #[default]
-    Weak,
-    /// A load is a read-modify-write that changes nothing, and a store is a swap. This restores the
-    /// executions that [`Weak`](Mode::Weak) misses, but loses stale reads and broken release
-    /// sequences. So a model runs in both modes.
-    RmwLoad,
-}
-
 /// A model's configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// How loads are executed.
-    pub mode: Mode,
     /// The site to weaken, if any.
     pub weaken: Option<Weakening>,
     /// The name of the [bug](crate::injected_bug) to inject, if any.
@@ -235,10 +220,6 @@ pub(crate) fn next_thread_index() -> usize {
 /// Returns how many threads the model has.
 pub(crate) fn threads() -> usize {
     config().threads.unwrap_or(4)
-}
-
-pub(crate) fn rmw_loads() -> bool {
-    config().mode == Mode::RmwLoad
 }
 
 /// Returns how often an atomic, a cell or a mutex of the facade was touched so far. 0 after a

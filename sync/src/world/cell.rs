@@ -1,7 +1,7 @@
 //! `core`'s cell, with access through closures.
 
-/// [`core::cell::UnsafeCell`] with access through closures. Under loom, an access that races with
-/// another fails the model. (Shuttle does not check cells.)
+/// [`core::cell::UnsafeCell`] with access through closures. Under the explorer and loom, an access
+/// that races with another fails the model. (Shuttle does not check cells.)
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct UnsafeCell<T>(core::cell::UnsafeCell<T>);

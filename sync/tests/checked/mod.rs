@@ -5,7 +5,7 @@
 use std::env;
 use std::process::{Command, exit};
 
-use spanlock_sync::check::{self, Config, Fault, FaultPlan, Mode, Occasion};
+use spanlock_sync::check::{self, Config, Fault, FaultPlan, Occasion};
 
 const VARIABLE: &str = "SPANLOCK_SYNC_MODEL";
 
@@ -18,9 +18,6 @@ pub(crate) struct Outcome {
     pub(crate) executions: usize,
     pub(crate) weakened: usize,
     pub(crate) injected: usize,
-    /// The occasions (points at which a fault is possible), in executions that reached the whole
-    /// fault plan.
-    pub(crate) occasions: Vec<String>,
     pub(crate) bug_fired: usize,
     /// Every site of an injected bug: `file:line name (killed by): what`.
     pub(crate) bugs: Vec<String>,
@@ -49,9 +46,6 @@ impl Model {
             println!("\nexecutions {}", check::executions());
             println!("weakened {}", check::weakened());
             println!("injected {}", check::injected());
-            for occasion in check::occasions() {
-                println!("occasion {occasion}");
-            }
             println!("bug-fired {}", check::bug_fired());
             for bug in check::bugs() {
                 let (name, killed_by) = (bug.name, bug.killed_by);
@@ -71,7 +65,7 @@ impl Model {
         Model { test }
     }
 
-    /// Runs the model in a process of its own. The settings are separated by spaces: `rmw-load`,
+    /// Runs the model in a process of its own. The settings are separated by spaces:
     /// `weaken:SITE=ORDERING`, `bug:NAME`, `weak-cas@T.N`, `spurious-wake@T.N`, `time-out@T.N`;
     /// under shuttle `steps:N`, the bound on steps between two finished operations.
     pub(crate) fn run(&self, settings: &str) -> Outcome {
@@ -93,7 +87,6 @@ impl Model {
                 ["executions", _] => outcome.executions = number(),
                 ["weakened", _] => outcome.weakened = number(),
                 ["injected", _] => outcome.injected = number(),
-                ["occasion", occasion] => outcome.occasions.push(occasion.to_owned()),
                 ["bug-fired", _] => outcome.bug_fired = number(),
                 ["bug", ref bug @ ..] => outcome.bugs.push(bug.join(" ")),
                 ["site", site, ordering] => {
@@ -125,9 +118,7 @@ fn configured(settings: &str) -> (Config, FaultPlan) {
     let mut config = Config::default();
     let mut faults = FaultPlan::new();
     for setting in settings.split(' ').filter(|setting| !setting.is_empty()) {
-        if setting == "rmw-load" {
-            config.mode = Mode::RmwLoad;
-        } else if let Some(site) = setting.strip_prefix("weaken:") {
+        if let Some(site) = setting.strip_prefix("weaken:") {
             config.weaken = Some(site.parse().expect("a weakening"));
         } else if let Some(name) = setting.strip_prefix("bug:") {
             config.bug = Some(name.to_owned());

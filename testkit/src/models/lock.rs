@@ -107,7 +107,7 @@ const MODELS: &[Model] = &[
         threads: &[&[Write(0..2)], &[Write(1..3)], &[Write(2..4)]],
     },
     Model {
-        property: MORE_IN_FULL_RUN,
+        property: "tries-3",
         claim: "of three overlapping tries, those that succeed exclude each other",
         granular: false,
         threads: &[&[TryWrite(0..1)], &[TryWrite(0..1)], &[TryRead(0..1)]],
@@ -132,10 +132,6 @@ const MODELS: &[Model] = &[
     },
 ];
 
-/// The only program of this module with three threads that the full run searches without a bound
-/// on preemptions.
-const MORE_IN_FULL_RUN: &str = "tries-3";
-
 /// The steps of the crowd programs. These have too many threads for a complete search, so they run
 /// under random schedules.
 const CROWD: &[&[Step]] = &[
@@ -154,14 +150,10 @@ pub fn programs(primitive: &Arc<Primitive>) -> Vec<Program> {
     let applies = |model: &&Model| primitive.granular || !model.granular;
     let program = |model: &'static Model| {
         let (make, threads) = (primitive.make, model.threads);
-        let program = Program::new(model.property, model.claim)
+        Program::new(model.property, model.claim)
             .performs(performs(threads))
             .operations(threads.iter().map(|steps| steps.len()).sum())
-            .run(move || workers(make, threads));
-        match model.property {
-            MORE_IN_FULL_RUN => program.more_in_full_run(),
-            _ => program,
-        }
+            .run(move || workers(make, threads))
     };
     MODELS.iter().filter(applies).map(program).collect()
 }

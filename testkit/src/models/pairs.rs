@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use spanlock_range_lock::Access::{self, Read, Upgradable, Write};
+use spanlock_verify::Program;
 use spanlock_verify::rows::pairs::pairs_of;
-use spanlock_verify::{Injection, Program};
 
 use super::steps::{Step, Step::*, performs, workers};
 use super::{OPERATIONS, Primitive};
@@ -177,16 +177,9 @@ fn program(primitive: &Arc<Primitive>, (a, b): Pair) -> Program {
     let leaf = has_grown.then_some(LEAF);
     let first: Vec<_> = leaf.into_iter().flatten().chain(first).collect();
     let threads = [mine, other];
-    // Under a checker, a deadline passes only by fault injection. So pairs with a deadline always
-    // run with fault injection. The other pairs run with it only in the full run.
-    let injection = match [a, b].contains(&"deadline") {
-        true => Injection::Few,
-        false => Injection::Rare,
-    };
     let primitive = primitive.clone();
     Program::new(format!("pair-{a}-{b}"), claim)
         .performs(performs(&threads))
         .operations(threads.iter().map(|steps| steps.len()).sum())
-        .injection(injection)
         .run(move || workers(&primitive, &first, &threads))
 }

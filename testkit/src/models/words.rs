@@ -26,7 +26,6 @@ pub fn programs<W: Word + Send + Sync + 'static>(make: fn() -> W) -> Vec<Program
     )
     .performs([["try", "release"]; 3])
     .operations(3)
-    .more_in_full_run()
     .run(move || tries_3(make()));
     vec![
         tries,

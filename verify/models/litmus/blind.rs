@@ -7,14 +7,13 @@ pub(crate) struct BlindSpot {
     pub name: &'static str,
     /// How the checkers deviate.
     pub what: &'static str,
-    /// The consequence for our locks, and the mode that covers it.
+    /// The consequence for our locks, and the checker that covers it.
     pub consequence: &'static str,
 }
 
 /// Every blind spot.
 pub(crate) const ALL: &[&BlindSpot] = &[
     LOAD_THEN_STORE,
-    STALE_READS,
     LOAD_BUFFERING,
     READ_BY_RMW,
     STALE_FAILURE,
@@ -33,21 +32,8 @@ pub(super) const LOAD_THEN_STORE: &BlindSpot = &BlindSpot {
            the same thread, loom overlooks an earlier racing access by another thread, and does \
            not explore the other order (loom issues 166 and 392).",
     consequence: "To acquire a contended word, a thread loads it and then executes a \
-                  compare-exchange. Mode `rmw-load` has no loads, and `dfs` does not prune the \
-                  search in this way, so both show these interleavings. Therefore the full run \
-                  searches every program of two threads in all three modes. Exceptions are the \
-                  programs that run a whole journal, those that state their own faults, and those \
-                  in which a thread catches a panic (`…-unwinds…`). A row of `dfs` fails if it \
-                  shows an outcome that loom's two modes together do not show.",
-};
-
-pub(super) const STALE_READS: &BlindSpot = &BlindSpot {
-    name: "stale reads",
-    what: "In `rmw-load`, every load is a read-modify-write, and under shuttle, every operation is \
-           SeqCst. So a load always sees the latest value.",
-    consequence: "These modes show no outcome that needs a stale value. Mode `weak` does. Every \
-                  program of two threads runs in that mode, except those in which a thread \
-                  catches a panic, and so do the mutants, which weaken each ordering.",
+                  compare-exchange. Loom alone would miss errors there. The explorer shows these \
+                  executions.",
 };
 
 pub(super) const LOAD_BUFFERING: &BlindSpot = &BlindSpot {
@@ -55,31 +41,27 @@ pub(super) const LOAD_BUFFERING: &BlindSpot = &BlindSpot {
     what: "In C++, a relaxed load may take effect after a later store of the same thread to \
            another word. The checkers execute each thread in program order, so they never show \
            this.",
-    consequence: "No mode covers this, so no proof may assume that a relaxed load takes effect \
+    consequence: "No checker covers this, so no proof may assume that a relaxed load takes effect \
                   before a later relaxed store. Our proofs do not assume it: a hold begins with an Acquire \
                   and ends with a Release, which keep the accesses in between inside the hold.",
 };
 
 pub(super) const READ_BY_RMW: &BlindSpot = &BlindSpot {
     name: "reading by read-modify-write",
-    what: "In the checkers, a read-modify-write reads the value that was stored last in time. In \
+    what: "In loom, a read-modify-write reads the value that was stored last in time. In \
            C++, it reads the value just before its own in the modification order of its word. A \
            store that another thread has executed earlier in time may come later in that order.",
     consequence: "If two threads each store one word and then check the other's, loom shows the \
-                  race only if a thread checks by a load. In our wait queue, the releasing thread \
-                  does (`is_occupied`), so the models show that both barriers are needed. The \
-                  waiter checks by a compare-exchange, and has a barrier nevertheless.",
+                  race only if a thread checks by a load. The explorer always shows it.",
 };
 
 pub(super) const STALE_FAILURE: &BlindSpot = &BlindSpot {
     name: "a failed compare-exchange that reads a stale value",
     what: "A compare-exchange that fails is a load. So it may read an old value, and fail although \
-           the latest value is the expected one. No mode shows this.",
+           the latest value is the expected one. Loom does not show this.",
     consequence: "No code takes a failed compare-exchange as proof that the word has changed. \
                   Loops retry with the value that they have read. A thread that stops retrying \
-                  enqueues, and checks again after a barrier. Fault plans (lists of faults to \
-                  inject) make weak compare-exchanges fail spuriously, and every compare-exchange \
-                  in the loops of our locks is weak.",
+                  enqueues, and checks again after a barrier. The explorer shows such failures.",
 };
 
 pub(super) const SEQCST_ACCESSES: &BlindSpot = &BlindSpot {
@@ -95,30 +77,26 @@ pub(super) const STORE_INTO_RMW: &BlindSpot = &BlindSpot {
     what: "Loom allows a plain store by another thread between the read and the write of a \
            read-modify-write, which then overwrites the stored value.",
     consequence: "This causes false alarms only. Our plain stores go to words that no other thread \
-                  changes at that time (invariant R-I2). In `rmw-load`, stores are swaps, so loom \
-                  does not do this.",
+                  changes at that time (invariant R-I2).",
 };
 
 pub(super) const SPURIOUS_FAILURE: &BlindSpot = &BlindSpot {
     name: "spurious failure",
-    what: "In the checkers, a weak compare-exchange never fails spuriously.",
-    consequence: "Fault plans (lists of faults to inject) cover this in both modes of loom: with \
-                  `weak-cas@t.i`, the i-th weak compare-exchange of thread t fails.",
+    what: "In loom, a weak compare-exchange never fails spuriously.",
+    consequence: "The explorer covers this: its search tries up to two faults in an execution.",
 };
 
 pub(super) const SPURIOUS_WAKE: &BlindSpot = &BlindSpot {
     name: "spurious wakes",
-    what: "In the checkers, a wait on a condition variable never ends by itself. `park` can end by \
-           itself under shuttle, but not under loom.",
-    consequence: "Fault plans cover this in both modes of loom: with `spurious-wake@t.i`, the i-th \
-                  sleep of thread t ends by itself. Our locks sleep only through the facade.",
+    what: "In loom, neither a wait on a condition variable nor a `park` ends by itself.",
+    consequence: "The explorer covers this, as a fault of its search. Our locks sleep only through \
+                  the facade.",
 };
 
 pub(super) const TIME_OUT: &BlindSpot = &BlindSpot {
     name: "timeouts",
-    what: "In the checkers, a wait with a time limit never reaches its limit.",
-    consequence: "Fault plans cover this in both modes of loom: with `time-out@t.i`, the i-th \
-                  sleep of thread t that has a deadline reaches it.",
+    what: "In loom, a wait with a time limit never reaches its limit.",
+    consequence: "The explorer covers this, as a fault of its search.",
 };
 
 pub(super) const TRY_LOCK: &BlindSpot = &BlindSpot {

@@ -55,8 +55,8 @@ fn model(litmus: Litmus, pattern: &str, text: &str, operations: u32, run: fn()) 
     }
 }
 
-/// Marks a model that uses the checker's own mutexes, condition variables or `park`. The facade does
-/// not see their operations, so the harness cannot tell which steps are independent. Under the
+/// Marks a model that uses the checker's own mutexes, condition variables or `park`. The facade
+/// does not see their operations, so the harness cannot tell which steps are independent. Under the
 /// explorer, there is no such model: it has only what the facade needs.
 fn past_the_facade(model: Model) -> Model {
     Model {
@@ -135,12 +135,7 @@ fn mutexes() -> Vec<Model> {
                 reason: "only operations on the same mutex are ordered \
                          (thread.mutex.requirements.mutex)",
                 allowed: "00 01 10 11",
-                deviations: const {
-                    &[
-                        misses(RmwLoad, "00", STALE_READS),
-                        misses(Dfs, "00", STALE_READS),
-                    ]
-                },
+                deviations: const { &[] },
             },
             "T0:y=_ T1:x=_",
             "T0: x.store(1, Relaxed); lock a; unlock a; y.load(Relaxed)\n\
@@ -166,7 +161,7 @@ fn mutexes() -> Vec<Model> {
                 claim: "a try fails while another thread holds the mutex",
                 reason: "`Mutex::try_lock` fails exactly then",
                 allowed: "0 1",
-                deviations: const { &[misses(Weak, "0", TRY_LOCK), misses(RmwLoad, "0", TRY_LOCK)] },
+                deviations: const { &[misses(Weak, "0", TRY_LOCK)] },
             },
             "T0:ok=_",
             "T0: try_lock of the checker's mutex\nT1: lock; unlock",
@@ -305,13 +300,7 @@ fn sleeping() -> Vec<Model> {
                 claim: "a wait on a condition variable ends by a notification, or by itself",
                 reason: "`Condvar::wait` is susceptible to spurious wakeups",
                 allowed: "01 10 11",
-                deviations: const {
-                    &[
-                        misses(Weak, "10", SPURIOUS_WAKE),
-                        misses(RmwLoad, "10", SPURIOUS_WAKE),
-                        misses(Dfs, "10", SPURIOUS_WAKE),
-                    ]
-                },
+                deviations: const { &[misses(Weak, "10", SPURIOUS_WAKE)] },
             },
             "T0:slept=_ flag=_",
             "T0: lock; unless the flag is set, wait once\n\
@@ -332,13 +321,7 @@ fn sleeping() -> Vec<Model> {
                 reason: "`Condvar::wait_timeout` says whether the limit has passed, and the limit \
                          may pass at any moment",
                 allowed: "01 10 11 20 21",
-                deviations: const {
-                    &[
-                        misses(Weak, "10 20 21", TIME_OUT),
-                        misses(RmwLoad, "10 20 21", TIME_OUT),
-                        misses(Dfs, "10 20 21", TIME_OUT),
-                    ]
-                },
+                deviations: const { &[misses(Weak, "10 20 21", TIME_OUT)] },
             },
             "T0:slept=_ flag=_",
             "T0: lock; unless the flag is set, wait_timeout once\n\
@@ -359,12 +342,7 @@ fn sleeping() -> Vec<Model> {
                 reason: "`thread::park` may return spuriously; an unpark synchronizes with the \
                          park that it ends",
                 allowed: "0 1",
-                deviations: const {
-                    &[
-                        misses(Weak, "0", SPURIOUS_WAKE),
-                        misses(RmwLoad, "0", SPURIOUS_WAKE),
-                    ]
-                },
+                deviations: const { &[misses(Weak, "0", SPURIOUS_WAKE)] },
             },
             "T0:x=_",
             "T0: park; x.load(Relaxed)\nT1: x.store(1, Relaxed); unpark T0",

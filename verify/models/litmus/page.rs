@@ -7,7 +7,7 @@ use std::path::Path;
 use super::{BLIND_SPOTS, BlindSpot, Deviation, Model, models};
 use spanlock_verify::Mode;
 
-const MODES: [Mode; 4] = [Mode::Explorer, Mode::Weak, Mode::RmwLoad, Mode::Dfs];
+const MODES: [Mode; 2] = [Mode::Explorer, Mode::Weak];
 
 const HEAD: &str = "\
 # What the checkers see, and what they do not
@@ -15,10 +15,9 @@ const HEAD: &str = "\
 The check `litmus/the-page-says-what-the-models-say` generates this page from the models in \
 `verify/models/litmus`, and fails if the two differ.
 
-A checker is a program, so it can be wrong. Therefore each mode of each checker runs litmus \
-tests: small programs whose outcomes are known. The modes are our explorer (`explorer`), loom as \
-published (`weak`), loom with every load executed as a read-modify-write (`rmw-load`), and \
-shuttle's search of all interleavings (`dfs`). The tests are the rows `litmus/…` of `cargo verify`.
+A checker is a program, so it can be wrong. Therefore our explorer (mode `explorer`) and loom (mode \
+`weak`) run litmus tests: small programs whose outcomes are known. The tests are the rows `litmus/…` \
+of `cargo verify`.
 
 Each program states the outcomes that C++20, and so Rust, allows. `axioms.rs` derives the allowed \
 outcomes a second time from the axioms of the standard, and a check compares the two. A row \
@@ -36,13 +35,12 @@ const TABLE: &str = "
 
 All words are 0 at first, and `T0` is the main thread. The column *outcome* has a `_` for each \
 value that a thread reads; the values after `end` are read when all threads have ended. The \
-column *allowed* lists the allowed outcomes, with one character for each `_`. In the last four \
-columns, an empty cell means that the mode shows exactly the allowed outcomes, or that the model \
-does not run in it: not in `explorer`, if it uses a primitive of loom and shuttle themselves; not \
-in `dfs`, if it injects faults, because shuttle injects none.
+column *allowed* lists the allowed outcomes, with one character for each `_`. In the last two \
+columns, an empty cell means that the mode shows exactly the allowed outcomes. A model that uses a \
+primitive of loom itself does not run in `explorer`.
 
-| model | program | outcome | allowed | why | `explorer` | `weak` | `rmw-load` | `dfs` |
-|---|---|---|---|---|---|---|---|---|
+| model | program | outcome | allowed | why | `explorer` | `weak` |
+|---|---|---|---|---|---|---|
 ";
 
 /// Returns the whole page.
@@ -51,8 +49,8 @@ fn text() -> String {
     let mut text = HEAD.to_owned();
     let (mut rows, mut blind) = (0, 0);
     for model in &models {
-        // Shuttle injects no faults, and the explorer knows only the facade.
-        rows += MODES.len() - usize::from(!model.faults.is_empty()) - usize::from(model.is_bare);
+        // The explorer knows only the facade.
+        rows += MODES.len() - usize::from(model.is_bare);
         blind += model.litmus.deviations.len();
     }
     let _ = writeln!(

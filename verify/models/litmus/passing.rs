@@ -34,10 +34,7 @@ pub(super) const ALL: &[Memory] = &[
             reason: "nothing synchronizes, so the happens-before relation hides no store from the \
                      second load (intro.races 14)",
             allowed: "00 01 10 11",
-            deviations: &[
-                misses(RmwLoad, "10", STALE_READS),
-                misses(Dfs, "10", STALE_READS),
-            ],
+            deviations: &[],
         },
         threads: &[
             &[Store(X, 1, Relaxed), Store(Y, 1, Relaxed)],
@@ -51,10 +48,7 @@ pub(super) const ALL: &[Memory] = &[
             claim: "a Release without an Acquire orders nothing",
             reason: "synchronizing needs both sides (atomics.order 2)",
             allowed: "00 01 10 11",
-            deviations: &[
-                misses(RmwLoad, "10", STALE_READS),
-                misses(Dfs, "10", STALE_READS),
-            ],
+            deviations: &[],
         },
         threads: &[
             &[Store(X, 1, Relaxed), Store(Y, 1, Release)],
@@ -68,10 +62,7 @@ pub(super) const ALL: &[Memory] = &[
             claim: "an Acquire without a Release orders nothing",
             reason: "synchronizing needs both sides (atomics.order 2)",
             allowed: "00 01 10 11",
-            deviations: &[
-                misses(RmwLoad, "10", STALE_READS),
-                misses(Dfs, "10", STALE_READS),
-            ],
+            deviations: &[],
         },
         threads: &[
             &[Store(X, 1, Relaxed), Store(Y, 1, Relaxed)],
@@ -128,10 +119,7 @@ pub(super) const ALL: &[Memory] = &[
             claim: "an acquire fence before the load that sees the flag comes too early",
             reason: "the fence must follow the load (atomics.fences 4)",
             allowed: "00 01 10 11",
-            deviations: &[
-                misses(RmwLoad, "10", STALE_READS),
-                misses(Dfs, "10", STALE_READS),
-            ],
+            deviations: &[],
         },
         threads: &[
             &[Store(X, 1, Relaxed), Store(Y, 1, Release)],
@@ -198,10 +186,7 @@ pub(super) const ALL: &[Memory] = &[
             reason: "since C++20, a store belongs only to the release sequence that it heads \
                      (P0982)",
             allowed: "00 01 11 20 21",
-            deviations: &[
-                misses(RmwLoad, "20", STALE_READS),
-                misses(Dfs, "20", STALE_READS),
-            ],
+            deviations: &[],
         },
         threads: &[
             &[
@@ -269,8 +254,6 @@ pub(super) const ALL: &[Memory] = &[
             deviations: &[
                 misses(Explorer, "11", LOAD_BUFFERING),
                 misses(Weak, "11", LOAD_BUFFERING),
-                misses(RmwLoad, "11", LOAD_BUFFERING),
-                misses(Dfs, "11", LOAD_BUFFERING),
             ],
         },
         threads: &[

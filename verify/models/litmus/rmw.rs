@@ -85,10 +85,7 @@ pub(super) const ALL: &[Memory] = &[
             reason: "a failed compare-exchange is a load with the failure ordering \
                      (atomics.types.operations)",
             allowed: "000 001 010 011",
-            deviations: &[
-                misses(RmwLoad, "010", STALE_READS),
-                misses(Dfs, "010", STALE_READS),
-            ],
+            deviations: &[],
         },
         threads: &[
             &[Store(Y, 1, Relaxed), Store(X, 1, Release)],
@@ -118,11 +115,7 @@ pub(super) const ALL: &[Memory] = &[
             reason: "a failed compare-exchange is a load (atomics.types.operations), which reads \
                      any store that is not hidden",
             allowed: "000 001 100 101",
-            deviations: &[
-                misses(Weak, "100", STALE_FAILURE),
-                misses(RmwLoad, "100", STALE_FAILURE),
-                misses(Dfs, "100", STALE_FAILURE),
-            ],
+            deviations: &[misses(Weak, "100", STALE_FAILURE)],
         },
         threads: &[
             &[Store(X, 1, Relaxed), Store(Y, 1, Relaxed)],
@@ -138,11 +131,7 @@ pub(super) const ALL: &[Memory] = &[
             reason: "only a successful compare-exchange must read the last value (atomics.order \
                      10)",
             allowed: "000 011 100 111",
-            deviations: &[
-                misses(Weak, "100", STALE_FAILURE),
-                misses(RmwLoad, "100", STALE_FAILURE),
-                misses(Dfs, "100", STALE_FAILURE),
-            ],
+            deviations: &[misses(Weak, "100", STALE_FAILURE)],
         },
         threads: &[
             &[Store(X, 1, Relaxed), Store(Y, 1, Relaxed)],
@@ -156,11 +145,7 @@ pub(super) const ALL: &[Memory] = &[
             claim: "a weak compare-exchange can fail although the value is the expected one",
             reason: "a weak compare-exchange may fail spuriously (atomics.types.operations)",
             allowed: "000 100 101",
-            deviations: &[
-                misses(Weak, "000", SPURIOUS_FAILURE),
-                misses(RmwLoad, "000", SPURIOUS_FAILURE),
-                misses(Dfs, "000", SPURIOUS_FAILURE),
-            ],
+            deviations: &[misses(Weak, "000", SPURIOUS_FAILURE)],
         },
         threads: &[&[CasWeak(X, (0, 1), Relaxed, Relaxed)], &[Load(X, Relaxed)]],
         finals: &[],

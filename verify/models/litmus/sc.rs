@@ -18,10 +18,7 @@ pub(super) const ALL: &[Memory] = &[
             claim: "two threads that store and then load may both miss the other's store (SB)",
             reason: "nothing orders a store before a later load of another word",
             allowed: "00 01 10 11",
-            deviations: &[
-                misses(RmwLoad, "00", STALE_READS),
-                misses(Dfs, "00", STALE_READS),
-            ],
+            deviations: &[],
         },
         threads: &[
             &[Store(X, 1, Relaxed), Load(Y, Relaxed)],
@@ -51,10 +48,7 @@ pub(super) const ALL: &[Memory] = &[
             claim: "a SeqCst fence on one side alone does not forbid store buffering",
             reason: "a total order of one fence constrains nothing",
             allowed: "00 01 10 11",
-            deviations: &[
-                misses(RmwLoad, "00", STALE_READS),
-                misses(Dfs, "00", STALE_READS),
-            ],
+            deviations: &[],
         },
         threads: &[
             &[Store(X, 1, Relaxed), Fence(SeqCst), Load(Y, Relaxed)],
@@ -68,10 +62,7 @@ pub(super) const ALL: &[Memory] = &[
             claim: "fences that are not SeqCst do not forbid store buffering",
             reason: "AcqRel fences do not order a store before a later load",
             allowed: "00 01 10 11",
-            deviations: &[
-                misses(RmwLoad, "00", STALE_READS),
-                misses(Dfs, "00", STALE_READS),
-            ],
+            deviations: &[],
         },
         threads: &[
             &[Store(X, 1, Relaxed), Fence(AcqRel), Load(Y, Relaxed)],
@@ -115,10 +106,7 @@ pub(super) const ALL: &[Memory] = &[
             claim: "a store by an AcqRel read-modify-write does not forbid store buffering",
             reason: "AcqRel does not order the write before a later load of another word",
             allowed: "0000 0001 0100 0101",
-            deviations: &[
-                misses(RmwLoad, "0000", STALE_READS),
-                misses(Dfs, "0000", STALE_READS),
-            ],
+            deviations: &[],
         },
         threads: &[
             &[Swap(X, 1, AcqRel), Load(Y, Acquire)],
@@ -147,11 +135,7 @@ pub(super) const ALL: &[Memory] = &[
             reason: "a read-modify-write reads the latest value in its own word's order, which is \
                      unrelated to another word's",
             allowed: "00 01 10 11",
-            deviations: &[
-                misses(Weak, "00", READ_BY_RMW),
-                misses(RmwLoad, "00", READ_BY_RMW),
-                misses(Dfs, "00", READ_BY_RMW),
-            ],
+            deviations: &[misses(Weak, "00", READ_BY_RMW)],
         },
         threads: &[
             &[Store(X, 1, Relaxed), Add(Y, 0, AcqRel)],
@@ -166,10 +150,7 @@ pub(super) const ALL: &[Memory] = &[
             reason: "no thread's stores are ordered against another's (C++ is not multi-copy \
                      atomic)",
             allowed: "0000 0001 0010 0011 0100 0101 0110 0111 1000 1001 1010 1011 1100 1101 1110 1111",
-            deviations: &[
-                misses(RmwLoad, "1010", STALE_READS),
-                misses(Dfs, "1010", STALE_READS),
-            ],
+            deviations: &[],
         },
         threads: &[
             &[Load(X, Acquire), Load(Y, Acquire)],
@@ -220,10 +201,7 @@ pub(super) const ALL: &[Memory] = &[
                     up last (2+2W)",
             reason: "the modification orders of two words are unrelated",
             allowed: "11 12 21 22",
-            deviations: &[
-                misses(RmwLoad, "11", STALE_READS),
-                misses(Dfs, "11", STALE_READS),
-            ],
+            deviations: &[],
         },
         threads: &[
             &[Store(X, 1, Relaxed), Store(Y, 2, Relaxed)],
@@ -237,10 +215,7 @@ pub(super) const ALL: &[Memory] = &[
             claim: "Release stores alone do not forbid 2+2W",
             reason: "synchronizing needs a read (atomics.order 2)",
             allowed: "11 12 21 22",
-            deviations: &[
-                misses(RmwLoad, "11", STALE_READS),
-                misses(Dfs, "11", STALE_READS),
-            ],
+            deviations: &[],
         },
         threads: &[
             &[Store(X, 1, Release), Store(Y, 2, Release)],

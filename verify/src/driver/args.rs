@@ -7,14 +7,14 @@ use anyhow::{Result, ensure};
 
 use super::partition::Partition;
 
-/// Builds each package's models under loom and under shuttle, and runs each row (one program in one
-/// mode of a checker) in its own process.
+/// Builds each package's models under the explorer, loom and shuttle, and runs each row (one
+/// program in one mode of a checker) in its own process.
 ///
-/// Succeeds only if every row passes and every search has the recorded number of executions. A row
-/// passes if it is EXHAUSTED (every execution explored), BOUNDED (every one within a bound, or a
-/// number of random ones, explored) or SKIPPED (its checker is not installed). A row that reaches
-/// its time limit is TRUNCATED, which is a failure. If `CI` is set, a row is FAILED instead of
-/// SKIPPED.
+/// Succeeds only if every row passes, every search has the recorded number of executions, and the
+/// explorer shows every outcome that loom and shuttle show. A row passes if it is EXHAUSTED (every
+/// execution explored), BOUNDED (every one within a bound, or a number of random ones, explored) or
+/// SKIPPED (its checker is not installed). A row that reaches its time limit is TRUNCATED, which is
+/// a failure. If `CI` is set, a row is FAILED instead of SKIPPED.
 #[derive(clap::Parser, Debug)]
 #[command(name = "cargo verify", bin_name = "cargo verify", version)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -23,7 +23,7 @@ pub(super) struct Args {
     pub(super) command: Option<Subcommand>,
     #[command(flatten)]
     pub(super) common: Common,
-    /// Run only searches of at most 300 recorded executions, and no bounded ones of two threads
+    /// Run only searches of at most 300 recorded executions
     #[arg(long)]
     pub(super) quick: bool,
     /// Also run the long rows; unless -p, --filter or --partition is given, imply --changes and
@@ -117,7 +117,7 @@ pub(super) struct Change {
     /// Inject a bug in the replay; `cargo verify bugs --list` shows them all as NAME/SUITE
     #[arg(long, value_name = "NAME", requires = "replay")]
     pub(super) bug: Option<String>,
-    /// In the replay, also explore executions that the search would leave out as equivalent
+    /// In the replay, also explore executions that loom or shuttle would leave out as equivalent
     #[arg(long, requires = "replay")]
     pub(super) plain: bool,
 }

@@ -16,7 +16,6 @@ use super::models::{Plan, Task};
 use super::mutants::sources;
 use super::reached::{Candidate, Candidates, Reached, searches};
 use crate::info::{BugSite, Kind, ProgramInfo};
-use crate::mode::Mode;
 
 /// Returns each bug once for every suite that must find it, and the errors in the definitions.
 pub(super) fn candidates<'a>(
@@ -61,11 +60,11 @@ fn change(bug: &str, suite: &str, what: &str) -> Change {
 /// Returns an error for each program in `killed_by` that does not exist.
 fn unknown_programs(site: &BugSite, plan: &Plan) -> Vec<String> {
     let is_unknown = |entry: &&String| {
-        let mut programs = plan.tasks.iter().map(|task| &task.job.program);
-        !programs.any(|it| match entry.split_once('/') {
-            Some(both) => both == (&it.suite, &it.name),
-            None => **entry == it.name,
-        })
+        let (suite, program) = match entry.split_once('/') {
+            Some((suite, program)) => (Some(suite), program),
+            None => (None, &***entry),
+        };
+        !plan.has(suite, program)
     };
     let unknown = site.killed_by.iter().filter(is_unknown).map(|entry| {
         format!(
@@ -121,6 +120,6 @@ fn candidate<'a>(plan: &'a Plan, suite: &str, change: Change) -> Candidate<'a> {
     let is_right = |task: &Task| change.expected.contains(&task.job.program.name);
     let main = of_suite.filter(|it| it.job.is_main());
     let (models, others): (Vec<_>, Vec<_>) = main.partition(|it| is_right(it));
-    let searches = [models, others].map(|its| searches(plan, &its, &Mode::SEARCHES));
+    let searches = [models, others].map(|its| searches(plan, &its, false));
     (change, searches.concat())
 }

@@ -21,87 +21,42 @@ pub(super) fn judge(ran: &[(Task, Ended)], built: &Built, run: &Circumstances) -
     let rows = ran.iter().map(|(task, ended)| row(task, ended, built, run));
     let mut rows: Vec<Row> = rows.collect();
     for (i, (task, ended)) in ran.iter().enumerate() {
-        if let Some(failure) = other_images(task, ended, ran) {
-            rows[i].verdict = Verdict::Failed;
-            rows[i].failure = Some(failure);
-        }
-        if let Some(failure) = unexplored(task, ended, ran) {
-            rows[i].verdict = Verdict::Failed;
-            rows[i].failure = Some(failure);
-        }
-        if !is_compared(&task.job) {
+        let Some(others) = compared(task, ran) else {
             continue;
-        }
-        let of = |mode| {
-            let at = (ran.iter()).position(|(it, _)| is_beside(&it.job, &task.job, mode))?;
-            ran[at].1.found().filter(|_| rows[at].verdict.passes())
         };
-        let found = (of(Mode::Weak), of(Mode::RmwLoad), of(Mode::Dfs));
-        if let (Some(weak), Some(rmw_load), Some(dfs)) = found {
-            let failure = disagreement(weak, rmw_load, dfs);
-            rows[i].agrees = failure.is_none();
-            if failure.is_some() {
-                rows[i].verdict = Verdict::Failed;
-                rows[i].failure = failure;
-            }
+        let failure = ended.found().and_then(|found| missing(found, &others));
+        rows[i].agrees = failure.is_none() && rows[i].verdict.passes();
+        if failure.is_some() {
+            rows[i].verdict = Verdict::Failed;
+            rows[i].failure = failure;
         }
     }
     rows
 }
 
-/// Reports that a program has other crash images in one mode than in its first. With a bound, a
-/// mode finds only some of them.
-fn other_images(task: &Task, ended: &Ended, ran: &[(Task, Ended)]) -> Option<String> {
-    let first = *task.job.program.crashes.first()?;
-    let of_first = |(it, _): &&(Task, Ended)| is_beside(&it.job, &task.job, first);
-    let (beside, other) = ran.iter().find(of_first)?;
-    if task.job.bound.or(beside.job.bound).is_some() {
-        return None;
-    }
-    let [images, others] = [ended, other].map(|it| it.found().and_then(|it| it.images));
-    let (images, others) = (images?, others?);
-    // Happens-before orders less than the modes that search interleavings do.
-    let has_more = task.job.mode == Mode::Explorer && images.count > others.count;
-    (images != others && !has_more).then(|| {
-        let (count, many) = (images.count, others.count);
-        format!("{count} images, but {many} others in mode {}", first.name())
-    })
+/// Returns what another checker has found in the program of a row of the explorer. The outcomes of
+/// litmus programs are known instead.
+fn compared<'a>(task: &Task, ran: &'a [(Task, Ended)]) -> Option<Vec<(&'a Task, &'a Found)>> {
+    let is_compared = task.job.mode == Mode::Explorer && task.job.program.expected.is_none();
+    let of_it = |it: &Task| it.job.mode != Mode::Explorer && is_same(&it.job, &task.job);
+    let others = ran.iter().filter(|(it, _)| is_compared && of_it(it));
+    let others = others.filter_map(|(it, ended)| Some((it, ended.found()?)));
+    Some(Vec::from_iter(others)).filter(|others| !others.is_empty())
 }
 
-/// Reports the outcomes that other rows of a program show, with as many faults or fewer, and that
-/// the explorer does not show. The explorer may show more than loom and shuttle together.
-fn unexplored(task: &Task, ended: &Ended, ran: &[(Task, Ended)]) -> Option<String> {
-    let job = &task.job;
-    // The outcomes of litmus programs are known.
-    if job.mode != Mode::Explorer || job.program.expected.is_some() {
-        return None;
-    }
-    let shown = &ended.found()?.outcomes;
-    let others = ran.iter().filter(|(it, _)| {
-        is_beside(&it.job, job, it.job.mode) || it.job.faults < job.faults && is_same(&it.job, job)
-    });
-    let missing = others.flat_map(|(it, ended)| {
-        let outcomes = ended.found().into_iter().flat_map(|it| &it.outcomes);
-        let missing = outcomes.filter(|it| !shown.contains(*it));
-        missing.map(|outcome| format!("{outcome} ({})", it.job.name()))
+/// Reports the outcomes of `others` that the explorer does not show. It may show more.
+fn missing(explorer: &Found, others: &[(&Task, &Found)]) -> Option<String> {
+    let missing = others.iter().flat_map(|(task, found)| {
+        let missing = found.outcomes.difference(&explorer.outcomes);
+        missing.map(|outcome| format!("{outcome} ({})", task.job.name()))
     });
     let missing = Vec::from_iter(missing).join(", ");
     (!missing.is_empty()).then(|| {
         format!(
-            "the explorer does not show these outcomes: {missing}\n  one of the checkers is wrong"
+            "the explorer does not show these outcomes: {missing}\n  one of the checkers is wrong, \
+             or a thread notes something that depends on time, addresses or earlier executions"
         )
     })
-}
-
-/// Whether a row's outcomes are compared with those of loom's modes. Litmus programs are not
-/// compared, because their outcomes in each mode are known. Loom does not run all programs.
-fn is_compared(job: &Job) -> bool {
-    job.mode == Mode::Dfs && job.program.expected.is_none() && !job.program.unwinds
-}
-
-/// Whether `other` is the row in `mode` with which `job` is compared.
-fn is_beside(other: &Job, job: &Job, mode: Mode) -> bool {
-    other.mode == mode && other.faults == job.faults && is_same(other, job)
 }
 
 /// Whether two rows are of the same program.
@@ -111,29 +66,12 @@ fn is_same(other: &Job, job: &Job) -> bool {
 
 /// Returns the rows of `all` that a row is compared with. Only long rows get long ones.
 pub(super) fn beside(task: &Task, all: &[Task]) -> Vec<Task> {
-    let modes = [Mode::Weak, Mode::RmwLoad].into_iter();
-    let modes = modes.filter(|_| is_compared(&task.job));
-    let of = |mode| {
-        let its = (all.iter()).filter(move |it| is_beside(&it.job, &task.job, mode));
-        let there = its.filter(|it| task.job.long || !it.job.long);
-        there.max_by_key(|it| it.job.long).cloned()
-    };
-    modes.filter_map(of).collect()
-}
-
-/// Reports the outcomes of shuttle's search that neither mode of loom shows.
-fn disagreement(weak: &Found, rmw_load: &Found, dfs: &Found) -> Option<String> {
-    let loom = weak.outcomes.iter().chain(&rmw_load.outcomes);
-    let loom: BTreeSet<&String> = loom.collect();
-    let missing = dfs.outcomes.iter().filter(|it| !loom.contains(it));
-    let missing = Vec::from_iter(missing.map(String::as_str)).join(", ");
-    (!missing.is_empty()).then(|| {
-        format!(
-            "neither mode of loom shows these outcomes of this search: {missing}\n  loom misses \
-             executions, or a thread notes something that depends on time, addresses or earlier \
-             executions"
-        )
-    })
+    let is_compared = task.job.mode == Mode::Explorer && task.job.program.expected.is_none();
+    let others = all.iter().filter(|it| {
+        let is_other = it.job.mode != Mode::Explorer && is_same(&it.job, &task.job);
+        is_other && (task.job.long || !it.job.long)
+    });
+    others.filter(|_| is_compared).cloned().collect()
 }
 
 fn row(task: &Task, ended: &Ended, built: &Built, run: &Circumstances) -> Row {
@@ -173,7 +111,7 @@ fn row(task: &Task, ended: &Ended, built: &Built, run: &Circumstances) -> Row {
         operations: program.operations,
         bound: job.bound,
         search: job.search(),
-        faults: faults(job, found.plans),
+        faults: faults(job),
         executions: ended.failed_execution().unwrap_or(found.executions),
         committed: task.recorded().map(|count| count.executions),
         seconds: ended.elapsed.as_secs_f64(),
@@ -230,20 +168,18 @@ fn stopped(job: &Job, elapsed: Duration) -> String {
     if job.mode.is_counted() {
         text.push_str(
             "\n  If the program spins, call `spanlock_sync::hint::pause` in each round, so that \
-             other threads run.\n  If it has too many executions, use fewer operations, or state a \
-             bound on the program: `.bounded(3, \"why\")`.",
+             other threads run.\n  If it has too many executions, use fewer operations, or run \
+             `cargo verify --accept`, which finds\n  what ends in time and records it.",
         );
     }
     text
 }
 
-/// Returns the faults in every execution, or the number of fault plans that ran.
-fn faults(job: &Job, plans: u64) -> Vec<String> {
+/// Returns the faults in every execution, or the most that the explorer chooses.
+fn faults(job: &Job) -> Vec<String> {
     match job.faults {
-        most if job.mode == Mode::Explorer && most > 0 => vec![format!("at most {most}")],
         0 => job.program.faults.iter().map(ToString::to_string).collect(),
-        1 => vec![format!("all single ({plans} plans)")],
-        _ => vec![format!("all single and double ({plans} plans)")],
+        most => vec![format!("at most {most}")],
     }
 }
 

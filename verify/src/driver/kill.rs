@@ -16,7 +16,7 @@ use super::models::{Models, Plan, Task, models};
 use super::output::{exit_code, say};
 use super::outputs::Outputs;
 use super::process::{End, Ended};
-use super::reached::{Candidate, Candidates, FEW, Reached, Search};
+use super::reached::{Candidate, Candidates, Reached, Search};
 use super::run::{at_the_same_time, workers};
 use super::table::{Column, Fitted};
 use super::{bugs, mutants};
@@ -50,16 +50,13 @@ fn judge_one(change: &mut Change, built: &Built, searches: &[Search]) -> Result<
         None => Fate::Survived,
     };
     let begun = Instant::now();
-    for (task, few) in searches {
+    for (task, has_no_faults) in searches {
         if change.reason.is_some() && begun.elapsed() > LIMIT_OF_EXPLAINED {
             break;
         }
         let (name, program) = (task.job.name(), &task.job.program.name);
         let mut more = Vec::from_iter(change.arguments.iter().map(String::as_str));
-        let bound = FEW.to_string();
-        if *few {
-            more.extend(["--preemptions", &bound]);
-        }
+        more.extend(has_no_faults.then_some("--without-faults"));
         let is_spin = task.job.mode == Mode::Ltl;
         let ended = explore(built, task, &more, (!is_spin).then_some(LIMIT))?;
         let told = ended.told();

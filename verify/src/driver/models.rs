@@ -1,6 +1,6 @@
 //! The models of each package, as its test binary describes them, and the rows to run.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::env;
 use std::process::Command;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::process::exited;
 use crate::execution::no_replay;
 use crate::info::{Description, SuiteInfo};
 use crate::mode::{Checker, Mode};
-use crate::plan::{Job, Unrecorded, jobs};
+use crate::plan::{Job, jobs};
 use crate::rows::counts::{Count, Counts};
 
 /// The models of a package.
@@ -52,7 +52,7 @@ impl Task {
     }
 }
 
-/// Builds a workspace's models under loom, and asks each binary what it contains. Unless
+/// Builds a workspace's models under the explorer, and asks each binary what it contains. Unless
 /// `is_replay`, refuses the environment variables of a replay, which would silently change what a
 /// row runs.
 pub(super) fn models(
@@ -64,7 +64,7 @@ pub(super) fn models(
         no_replay().map_err(Error::msg)?;
     }
     let mut built = Built::none_of(scope, target)?;
-    built.add([Checker::Loom])?;
+    built.add([Checker::Explorer])?;
     let mut all = Vec::new();
     let mut suites: HashMap<String, &str> = HashMap::new();
     for package in &built.packages {
@@ -87,7 +87,7 @@ pub(super) fn models(
 }
 
 fn ask(built: &Built, package: &Package) -> Result<Description> {
-    let binary = built.binary(Checker::Loom, package)?;
+    let binary = built.binary(Checker::Explorer, package)?;
     let mut command = Command::new(binary);
     command.arg("--describe").current_dir(&package.folder);
     let ended = exited(command, None)?;
@@ -105,10 +105,10 @@ fn ask(built: &Built, package: &Package) -> Result<Description> {
 }
 
 /// Returns every row of these models, including the long rows, which only `--full` runs.
-pub(super) fn tasks(all: &[Arc<Models>], unrecorded: Unrecorded) -> Vec<Task> {
+pub(super) fn tasks(all: &[Arc<Models>]) -> Vec<Task> {
     let mut tasks = Vec::new();
     for models in all {
-        let jobs = jobs(&models.description, &models.counts, unrecorded);
+        let jobs = jobs(&models.description, &models.counts);
         tasks.extend(jobs.into_iter().map(|job| Task {
             models: models.clone(),
             job,
@@ -127,27 +127,44 @@ pub(super) fn suites(all: &[Arc<Models>]) -> Vec<SuiteInfo> {
 /// All rows except the long ones, cheapest first.
 pub(super) struct Plan {
     pub(super) tasks: Vec<Task>,
-    by_name: HashMap<String, usize>,
+    /// Loom's long searches.
+    by_loom: Vec<Task>,
+    /// Every program: its suite, and its name.
+    programs: BTreeSet<(String, String)>,
 }
 
 impl Plan {
+    /// Whether there is such a program: of this suite, if one is given.
+    pub(super) fn has(&self, suite: Option<&str>, program: &str) -> bool {
+        let mut all = self.programs.iter();
+        all.any(|(of, name)| name == program && suite.is_none_or(|suite| suite == of))
+    }
+
+    /// Returns loom's search of a program that only has random schedules in the normal run.
+    pub(super) fn search_instead(&self, task: &Task) -> Option<&Task> {
+        let program = |it: &Task| (it.job.program.suite.clone(), it.job.program.name.clone());
+        let mut all = self.by_loom.iter();
+        let is_random = task.job.mode == Mode::Random;
+        all.find(|it| is_random && program(it) == program(task))
+    }
+
     /// Plans the rows of these models.
     pub(super) fn of(all: &[Arc<Models>]) -> Self {
-        let mut tasks = tasks(all, Unrecorded::Bounded);
+        let mut tasks = tasks(all);
+        let program = |it: &Task| (it.job.program.suite.clone(), it.job.program.name.clone());
+        let programs = tasks.iter().map(program).collect();
+        let is_by_loom = |it: &&Task| it.job.long && it.job.mode == Mode::Weak;
+        let by_loom = tasks.iter().filter(is_by_loom).cloned().collect();
         tasks.retain(|task| !task.job.long);
         tasks.sort_by_cached_key(|task| {
             let program = &task.job.program;
-            (task.cost(), program.threads, program.operations)
+            let millis = task.recorded().and_then(|it| it.millis);
+            (millis, task.cost(), program.threads, program.operations)
         });
-        let names = tasks.iter().enumerate();
-        let by_name = names.map(|(i, task)| (task.job.name(), i)).collect();
-        Plan { tasks, by_name }
-    }
-
-    /// Returns the row of the same program and the same faults in `mode`.
-    pub(super) fn in_mode(&self, task: &Task, mode: Mode) -> Option<&Task> {
-        let mut job = task.job.clone();
-        job.mode = mode;
-        self.by_name.get(&job.name()).map(|&i| &self.tasks[i])
+        Plan {
+            tasks,
+            by_loom,
+            programs,
+        }
     }
 }

@@ -2,9 +2,8 @@
 //! fence of persistent memory), one at a time and at run time. For each such change (a mutant),
 //! some program must fail.
 //!
-//! The programs that reach the changed site run, cheapest first, until one fails. All of them run
-//! with few preemptions at first. Then rows of up to 20,000 executions run with their own bounds.
-//! If the mutant omits a wake, the programs' rows under shuttle run too.
+//! The programs that reach the changed site run, cheapest first, until one fails: first all without
+//! faults, and then those that have faults.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +15,6 @@ use super::build::Built;
 use super::change::Change;
 use super::models::Plan;
 use super::reached::{Candidates, Reached, Site, searches};
-use crate::mode::Mode;
 
 /// The number of lines, from that of a reported call on, whose orderings belong to the call.
 const CALL: usize = 8;
@@ -36,17 +34,10 @@ pub(super) fn candidates<'a>(
         let text = source(&built.root.join(&site.file))?;
         for mutation in site.mutations() {
             let reason = reason(&text, site, mutation);
-            // All searches of an equivalent mutant would take minutes. Those with few
-            // preemptions find most reasons that no longer hold.
-            let modes: &[Mode] = match (&reason, site.operation == "wake") {
-                (Some(_), _) => &[],
-                (None, true) => &Mode::SEARCHES,
-                (None, false) => &[Mode::Explorer, Mode::Weak, Mode::RmwLoad],
-            };
             let name = format!("{}={mutation}", site.place);
             let mut change = Change::new(&name, &site.change(mutation), ["--weaken", &name]);
             change.reason = reason;
-            candidates.push((change, searches(plan, models, modes)));
+            candidates.push((change, searches(plan, models, site.is_flush())));
         }
     }
     for place in unreached(built, reached)? {

@@ -12,13 +12,6 @@ use super::models::{Plan, Task};
 use super::process::Ended;
 use super::run::at_the_same_time;
 use crate::info::BugSite;
-use crate::mode::Mode;
-
-/// The bound on preemptions in the first searches of a change.
-pub(super) const FEW: u64 = 2;
-
-/// Rows with at most this many recorded executions are also searched with their own bounds.
-const AFFORDABLE: u64 = 20_000;
 
 /// All changes of a kind, and the errors in their definitions in the sources.
 pub(super) type Candidates<'a> = (Vec<Candidate<'a>>, Vec<String>);
@@ -26,7 +19,7 @@ pub(super) type Candidates<'a> = (Vec<Candidate<'a>>, Vec<String>);
 /// A change and the searches to run with it. Programs that must find the change come first.
 pub(super) type Candidate<'a> = (Change, Vec<Search<'a>>);
 
-/// A row to search, and whether to search it with few preemptions only.
+/// A row to search, and whether to search it without faults.
 pub(super) type Search<'a> = (&'a Task, bool);
 
 /// A site of the facade: an atomic operation, a fence, a wake, a flush or a drain.
@@ -98,9 +91,6 @@ pub(super) struct Reached<'a> {
 impl<'a> Reached<'a> {
     /// Collects what each program reaches in its main mode. Takes this from the rows that `ran`,
     /// and runs the others.
-    ///
-    /// A site does not count if the program reaches it only with more preemptions than the searches
-    /// of changes have: no search would reach the change.
     pub(super) fn by(
         plan: &'a Plan,
         ran: &[(Task, Ended)],
@@ -108,8 +98,7 @@ impl<'a> Reached<'a> {
         workers: usize,
     ) -> Result<Self> {
         let name = |task: &Task| task.job.name();
-        let ran = ran.iter().filter(|(task, _)| runs_as_planned(task));
-        let ran = ran.map(|(task, ended)| (name(task), ended));
+        let ran = ran.iter().map(|(task, ended)| (name(task), ended));
         let mut of: BTreeMap<String, &Ended> = ran.collect();
         let tasks = plan.tasks.iter().filter(|it| it.job.is_main());
         let tasks: Vec<&Task> = tasks.collect();
@@ -117,13 +106,8 @@ impl<'a> Reached<'a> {
         others.retain(|task| !of.contains_key(&name(task)));
         let asked = |task: &&Task| name(task);
         let what = "programs asked for sites";
-        let bound = FEW.to_string();
         let found = at_the_same_time(&others, workers, what, asked, |task| {
-            let few: &[&str] = match runs_as_planned(task) {
-                true => &[],
-                false => &["--preemptions", &bound],
-            };
-            explore(built, task, few, None)
+            explore(built, task, &[], None)
         });
         let found = found.into_iter().collect::<Result<Vec<_>>>()?;
         of.extend(others.into_iter().map(name).zip(&found));
@@ -150,6 +134,7 @@ impl<'a> Reached<'a> {
                 packages.any(|package| site.file.starts_with(&package.sources))
             };
             let sites = found.sites.iter().filter_map(|it| Site::parse(it));
+            // Shuttle sees no orderings.
             let sites = sites.filter(|it| !task.job.mode.has_crashes() || it.is_flush());
             for site in sites.filter(is_ours) {
                 reached.sites.entry(site).or_default().push(task);
@@ -159,32 +144,25 @@ impl<'a> Reached<'a> {
     }
 }
 
-/// Whether the searches of changes run this row as planned, and not only with few preemptions.
-fn runs_as_planned(task: &Task) -> bool {
-    let has_few = task.job.bound.is_some_and(|bound| bound <= FEW);
-    task.job.mode.has_crashes() || has_few || is_affordable(task)
-}
-
-fn is_affordable(task: &Task) -> bool {
-    (task.recorded()).is_some_and(|count| count.executions <= AFFORDABLE)
-}
-
-/// Returns the searches of `models`: first all of them under the explorer without faults, and in both
-/// modes of loom with few preemptions,
-/// then the affordable ones in `modes` with their own bounds.
-pub(super) fn searches<'a>(plan: &'a Plan, models: &[&'a Task], modes: &[Mode]) -> Vec<Search<'a>> {
-    // Programs with crashes run in their main mode.
-    let crashes = models.iter().filter(|it| it.job.mode.has_crashes());
-    let crashes = crashes.map(|task| (*task, false));
-    let in_mode = |mode| models.iter().filter_map(move |it| plan.in_mode(it, mode));
-    let short = [Mode::Explorer, Mode::Weak, Mode::RmwLoad]
-        .into_iter()
-        .flat_map(in_mode);
-    let long = modes.iter().copied().flat_map(in_mode);
-    let long = long.filter(|task| is_affordable(task));
-    let short = short.map(|task| (task, true));
-    crashes
-        .chain(short)
-        .chain(long.map(|task| (task, false)))
-        .collect()
+/// Returns the searches of `models`: first those without crashes, all without faults and then those
+/// that have faults; then those with crashes, which take longer. If a crash must show the change,
+/// those with crashes come first. Loom's searches come last, of programs that have only random
+/// schedules otherwise.
+pub(super) fn searches<'a>(
+    plan: &'a Plan,
+    models: &[&'a Task],
+    needs_crash: bool,
+) -> Vec<Search<'a>> {
+    let crashes = |it: &&&Task| it.job.program.has_crashes;
+    let in_crashes = models.iter().filter(crashes).map(|task| (*task, true));
+    let others = models.iter().filter(|it| !crashes(it));
+    let with_faults = others.clone().filter(|task| task.job.faults > 0);
+    let with_faults = with_faults.map(|task| (*task, false));
+    let others = others.map(|task| (*task, true)).chain(with_faults);
+    let by_loom = models.iter().filter_map(|it| plan.search_instead(it));
+    let by_loom = by_loom.map(|task| (task, true));
+    match needs_crash {
+        true => in_crashes.chain(others).chain(by_loom).collect(),
+        false => others.chain(in_crashes).chain(by_loom).collect(),
+    }
 }

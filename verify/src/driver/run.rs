@@ -1,10 +1,10 @@
 //! Runs rows, and records their numbers of executions.
 //!
-//! `--accept` first gives each search without a record a *trial*, a short time to finish. If it
-//! does not finish, its *fallback* runs: the same search with a bound, or a long row.
+//! `--accept` gives each search without a record a *trial*, a short time to end. If the search does
+//! not end, what the normal run has instead runs: the same search without faults, or a long row.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -17,32 +17,25 @@ use rayon::iter::{ParallelBridge, ParallelIterator};
 
 use super::build::Built;
 use super::explore::explore;
-use super::models::{Models, Task, tasks};
+use super::models::{Models, Task};
 use super::output::{say, warn};
 use super::process::{End, Ended};
-use crate::info::Kind;
 use crate::mode::Mode;
-use crate::plan::{FEW_PREEMPTIONS, Job, Unrecorded, jobs};
+use crate::plan::{Job, jobs};
 use crate::rows::counts::{Count, path};
 use crate::rows::row::Row;
 
-/// The time limit of a trial.
+/// The time limit of a search without a record that a further run repeats: longer searches are part
+/// of the full run. Loom only confirms what the explorer shows.
 const TRIAL: Duration = Duration::from_secs(4);
+const TRIAL_BY_LOOM: Duration = Duration::from_secs(1);
 
-/// The time after which a search is too slow for the normal run: the main search of a program with
-/// crashes, or a search with a bound, which then runs with [`FEW_PREEMPTIONS`].
-const SLOW: Duration = Duration::from_secs(10);
-
-/// The time limit of a trial of a long row that has a fallback. There are many such rows, and a
-/// full run should end within hours.
-const LONG_TRIAL: Duration = Duration::from_secs(60);
-
-/// The time limit of a long row that is a fallback itself. It has no other.
-const LONG_FALLBACK: Duration = Duration::from_secs(600);
+/// The time limit of a long row while it has no record.
+const LONG_TRIAL: Duration = Duration::from_secs(600);
 
 /// Runs every row for at most `limit`, costliest first. If `measures`, searches without a record
 /// get a trial. Returns the results in the order of `tasks`, each with the task that ran: the given
-/// one or its fallback.
+/// one, or the one that the normal run has [instead](Job::instead).
 pub(super) fn run_all(
     tasks: &[Task],
     built: &Built,
@@ -53,13 +46,12 @@ pub(super) fn run_all(
     let mut order: Vec<(usize, &Task)> = tasks.iter().enumerate().collect();
     // The costliest rows come first, so that none of them is left for the end.
     order.sort_by_key(|(_, task)| Reverse(task.cost()));
-    let fallbacks = match measures {
-        true => fallbacks(tasks),
-        false => HashMap::new(),
-    };
     let name = |(_, task): &(usize, &Task)| task.job.name();
     let mut ran = at_the_same_time(&order, workers, "rows", name, |&(i, task)| {
-        let ran = measure(built, task, fallbacks.get(&task.job.name()), limit);
+        let ran = match measures && task.recorded().is_none() && task.job.mode.is_counted() {
+            true => measure(built, task, limit),
+            false => explore(built, task, &[], Some(limit)).map(|ended| (task.clone(), ended)),
+        };
         // If one row cannot be run, keep the results of the others.
         let broken = |error: anyhow::Error| End::Broken(format!("{error:#}"));
         let broken = |error| (task.clone(), Ended::without_process(broken(error)));
@@ -69,71 +61,26 @@ pub(super) fn run_all(
     ran.into_iter().map(|(_, ran)| ran).collect()
 }
 
-/// Returns the fallback of each search that has no record, and no bound unless it is with crashes:
-/// the same search with a bound on preemptions, or the same row as a long one.
-fn fallbacks(planned: &[Task]) -> HashMap<String, Task> {
-    let is_open = |task: &&Task| {
-        let (job, is_new) = (&task.job, task.recorded().is_none());
-        is_new && job.mode.is_counted() && (job.bound.is_none() || job.mode.has_crashes())
-    };
-    let open: Vec<&Task> = planned.iter().filter(is_open).collect();
-    let mut models: Vec<Arc<Models>> = open.iter().map(|task| task.models.clone()).collect();
-    models.dedup_by(|a, b| Arc::ptr_eq(a, b));
-    let mut bounded = tasks(&models, Unrecorded::Bounded);
-    bounded.retain(|task| task.job.bound.is_some());
-    let mut bounded: HashMap<_, _> = bounded.into_iter().map(|it| (it.job.name(), it)).collect();
-    let fallback = |task: &Task| {
-        let (job, name) = (&task.job, task.job.name());
-        let (program, mut long) = (&job.program, task.clone());
-        long.job.long = true;
-        let fallback = match job.mode {
-            Mode::Explorer | Mode::Dfs if !job.long && program.kind == Kind::Once => {
-                bounded.remove(&name).or(Some(long))
-            }
-            mode if !mode.has_crashes() => bounded.remove(&name),
-            mode => (!job.long && !program.more_in_full_run.contains(&mode)).then_some(long),
+/// Runs a row without a record. If it does not end in time, runs what the normal run has instead.
+/// Returns the task that ran last.
+fn measure(built: &Built, task: &Task, limit: Duration) -> Result<(Task, Ended)> {
+    let (mut task, is_known) = (task.clone(), task.job.long);
+    loop {
+        let job = &task.job;
+        let trial = match job.mode {
+            _ if job.long => LONG_TRIAL,
+            Mode::Weak => TRIAL_BY_LOOM,
+            _ => TRIAL,
         };
-        Some((name, fallback?))
-    };
-    open.into_iter().filter_map(fallback).collect()
-}
-
-/// Runs a row; if it has a fallback, first as a trial. Returns the task that ran last.
-fn measure(
-    built: &Built,
-    task: &Task,
-    fallback: Option<&Task>,
-    limit: Duration,
-) -> Result<(Task, Ended)> {
-    let trial = match fallback {
-        None => limit,
-        Some(_) if task.job.long => LONG_TRIAL,
-        Some(_) if task.job.mode.has_crashes() && task.job.is_main() => SLOW,
-        Some(_) => TRIAL,
-    };
-    let ended = explore(built, task, &[], Some(trial.min(limit)))?;
-    let Some(fallback) = fallback.filter(|_| matches!(ended.end, End::Stopped)) else {
-        return Ok((task.clone(), ended));
-    };
-    let mut ran = fallback.clone();
-    ran.number = task.number;
-    if task.job.long {
-        return Ok((ran, explore(built, fallback, &[], Some(limit))?));
-    }
-    if ran.job.long {
+        let mut asked = task.clone();
         // Until a long row is recorded, the binary does not know its name.
-        let limit = LONG_FALLBACK.min(limit);
-        return Ok((ran, explore(built, task, &[], Some(limit))?));
-    }
-    if ran.job.bound > Some(FEW_PREEMPTIONS) {
-        let ended = explore(built, &ran, &[], Some(SLOW.min(limit)))?;
-        if !matches!(ended.end, End::Stopped) {
-            return Ok((ran, ended));
+        asked.job.long = is_known;
+        let ended = explore(built, &asked, &[], Some(trial.min(limit)))?;
+        if job.long || !matches!(ended.end, End::Stopped) {
+            return Ok((task, ended));
         }
-        ran.job.bound = Some(FEW_PREEMPTIONS);
+        task.job = job.instead();
     }
-    let ended = explore(built, &ran, &[], Some(limit))?;
-    Ok((ran, ended))
 }
 
 /// Records the number of executions of each row that drifted or has no record, and deletes records
@@ -160,7 +107,7 @@ pub(super) fn accept(
                 accepted += 1;
             }
         }
-        let planned = jobs(&models.description, &counts, Unrecorded::Bounded);
+        let planned = jobs(&models.description, &counts);
         let planned: BTreeSet<String> = planned.iter().map(Job::name).collect();
         counts.0.retain(|row, _| {
             let is_planned = planned.contains(row);

@@ -254,24 +254,12 @@ pub(super) fn summary(rows: &[Row]) -> String {
     let executions = rows.iter().map(|row| row.executions);
     let executions = executions.fold(0, u64::saturating_add);
     let verdicts = tally(rows.iter().map(|row| row.verdict));
-    // Litmus rows are compared with known outcomes instead. Scenarios run under shuttle only.
-    let is_compared =
-        |row: &Row| row.mode == Mode::Dfs && row.agreement.is_none() && row.scenarios.is_none();
-    let agreeing = count(&|row| is_compared(row) && row.agrees);
+    let agreeing = count(&|row| row.agrees);
     let mut text = format!(
-        "{} rows, {executions} executions: {verdicts}. Programs for which loom shows every \
-         outcome of shuttle's exhaustive search: {agreeing}",
+        "{} rows, {executions} executions: {verdicts}. Programs of which the explorer shows every \
+         outcome of another checker: {agreeing}.",
         rows.len(),
     );
-    let not_compared = count(&is_compared) - agreeing;
-    if not_compared > 0 {
-        let _ = write!(
-            text,
-            "; {not_compared} were not compared (one of the three rows did not run, or did not \
-             pass)"
-        );
-    }
-    text.push('.');
     let agree = count(&|row| row.agreement == Some(Agreement::Agrees));
     let blind = count(&|row| row.agreement == Some(Agreement::BlindSpot));
     if agree + blind > 0 {

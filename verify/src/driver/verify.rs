@@ -22,7 +22,8 @@ use super::run::{accept, run_all, workers};
 use super::{judge, kill, table};
 use crate::info::Kind;
 use crate::messages::REFUSES;
-use crate::plan::{Job, Unrecorded};
+use crate::mode::Mode;
+use crate::plan::Job;
 use crate::rows::pairs::tables;
 use crate::rows::row::{Circumstances, Row, Verdict};
 
@@ -89,7 +90,7 @@ pub(super) fn verify(args: &Args) -> Result<ExitCode> {
 /// Returns an error for each recorded row that no program has any more. Otherwise, nobody would
 /// notice a program that was removed or renamed by mistake.
 fn gone(models: &[Arc<Models>], accepted: bool) -> Vec<String> {
-    let planned = tasks(models, Unrecorded::Bounded);
+    let planned = tasks(models);
     let planned: BTreeSet<String> = planned.iter().map(|task| task.job.name()).collect();
     let recorded = models.iter().flat_map(|it| it.counts.0.keys());
     let gone = recorded.filter(|row| !accepted && !planned.contains(*row));
@@ -105,11 +106,7 @@ fn select(
     built: &Built,
     models: &[Arc<Models>],
 ) -> Result<(Vec<Task>, Circumstances)> {
-    let unrecorded = match args.accept {
-        true => Unrecorded::Whole,
-        false => Unrecorded::Bounded,
-    };
-    let mut all = tasks(models, unrecorded);
+    let mut all = tasks(models);
     if args.full {
         let long = all.iter().map(|task| &task.job).filter(|job| job.long);
         let long: BTreeSet<String> = long.map(Job::name).collect();
@@ -124,7 +121,7 @@ fn select(
         _ => " among the rows that run without --full",
     };
     let missing = format!(
-        "no row's name contains `{{}}`{among}\n  names look like SUITE/PROGRAM/loom/weak; `cargo \
+        "no row's name contains `{{}}`{among}\n  names look like SUITE/PROGRAM/explorer; `cargo \
          verify --list` shows them all"
     );
     let name = |task: &Task| task.job.name();
@@ -159,10 +156,12 @@ pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
     }
     let outputs = Outputs::new(common.json.as_ref(), None)?;
     let (mut built, models) = models(&common.scope, KNOWN_BUGS, false)?;
-    let mut tasks = tasks(&models, Unrecorded::Whole);
+    let mut tasks = tasks(&models);
     tasks.retain(|task| {
         let job = &task.job;
-        !job.long && job.faults == 0 && job.program.form.is_some()
+        // A known bug has no record, so only loom's searches of three threads are long.
+        let is_searched = !job.long || job.mode == Mode::Weak;
+        is_searched && job.program.form.is_some()
     });
     let missing = "no known bug's name contains `{}`";
     let name = |task: &Task| task.job.program.suite.clone();
@@ -177,7 +176,7 @@ pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
     let judged = judge::judge(&ran, &built, &run);
     let mut wrong = Vec::new();
     for ((task, _), row) in ran.iter().zip(&judged) {
-        match (task.job.program.must_fail(task.job.mode), row.verdict) {
+        match (task.job.program.must_fail, row.verdict) {
             (true, Verdict::Failed) => {}
             (false, verdict) if verdict.passes() => {}
             _ => wrong.push(row.clone()),
@@ -216,7 +215,7 @@ pub(super) fn replay(
     change: &Change,
 ) -> Result<ExitCode> {
     let (mut built, models) = models(scope, target, true)?;
-    let all = tasks(&models, Unrecorded::Bounded);
+    let all = tasks(&models);
     let Some(task) = all.iter().find(|task| task.job.name() == *name) else {
         bail!(
             "there is no row `{name}`: is the name from another version?\n  `cargo verify --list` \

@@ -6,8 +6,8 @@
 //!
 //! ```text
 //! # row                                   bound  executions  ms
-//! ring/exchange/loom/weak                 -      105         12
-//! ring/refill/loom/rmw-load               3      91234       20500
+//! ring/exchange/explorer                  -      105         12
+//! ring/refill/loom/weak/long              2      91234       20500
 //! ```
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ const HEAD: &str = "\
 /// The record of one search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// The bound on preemptions; `None` if the search ran to its end.
+    /// The bound on preemptions (explorer: on faults); `None` if the search ran to its end.
     pub bound: Option<u64>,
     /// The number of executions.
     pub executions: u64,

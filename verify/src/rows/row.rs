@@ -41,8 +41,8 @@ pub enum Agreement {
 /// One line of the table and of the JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Its name: `primitive/property/checker/mode`, then `/single-faults` or `/double-faults` with
-    /// injected faults, and `/long` if only the full run has the row.
+    /// Its name: `primitive/property/checker/mode`, or `primitive/property/explorer`, then `/long`
+    /// if only the full run has the row.
     pub name: String,
     /// The row's position among all selected rows, from 1.
     pub number: usize,
@@ -55,7 +55,7 @@ pub struct Row {
     /// For a known bug: its name, the link to its report, and the form, `buggy` or `fixed`.
     #[serde(flatten)]
     pub known: Option<Known>,
-    /// `loom`, `shuttle` or `spin`.
+    /// `explorer`, `loom`, `shuttle` or `spin`.
     pub checker: String,
     /// The checker's version.
     pub checker_version: String,
@@ -69,8 +69,8 @@ pub struct Row {
     pub bound: Option<u64>,
     /// Which of the executions within the bound were explored.
     pub search: String,
-    /// Injected faults, as `kind@thread.nth`: at the thread's nth chance (from 0) for this kind.
-    /// Or the number of fault plans, each searched separately: `all single (7 plans)`.
+    /// Injected faults, as `kind@thread.nth`: at the thread's nth chance (from 0) for this kind. Or
+    /// the most faults that the explorer chooses in an execution: `at most 2`.
     pub faults: Vec<String>,
     /// Executions (by Spin: states) explored, or the number of the execution that failed.
     pub executions: u64,
@@ -105,7 +105,7 @@ pub struct Row {
     pub outcome_hash: String,
     /// For a litmus row: whether the mode shows exactly the allowed outcomes.
     pub agreement: Option<Agreement>,
-    /// For a row of shuttle's search: whether loom's two modes passed and showed all its outcomes.
+    /// For a row of the explorer: whether it shows all outcomes of another checker's row.
     pub agrees: bool,
     /// What this mode cannot see. For a litmus row that deviates: the outcomes it misses or adds.
     /// For a known bug that no mode finds: the checker that would find it.

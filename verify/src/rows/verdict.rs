@@ -31,7 +31,7 @@ fn problem(job: &Job, found: &Found) -> Option<String> {
     if !program.faults.is_empty() && found.injected == 0 {
         return Some("no execution reaches the program's fault: the row shows nothing".to_owned());
     }
-    // Loom's weak mode misses a writer that enqueues between a reader's check and its entry.
+    // Loom misses a writer that enqueues between a reader's check and its entry.
     let overtaking = found.overtaking.filter(|_| job.mode != Mode::Weak);
     unperformed(job, found)
         .or_else(|| overtaking.and_then(loose))

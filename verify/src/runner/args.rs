@@ -33,17 +33,16 @@ pub(super) struct Args {
     /// Ignore the row's bound
     #[arg(long, conflicts_with = "bound")]
     pub(super) unbounded: bool,
-    /// Lower the row's bound to at most this many preemptions. A search with crashes is not reduced
-    /// then
+    /// Let the explorer choose no faults
     #[arg(long)]
-    pub(super) preemptions: Option<u64>,
+    pub(super) without_faults: bool,
     /// Search as the checker itself does, without the harness's reduction
     #[arg(long)]
     pub(super) plain: bool,
     /// Record each step, and print the steps of a failing execution
     #[arg(long)]
     pub(super) trace: bool,
-    /// A scratch file; without it, the harness does not reduce searches in loom's weak mode
+    /// A scratch file; without it, the harness does not reduce loom's searches
     #[arg(long)]
     pub(super) scratch: Option<PathBuf>,
 }

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use spanlock_sync::check::{self, Config, Site};
 
 use super::args::Args;
-use crate::execution::{MODE, Search, begin_repeats, refuse};
+use crate::execution::{MODE, Search, refuse};
 use crate::info::{BugSite, Description};
 use crate::messages;
 use crate::mode::{Checker, Mode};
-use crate::panics::report_panics;
+use crate::panics::{begin_repeats, report_panics};
 use crate::plan::{Job, jobs_here};
 use crate::program::{Body, Program};
 use crate::suite::Suite;
@@ -34,7 +34,7 @@ pub(super) fn run(row: &str, suites: &[Suite], description: &Description, args: 
     };
     explore(&search, program);
     record();
-    // A repeat sets the fault plan again, and with it the count of injected faults.
+    // A repeat sets the stated faults again, and with them the count of injected faults.
     repeat(&search, program);
     messages::tell(&*trace::found())
 }
@@ -86,16 +86,11 @@ fn job(row: &str, description: &Description, args: &Args) -> Job {
     if args.unbounded || args.bound.is_some() {
         job.bound = args.bound;
     }
-    let few = match job.mode {
-        // Without faults, a search is short.
-        Mode::Explorer => args.preemptions.map(|_| 0),
-        _ => args.preemptions,
-    };
-    if let Some(few) = few {
-        job.bound = Some(job.bound.map_or(few, |bound| bound.min(few)));
-    }
     if job.mode == Mode::Explorer {
-        let most = job.program.most_faults();
+        let most = match args.without_faults {
+            true => 0,
+            false => job.program.most_faults(),
+        };
         job.faults = job.bound.map_or(most, |bound| most.min(bound as usize));
     }
     job
@@ -106,10 +101,6 @@ fn configure(job: &Job, args: &Args) {
     let weaken = args.weaken.as_ref();
     let weaken = weaken.map(|site| site.parse().unwrap_or_else(|why: String| refuse(&why)));
     let config = Config {
-        mode: match job.mode {
-            Mode::RmwLoad => check::Mode::RmwLoad,
-            _ => check::Mode::Weak,
-        },
         trace: args.trace,
         threads: Some(job.program.threads as usize),
         weaken,

@@ -66,7 +66,7 @@ struct Search {
     /// The load that sees a different value than in the previous execution.
     changed: Option<usize>,
     /// The file to which loom writes its path.
-    path: Option<PathBuf>,
+    path: PathBuf,
     /// Whether some step's footprint is unknown, so that loom searches without pruning.
     unknown: bool,
     /// Whether a part of the search was left out.
@@ -78,9 +78,8 @@ struct Search {
 thread_local! { static SEARCH: RefCell<Search> = RefCell::default(); }
 
 /// Prunes the unbounded search of two threads that loom is about to begin in this system thread.
-/// `path` is the checkpoint file that loom writes before every execution. It may be `None` if no
-/// load has a choice of values.
-pub(crate) fn begin(path: Option<PathBuf>) {
+/// `path` is the checkpoint file that loom writes before every execution.
+pub(crate) fn begin(path: PathBuf) {
     SEARCH.set(Search {
         path,
         ..Search::default()
@@ -125,13 +124,12 @@ impl Search {
         self.end_step();
         *self = Search {
             steps: std::mem::take(&mut self.steps),
-            path: self.path.take(),
+            path: std::mem::take(&mut self.path),
             unknown: self.unknown,
             left_out: self.left_out,
             ..Search::default()
         };
-        let Some(path) = &self.path else { return };
-        let path = fs::read(path).expect("loom has written its path");
+        let path = fs::read(&self.path).expect("loom has written its path");
         // An array of `{"Schedule":…}` and `{"Load":…}`. The last element is the new choice.
         let strings = path.split(|&byte| byte == b'"');
         let choices = strings.filter(|string| [&b"Schedule"[..], b"Load"].contains(string));

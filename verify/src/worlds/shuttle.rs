@@ -10,9 +10,10 @@ use shuttle::scheduler::{
     UrwRandomScheduler,
 };
 use shuttle::{FailurePersistence, MaxSteps};
+use spanlock_sync::check;
 
 use crate::crashes::Crashes;
-use crate::execution::{SEED, Search, execute, refuse};
+use crate::execution::{SEED, Search, execute, refuse, stated};
 use crate::messages::FAILURE;
 use crate::mode::Mode;
 use crate::panics::report_panics;
@@ -30,6 +31,7 @@ pub(crate) fn search(
     run: &Arc<dyn Fn() + Send + Sync>,
     crashes: Option<&Arc<dyn Crashes>>,
 ) {
+    check::set_faults(stated(&search.job));
     let run = run.clone();
     let body = move || execute(|| run());
     match crashes {

@@ -1,4 +1,4 @@
-//! Fault injection by plan, and the *occasions*: the points at which a fault is possible.
+//! Fault injection by plan. An *occasion* is a point at which a fault is possible.
 //!
 //! An occasion is identified by its thread and by how many occasions of its kind that thread had
 //! before. So an occasion is the same in all executions that differ only in the order of
@@ -18,11 +18,6 @@ pub enum Fault {
     SpuriousWake,
     /// A sleep with a deadline ends because the deadline has passed.
     TimeOut,
-}
-
-impl Fault {
-    /// Every kind of fault.
-    pub const ALL: [Fault; 3] = [Fault::WeakCas, Fault::SpuriousWake, Fault::TimeOut];
 }
 
 /// A point at which a fault is possible: a weak compare-exchange, a sleep, a sleep with a deadline.
@@ -53,25 +48,19 @@ impl fmt::Display for Occasion {
 pub type FaultPlan = Vec<Occasion>;
 
 /// How many occasions of each kind a thread had.
-type Counts = [u32; Fault::ALL.len()];
+type Counts = [u32; Fault::TimeOut as usize + 1];
 
 struct State {
     plan: FaultPlan,
     injected: usize,
     /// The counts of each thread, in the current execution.
     counts: Vec<Counts>,
-    /// The maximum counts of each thread, over the executions that reached every fault of the plan.
-    most: Vec<Counts>,
-    /// The number of faults injected in the current execution.
-    here: usize,
 }
 
 static STATE: Mutex<State> = Mutex::new(State {
     plan: Vec::new(),
     injected: 0,
     counts: Vec::new(),
-    most: Vec::new(),
-    here: 0,
 });
 
 fn state() -> MutexGuard<'static, State> {
@@ -85,8 +74,6 @@ pub fn set_faults(plan: FaultPlan) {
         plan,
         injected: 0,
         counts: Vec::new(),
-        most: Vec::new(),
-        here: 0,
     };
 }
 
@@ -101,24 +88,8 @@ pub fn injected() -> usize {
     state().injected
 }
 
-/// Returns the occasions of the executions that reached every fault of the plan, counted since the
-/// plan was [set](set_faults). The plan's own occasions are included.
-pub fn occasions() -> Vec<Occasion> {
-    let state = state();
-    let mut occasions = Vec::new();
-    for (thread, counts) in state.most.iter().enumerate() {
-        for fault in Fault::ALL {
-            let of_it = 0..counts[fault as usize];
-            occasions.extend(of_it.map(|nth| Occasion { fault, thread, nth }));
-        }
-    }
-    occasions
-}
-
 pub(super) fn begin_execution() {
-    let mut state = state();
-    state.counts.clear();
-    state.here = 0;
+    state().counts.clear();
 }
 
 /// Counts an occasion of the calling thread for `fault`, and returns whether it is in the plan.
@@ -137,16 +108,6 @@ pub(crate) fn fault(fault: Fault) -> bool {
     *count += 1;
     let hit = state.plan.contains(&Occasion { fault, thread, nth });
     state.injected += usize::from(hit);
-    state.here += usize::from(hit);
-    if state.here == state.plan.len() {
-        let threads = state.most.len().max(threads);
-        state.most.resize(threads, Counts::default());
-        for (most, counts) in state.most.iter_mut().zip(&state.counts) {
-            for (most, &count) in most.iter_mut().zip(counts) {
-                *most = count.max(*most);
-            }
-        }
-    }
     hit
 }
 
