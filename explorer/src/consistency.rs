@@ -24,6 +24,23 @@ pub enum Model {
     Rc11,
 }
 
+/// Returns whether a moment comes before itself, by these pairs and the order of each thread.
+fn has_cycle(ordered: &[(Moment, Moment)]) -> bool {
+    let follows = |(_, at): &(Moment, Moment), (from, _): &(Moment, Moment)| {
+        from.thread == at.thread && from.events >= at.events
+    };
+    let mut left: Vec<&(Moment, Moment)> = ordered.iter().collect();
+    // What nothing follows is in no cycle.
+    loop {
+        let before = left.len();
+        let kept = left.clone();
+        left.retain(|pair| kept.iter().any(|next| follows(pair, next)));
+        if left.len() == before {
+            return !left.is_empty();
+        }
+    }
+}
+
 impl Graph {
     /// Returns whether the SeqCst operations can be ordered as the model demands.
     pub(crate) fn is_consistent(&self, model: Model) -> bool {
@@ -41,7 +58,13 @@ impl Graph {
     /// Returns the same execution, in which each first moment also happens before the second, or
     /// `None` if the model does not permit that: as if a thread had told another one something that
     /// is no event, the time for example.
+    ///
+    /// A moment is one point: if it comes after one moment and before another, these two are ordered,
+    /// too. [`Moment::begin`] tells two points apart.
     pub fn with_order(&self, ordered: &[(Moment, Moment)], model: Model) -> Option<Graph> {
+        if has_cycle(ordered) {
+            return None;
+        }
         let mut graph = self.clone();
         graph.ordered = ordered.to_vec();
         (graph.derive_all() && graph.is_consistent(model)).then_some(graph)

@@ -506,6 +506,13 @@ impl Moment {
         }
     }
 
+    /// Begins a moment of the calling thread, by an event that does nothing. So what was done before
+    /// has another moment than what is done from now on.
+    #[track_caller]
+    pub fn begin() {
+        run::ask(Request::Choose(1, false), panic::Location::caller());
+    }
+
     /// Returns the present moment of the calling thread.
     pub fn now() -> Moment {
         let Some(runtime) = current() else {

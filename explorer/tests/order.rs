@@ -116,3 +116,52 @@ fn a_use_before_the_first_thread_is_repeatable() {
     assert!(matches!(report.verdict, Verdict::Exhausted), "{report:?}");
     assert_eq!(report.counts.executions, 2);
 }
+
+/// For each execution of two threads that each end something and then begin something else: whether
+/// both ends can come before both beginnings. Between the two, each thread calls `between`.
+struct Crossed {
+    /// The end of each thread's first part, and the beginning of its second.
+    moments: Rc<RefCell<[[Moment; 2]; 2]>>,
+    can: Vec<bool>,
+}
+
+impl Observer for Crossed {
+    fn ended(&mut self, graph: &Graph, _: End) {
+        let [[ended, begun], [other_ended, other_begun]] = *self.moments.borrow();
+        let order = [(ended, other_begun), (other_ended, begun)];
+        self.can
+            .push(graph.with_order(&order, Model::Cpp20).is_some());
+    }
+}
+
+fn crossed(between: fn()) -> Vec<bool> {
+    let moments = Rc::new(RefCell::new([[Moment::now(); 2]; 2]));
+    let mut crossed = Crossed {
+        moments: moments.clone(),
+        can: Vec::new(),
+    };
+    let search = Search::new().explore(&mut crossed, move || {
+        let words = Rc::new([Atomic::new(0), Atomic::new(0)]);
+        let part = |me: usize| {
+            let (words, moments) = (words.clone(), moments.clone());
+            move || {
+                words[me].store(1, Relaxed);
+                let ended = Moment::now();
+                between();
+                moments.borrow_mut()[me] = [ended, Moment::now()];
+                words[me].store(2, Relaxed);
+            }
+        };
+        let other = spawn(part(1));
+        part(0)();
+        other.join();
+    });
+    assert!(matches!(search.verdict, Verdict::Exhausted), "{search:?}");
+    crossed.can
+}
+
+#[test]
+fn a_moment_is_one_point_and_a_new_one_is_later() {
+    assert_eq!(crossed(|| ()), [false]);
+    assert_eq!(crossed(Moment::begin), [true]);
+}

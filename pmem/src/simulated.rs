@@ -31,29 +31,17 @@
 //! Threads run under a checker, which chooses their order. What it must explore depends on the
 //! [`Method`]:
 //!
-//! - [`Method::Global`]: the images of each prefix of each execution. So the order of any two
-//!   device operations of two threads matters, unless swapping them changes no image and no
-//!   condition (below).
-//! - [`Method::Cut`]: the images of each *cut* of each execution. A cut is a set of steps that
-//!   contains, with each step, all steps that must come before it. The checker then explores one
-//!   execution of each class, of executions that differ only in the order of independent steps. An
-//!   execution graph of the explorer is such a class. Device operations on different blocks are
-//!   independent.
-//!
-//! Prefixes of a reduced set of executions are *not* a method: the test
-//! `prefixes_of_one_order_miss_images` shows images that they miss.
-//!
-//! # Which device operations commute under `Global`
+//! - [`Method::Cut`], for the explorer: the images of each *cut* of each execution. A cut is a set
+//!   of steps that contains, with each step, all steps that happen before it. The prefixes of the
+//!   executions that the explorer visits are *not* enough: the test
+//!   `prefixes_of_one_order_miss_images` shows images that they miss.
+//! - [`Method::Global`], for searches of schedules: the images of each prefix of each schedule.
 //!
 //! Stores, and the returns of operations, *tighten*: they only add images or conditions. Fences, a
 //! disk's flushes, and the beginnings of operations *loosen*: they only take images away, or let
 //! more of them be correct. So of all moments between two loosening steps, the last one has all the
 //! images and all the conditions of the others, and the search records images only there: just
-//! before each loosening step, and at the end. Two neighbouring tightening steps of different
-//! threads lead to the same moment in either order unless they store to the same unit. Two
-//! neighbouring loosening steps: both fences leave the same moment, and the moment between them has
-//! no image that the one before them lacks, and no condition. Therefore only a tightening step and
-//! a loosening step of different threads conflict, and steps that touch the same 512 bytes.
+//! before each loosening step, and at the end.
 //!
 //! # Killed processes and failed flushes
 //!
@@ -109,9 +97,9 @@ pub const SECTOR_BYTES: u64 = 512;
 /// How the images of an execution's steps are found; see the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// From the prefixes of all orders.
+    /// From the prefixes of all schedules.
     Global,
-    /// From the cuts of one order of each class.
+    /// From the cuts of execution graphs.
     Cut,
 }
 
@@ -178,13 +166,12 @@ impl Search {
     }
 
     /// For [`Method::Cut`], after each execution: records the images of all its cuts.
-    /// `comes_before` says which steps come before which. `with_order` is for executions that
-    /// permit several orders of the beginnings and ends of operations: it says what comes before
-    /// what if the given pairs are ordered, too, or `None` if they cannot be.
+    /// `comes_before` says which steps come before which. `with_order` says what comes before what
+    /// if the given pairs are ordered, too, or returns `None` if they cannot be.
     ///
     /// # Panics
     /// If two threads store to the same unit, and neither store comes before the other.
-    pub fn record_cuts(&self, comes_before: &ComesBefore<'_>, with_order: Option<&WithOrder<'_>>) {
+    pub fn record_cuts(&self, comes_before: &ComesBefore<'_>, with_order: &WithOrder<'_>) {
         if let Some((start, trace)) = lock(&self.run).take() {
             let found = &mut lock(&self.found);
             cuts::record(&start, &trace, comes_before, with_order, found);
@@ -294,7 +281,7 @@ impl Simulated {
             len,
             method,
             step,
-            marks: Marks::new(len),
+            marks: Marks::new(),
             state: Mutex::new(state),
         })
     }
@@ -330,8 +317,9 @@ impl Simulated {
     #[track_caller]
     pub fn perform(&self, operation: u32, perform: impl FnOnce() -> String) -> String {
         let place = Location::caller();
-        self.begin_step();
-        self.mark(true, true);
+        if let Some(marks) = self.marks() {
+            marks.begin_operation();
+        }
         let begun = outside(|| {
             let state = &mut *lock(&self.state);
             self.note(state, place, What::Begin { operation });
@@ -341,7 +329,6 @@ impl Simulated {
         });
         let result = perform();
         self.begin_step();
-        self.mark(false, true);
         outside(|| {
             let result = result.clone();
             let what = What::End { begun, result };
@@ -374,15 +361,6 @@ impl Simulated {
     fn begin_step(&self) {
         if let Some(marks) = self.marks() {
             marks.begin();
-        }
-    }
-
-    /// Tells the checker what the current step conflicts with.
-    fn mark(&self, loosens: bool, is_operation: bool) {
-        if let Some(marks) = self.marks()
-            && (is_operation || self.method == Method::Global)
-        {
-            marks.order(loosens);
         }
     }
 
@@ -434,7 +412,6 @@ impl Simulated {
     ) {
         self.check(at, data.len());
         self.begin_step();
-        self.mark(false, false);
         let range = at..at + data.len() as u64;
         self.touch(&range, true);
         outside(|| {
@@ -477,7 +454,6 @@ impl Simulated {
     }
 
     fn act(&self, place: &'static Location<'static>, act: Act) {
-        self.mark(act.loosens(), false);
         outside(|| self.note(&mut lock(&self.state), place, What::Act(act)));
     }
 

@@ -25,6 +25,10 @@ fn counter() -> Suite {
     models::range_lock(counter, [])
 }
 
+/// How many random schedules the full run tries of each scenario of the distributed lock, in which a
+/// thread performs up to three operations. A search of them would have millions of executions.
+const SCHEDULES_OF_SCENARIOS: u64 = 100;
+
 /// Overtaking is not modelled. While a writer waits at one slot, it does not matter how many
 /// readers overtake it at the other slot, because they do not delay it.
 fn distributed() -> Suite {
@@ -36,5 +40,6 @@ fn distributed() -> Suite {
     let distributed = distributed.pieces().unwinding(sleepless);
     let distributed = distributed.readers(MAX_READERS as usize);
     let distributed = distributed.unexplored(&["exclusion-3"]);
+    let distributed = distributed.schedules_of_scenarios(SCHEDULES_OF_SCENARIOS);
     models::range_lock(distributed, []).step_bound(64)
 }

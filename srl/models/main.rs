@@ -37,7 +37,6 @@ fn gate() -> Suite {
     );
     let sleepless = || driven!(of_four().wide_above(1).with_parking::<Sleepless>(); batch);
     let gate = of_segments(gate, MAX_READERS).unwinding(sleepless);
-    let gate = gate.schedules_of_scenarios(SCHEDULES_OF_SCENARIOS);
     models::range_lock(gate, []).step_bound(STEP_BOUND)
 }
 
@@ -46,11 +45,12 @@ fn of_four() -> SrlArray {
 }
 
 /// How many random schedules the full run tries of each scenario, in which a thread performs up to
-/// three operations. A search of all schedules would take tens of millions of executions.
+/// three operations. A search of them would have tens of millions of executions.
 const SCHEDULES_OF_SCENARIOS: u64 = 100;
 
 /// Declares the properties that all segment range locks share.
 fn of_segments(lock: Primitive, readers: u32) -> Primitive {
     let lock = lock.granular().pieces();
+    let lock = lock.schedules_of_scenarios(SCHEDULES_OF_SCENARIOS);
     lock.readers(readers as usize).overtakes(MAX_PASSES)
 }

@@ -20,7 +20,6 @@ pub(crate) fn suite() -> Suite {
     let sleepless = || driven!(tree().with_parking::<Sleepless>(); batch);
     let lock = super::of_segments(lock, MAX_READERS).unwinding(sleepless);
     let lock = lock.unexplored(&["exclusion-3", "overlap-3"]);
-    let lock = lock.schedules_of_scenarios(super::SCHEDULES_OF_SCENARIOS);
     // Operations have more steps than in an array, because of the descent to a leaf.
     models::range_lock(lock, programs()).step_bound(160)
 }

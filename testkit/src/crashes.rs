@@ -31,7 +31,7 @@ impl<S: Crashable> Crashing<S> {
             let make = move || *into.lock().unwrap_or_else(PoisonError::into_inner) = medium();
             verify::apart(Box::new(make));
             let method = match verify::mode() {
-                Some(Mode::Cut | Mode::Explorer) => Method::Cut,
+                Some(Mode::Explorer) => Method::Cut,
                 _ => Method::Global,
             };
             let medium = made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +72,7 @@ impl<S: Crashable> Crashing<S> {
 }
 
 impl<S: Crashable> Crashes for Crashing<S> {
-    fn executed(&self, comes_before: &ComesBefore<'_>, with_order: Option<&WithOrder<'_>>) {
+    fn executed(&self, comes_before: &ComesBefore<'_>, with_order: &WithOrder<'_>) {
         self.search().record_cuts(comes_before, with_order);
     }
 

@@ -11,13 +11,11 @@ pub type WithOrder<'a> = dyn Fn(&[(u32, u32)]) -> Option<Box<ComesBefore<'a>>> +
 
 /// The crash images of a program's executions, collected while it runs.
 pub trait Crashes: Send + Sync {
-    /// Called after an execution that stands for its class. `comes_before(a, b)` says whether step
-    /// `a` comes before step `b` in every execution of the class, or is `b`. The code of the
-    /// program learns the number of its current step from [`step`](crate::step).
-    ///
-    /// Without `with_order`, each order of the beginnings and ends of operations has a class of its
-    /// own. With it, a class may permit several such orders.
-    fn executed(&self, comes_before: &ComesBefore<'_>, with_order: Option<&WithOrder<'_>>);
+    /// Called by the explorer after each execution. `comes_before(a, b)` says whether step `a`
+    /// happens before step `b`, or is `b`. The code of the program learns the number of its current
+    /// step from [`step`](crate::step). An execution may permit several orders of the beginnings and
+    /// ends of operations: `with_order` says what comes before what in such an order.
+    fn executed(&self, comes_before: &ComesBefore<'_>, with_order: &WithOrder<'_>);
 
     /// Called after the search: judges all images.
     ///

@@ -6,7 +6,6 @@
 )]
 
 use std::env;
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 #[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
@@ -17,8 +16,6 @@ use crate::info::{Fault, FaultKind};
 use crate::messages::REFUSES;
 use crate::mode::Mode;
 use crate::plan::Job;
-#[cfg(not(spanlock_explorer))]
-use crate::search::order;
 #[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
 use crate::trace::outside;
 
@@ -49,25 +46,20 @@ pub fn mode() -> Option<Mode> {
     MODE.get().copied()
 }
 
-/// Returns the number of the current step of the execution, for [`Crashes`](crate::Crashes).
+/// Returns the number of the current step of the execution, for [`Crashes`](crate::Crashes). Only
+/// the explorer counts steps.
 pub fn step() -> u32 {
     #[cfg(spanlock_explorer)]
     return spanlock_explorer::Moment::now().to_bits();
     #[cfg(not(spanlock_explorer))]
-    order::AT.get()
+    0
 }
 
 /// A row that this process explores.
 pub(crate) struct Search {
     pub(crate) job: Job,
-    /// Whether the checker searches without the harness's reduction.
-    #[cfg_attr(spanlock_explorer, allow(dead_code))]
-    pub(crate) plain: bool,
-    /// A scratch file. Without it, the harness does not reduce loom's searches.
-    #[cfg_attr(not(spanlock_loom), allow(dead_code))]
-    pub(crate) scratch: Option<PathBuf>,
     /// The arguments that change the code under test.
-    #[cfg_attr(not(spanlock_shuttle), allow(dead_code))]
+    #[cfg_attr(spanlock_loom, allow(dead_code))]
     pub(crate) mutations: Vec<String>,
 }
 

@@ -57,10 +57,10 @@ pub struct ProgramInfo {
     pub performs: Vec<Vec<String>>,
     pub faults: Vec<Fault>,
     pub expected: Option<Expected>,
-    /// The stated bound on preemptions in the mode `cut`, and the reason for it.
+    /// The stated bound on preemptions in the mode `bounded`, and the reason for it.
     pub bound: Option<(u64, String)>,
     pub step_bound: u64,
-    /// Whether its code uses the facade `spanlock_sync`, which reports what each step touches.
+    /// Whether its code uses the facade `spanlock_sync`.
     pub has_facade: bool,
     pub unwinds: bool,
     /// Why the program has no row of the explorer.
@@ -90,7 +90,7 @@ impl ProgramInfo {
     pub fn mode_with_crashes(&self) -> Mode {
         match self.bound {
             _ if self.threads == 1 => Mode::Sequence,
-            Some(_) => Mode::Cut,
+            Some(_) => Mode::Bounded,
             None => Mode::Explorer,
         }
     }

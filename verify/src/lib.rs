@@ -19,6 +19,8 @@ mod program;
 pub mod rows;
 mod runner;
 mod search;
+#[cfg(any(spanlock_explorer, spanlock_shuttle))]
+mod seeds;
 mod suite;
 mod trace;
 mod worlds;

@@ -10,8 +10,8 @@ pub enum Mode {
     Explorer,
     /// Loom.
     Weak,
-    /// Shuttle: one of each set of schedules that differ only in the order of independent steps.
-    Dfs,
+    /// Shuttle: every schedule with few preemptions. With crashes, the images at each step.
+    Bounded,
     /// Shuttle: random schedules.
     Random,
     /// Shuttle: probabilistic concurrency testing (random thread priorities, with few changes).
@@ -20,8 +20,6 @@ pub enum Mode {
     Urw,
     /// Spin: every state of a Promela model, to check properties of the form *eventually*.
     Ltl,
-    /// Shuttle, with crashes and a bound: the images at all cuts of each interleaving within it.
-    Cut,
     /// Shuttle, with crashes: sequences of operations of one thread.
     Sequence,
 }
@@ -29,19 +27,18 @@ pub enum Mode {
 impl Mode {
     /// The modes that search systematically. Every run explores the same executions, so the
     /// repository records their numbers.
-    pub const SEARCHES: [Mode; 3] = [Mode::Explorer, Mode::Weak, Mode::Dfs];
+    pub const SEARCHES: [Mode; 4] = [Mode::Explorer, Mode::Weak, Mode::Bounded, Mode::Sequence];
 
     /// Returns the mode's name, as in the names of rows.
     pub const fn name(self) -> &'static str {
         match self {
             Mode::Explorer => "explorer",
             Mode::Weak => "weak",
-            Mode::Dfs => "dfs",
+            Mode::Bounded => "bounded",
             Mode::Random => "random",
             Mode::Pct => "pct",
             Mode::Urw => "urw",
             Mode::Ltl => "ltl",
-            Mode::Cut => "cut",
             Mode::Sequence => "sequence",
         }
     }
@@ -53,13 +50,7 @@ impl Mode {
 
     /// Whether the number of executions of a row is recorded, because every run explores the same.
     pub fn is_counted(self) -> bool {
-        Mode::SEARCHES.contains(&self) || self.has_crashes()
-    }
-
-    /// Whether the mode judges the images that a crash may leave. The explorer does so for programs
-    /// with crashes.
-    pub const fn has_crashes(self) -> bool {
-        matches!(self, Mode::Cut | Mode::Sequence)
+        Mode::SEARCHES.contains(&self)
     }
 
     /// Returns the checker that has this mode.
@@ -77,7 +68,9 @@ impl Mode {
         match self {
             Mode::Explorer => "load buffering",
             Mode::Weak => "stores that race with another thread's load-then-store; load buffering",
-            Mode::Dfs | Mode::Cut => "weak orderings (all are SeqCst); data races on cells",
+            Mode::Bounded => {
+                "more preemptions; weak orderings (all are SeqCst); data races on cells"
+            }
             Mode::Sequence => "orders of threads",
             Mode::Random | Mode::Pct | Mode::Urw => {
                 "schedules not drawn; weak orderings (all are SeqCst); data races on cells"

@@ -21,7 +21,7 @@ const SCHEDULES_OF_DRAWN: u64 = 40;
 
 /// The least number of random schedules of a suite in the full run, divided equally among its
 /// programs and the random modes.
-const SCHEDULES_IN_FULL_RUN: u64 = 1_000_000;
+const SCHEDULES_IN_FULL_RUN: u64 = 300_000;
 
 /// Schedules of a row of sampled scenarios in the normal run.
 const SAMPLES: u64 = 10_000;
@@ -68,36 +68,26 @@ impl Job {
     /// Whether the row judges the changes of the code that its program reaches.
     pub fn is_main(&self) -> bool {
         match self.mode {
-            Mode::Explorer => true,
-            Mode::Dfs => self.program.unwinds,
+            Mode::Explorer => self.program.kind == Kind::Once,
+            Mode::Bounded => true,
             // A program has this row if the normal run does not search it.
             Mode::Random => self.program.is_searched(),
             _ => self.program.has_crashes,
         }
     }
 
-    /// Whether the row explores only one of all executions with the same order of dependent steps:
-    /// true of shuttle's searches without a bound, and of loom's unbounded searches of at most two
-    /// threads.
-    pub fn is_reduced(&self) -> bool {
-        let may = self.mode.has_crashes() || self.program.threads <= 2;
-        let is = self.mode == Mode::Dfs || self.bound.is_none() && may;
-        self.program.has_facade && is
-    }
-
     /// Describes which executions within the bound the row explores.
-    pub fn search(&self) -> String {
-        let (some, how) = match (self.mode, self.is_reduced()) {
-            (Mode::Explorer, _) => return "every execution graph".to_owned(),
-            (Mode::Sequence, _) => return "every sequence".to_owned(),
-            (Mode::Weak, true) => ("one", "loom's races, and sleep sets"),
-            (Mode::Weak, false) => ("one or more", "loom's races"),
-            (Mode::Dfs | Mode::Cut, true) => ("one", "source sets and sleep sets"),
-            (Mode::Dfs | Mode::Cut, false) => return "every schedule".to_owned(),
-            (Mode::Ltl, _) => return "every state".to_owned(),
-            (Mode::Random | Mode::Pct | Mode::Urw, _) => return "the drawn schedules".to_owned(),
-        };
-        format!("{some} of all executions with the same order of dependent steps: {how}")
+    pub fn search(&self) -> &'static str {
+        match self.mode {
+            Mode::Explorer => "every execution graph",
+            Mode::Sequence => "every sequence",
+            Mode::Weak => {
+                "one or more of all executions with the same order of dependent steps: loom's races"
+            }
+            Mode::Bounded => "every schedule",
+            Mode::Ltl => "every state",
+            Mode::Random | Mode::Pct | Mode::Urw => "the drawn schedules",
+        }
     }
 
     /// Returns the most steps of all threads together between two finished operations. If
@@ -209,8 +199,8 @@ impl Planner<'_> {
                 jobs.extend(modes.map(|mode| self.row(mode, Some(SCHEDULES_OF_DRAWN))));
             }
             Kind::Searched { schedules } => {
-                let long = schedules.map_or(Mode::Dfs, |_| Mode::Random);
-                jobs.extend([self.row(Mode::Dfs, None), self.long(long, *schedules)]);
+                let long = schedules.map_or(Mode::Explorer, |_| Mode::Random);
+                jobs.extend([self.row(Mode::Explorer, None), self.long(long, *schedules)]);
             }
             Kind::Sampled => {
                 let long = self.long(Mode::Random, Some(SAMPLES_IN_FULL_RUN));
@@ -231,7 +221,7 @@ impl Planner<'_> {
     fn searches(&self, jobs: &mut Vec<Job>) {
         let program = &self.program;
         if program.unwinds {
-            jobs.push(self.as_recorded(self.row(Mode::Dfs, None)));
+            jobs.push(self.row(Mode::Bounded, Some(PREEMPTIONS)));
             return;
         }
         let is_explored = program.has_facade && program.unexplored.is_none();
@@ -405,9 +395,9 @@ mod tests {
 
     #[test]
     fn a_search_with_crashes_is_long_if_only_a_long_row_is_recorded() {
-        let (cut, long_cut) = ("s/p/shuttle/cut", "s/p/shuttle/cut/long");
+        let (bounded, long_bounded) = ("s/p/shuttle/bounded", "s/p/shuttle/bounded/long");
         let bound = Some((1, String::new()));
-        for (bound, short, long) in [(None, EXPLORER, LONG), (bound, cut, long_cut)] {
+        for (bound, short, long) in [(None, EXPLORER, LONG), (bound, bounded, long_bounded)] {
             let program = ProgramInfo {
                 threads: 2,
                 has_crashes: true,

@@ -87,10 +87,8 @@ fn tests(suites: &[Suite], description: &Description, args: &Args) -> ExitCode {
 
 /// Explores a row in its own process.
 fn test(job: &Job, mutations: &[String]) -> Result<(), Failed> {
-    let scratch = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
     let output = Command::new(std::env::current_exe()?)
-        .args(["--row", &job.name(), "--scratch"])
-        .arg(scratch.path().join("scratch"))
+        .args(["--row", &job.name()])
         .args(mutations)
         .env_remove("RUST_BACKTRACE")
         .output()?;

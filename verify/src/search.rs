@@ -1,10 +1,7 @@
-//! The search of executions: partial-order reductions.
+//! What every search asks of a program, and shuttle's bounded search.
 
-pub(crate) mod order;
-#[cfg(spanlock_loom)]
-pub(crate) mod pruning;
 #[cfg(spanlock_shuttle)]
-pub(crate) mod reduction;
+pub(crate) mod bounded;
 
 /// The advice for a program whose repeated execution differs from the first.
 #[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]

@@ -97,8 +97,7 @@ impl Suite {
     }
 
     /// Says that the code under test takes its atomics and threads from the checker itself, not
-    /// from `spanlock_sync`. Such code has no ordering mutants, injected bugs or faults, and the
-    /// harness does not reduce its searches.
+    /// from `spanlock_sync`. Such code has no ordering mutants, injected bugs or faults.
     pub fn without_facade(mut self) -> Self {
         self.has_facade = false;
         self

@@ -1,8 +1,8 @@
 //! The events of an execution, which its threads record as notes.
 //!
 //! The report of a failure lists the events in order. To compare checkers, the harness uses the
-//! *outcome*: the events of each thread. The order between threads is not part of it, because a
-//! checker with partial-order reduction explores only one of several equivalent orders.
+//! *outcome*: the events of each thread. The order between threads is not part of it, because the
+//! explorer and loom explore only one of several equivalent orders.
 //!
 //! Notes are plain std state, which no checker sees, so they add no scheduling point. Each checker
 //! runs all threads on one system thread, so the order of notes is the order of the execution.

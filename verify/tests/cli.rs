@@ -382,26 +382,6 @@ fn a_panic_that_is_caught_is_no_failure() {
     assert_ne!(cells[5], "1", "{told}");
 }
 
-/// The search without reduction has more executions, but the same number of outcomes.
-#[test]
-fn a_reduced_search_loses_no_outcome() {
-    let row = "slot/handover/loom/weak";
-    let numbers = |more: &[&str]| {
-        let told = says(0, &[&["--replay", row], more].concat(), &["EXHAUSTED"]);
-        let line = told
-            .lines()
-            .find(|line| line.starts_with(&format!("| {row} ")));
-        let cells: Vec<&str> = line.expect("the row").split('|').map(str::trim).collect();
-        let number = |i: usize| cells[i].parse::<u64>().expect("a number");
-        (number(5), number(7))
-    };
-    let (reduced, plain) = (numbers(&[]), numbers(&["--plain"]));
-    assert!(
-        reduced.0 < plain.0 && reduced.1 == plain.1,
-        "{reduced:?} {plain:?}"
-    );
-}
-
 #[test]
 fn partitions_are_merged_and_reported() {
     let folder = tempfile::tempdir().expect("a temporary folder");

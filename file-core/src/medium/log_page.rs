@@ -191,8 +191,7 @@ impl LogPages {
     /// Returns whether the page is settled. If it is not, [`end`](Self::end) says when it may be.
     pub(crate) fn wait_for(&self, page: u32) -> bool {
         // Acquire [G←F]: the index and size.
-        // equivalent(Relaxed): in every execution of our programs up to four preemptions, something
-        // else orders the change before the walk of the cleaning too. The proof needs it.
+        // equivalent(Relaxed): as in `state`.
         let before = self.word(page).fetch_or(WAITED_FOR, Ordering::Acquire);
         PageState(before).is_settled()
     }
@@ -209,8 +208,8 @@ impl LogPages {
     pub(crate) fn take_live(&self, page: u32, count: u32) -> bool {
         let live = u64::from(count) * LIVE;
         // Acquire [G←F]: if the page becomes free, its slots were written before.
-        // equivalent(Relaxed): the simulated region orders all accesses to its bytes, so no model
-        // sees a race between slots and the next use of their page.
+        // equivalent(Relaxed): no program of ours shows that it is needed. Without it, the slots
+        // could race with the next use of their page.
         let before = self.word(page).fetch_sub(live, Ordering::Acquire);
         debug_assert!(PageState(before).live() >= count, "page {page}");
         PageState(before.wrapping_sub(live)).is_free()

@@ -316,9 +316,8 @@ impl Index {
         }
         // Release [L→M]: the state of `new`. Relaxed on failure: a writer has replaced the mapping,
         // or a removal has taken it.
-        // equivalent(Relaxed): under a checker, a read-modify-write of a word always comes after
-        // the stores that were executed before it. On a processor, taking a reference away could
-        // come before the store that has counted it.
+        // equivalent(Relaxed): no program of ours shows that it is needed. By the proof, taking a
+        // reference away could otherwise come before the store that has counted it.
         log_page
             .compare_exchange(from, new, Ordering::Release, Ordering::Relaxed)
             .ok()

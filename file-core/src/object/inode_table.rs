@@ -197,9 +197,8 @@ impl<L> InodeTable<L> {
     pub(crate) fn take_link(&self, number: u32) -> bool {
         // Release [H→J]: that this name is gone, durably, and that the file is loading or loaded.
         // Acquire [J←H].
-        // equivalent(Acquire): the simulated region puts all stores in one order. And a thread that
-        // loads the file takes the table's mutex before one that frees it, because the subtractions
-        // of the two are in that order.
+        // equivalent(Acquire): a thread that loads the file takes the table's mutex before one that
+        // frees it, because the subtractions of the two are in that order.
         // equivalent(Release): as above.
         self.links[number as usize].fetch_sub(1, Ordering::AcqRel) == 1
     }

@@ -32,12 +32,11 @@ pub(super) fn record(
     start: &Moment,
     trace: &Trace,
     comes_before: &ComesBefore<'_>,
-    with_order: Option<&WithOrder<'_>>,
+    with_order: &WithOrder<'_>,
     found: &mut Found,
 ) {
     let events = lock(trace).clone();
     record_order(start, &events, comes_before, found);
-    let Some(with_order) = with_order else { return };
     for order in Cuts::of(&events, comes_before).orders() {
         if let Some(comes_before) = with_order(&order) {
             record_order(start, &events, &*comes_before, found);

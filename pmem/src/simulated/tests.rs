@@ -190,7 +190,7 @@ fn prefixes_of_one_order_miss_images() {
             .find(|(at, _)| *at == step)
             .map(|(_, thread)| *thread)
     };
-    search.record_cuts(&|a, b| a <= b && thread(a) == thread(b), None);
+    search.record_cuts(&|a, b| a <= b && thread(a) == thread(b), &|_| None);
     let cuts = contents(&search, &[0, 8]);
     assert_eq!(cuts, set([[0, 0], [1, 0], [0, 1], [1, 1]]));
 }

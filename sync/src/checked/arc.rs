@@ -1,22 +1,8 @@
-//! The checker's `Arc`. It records in the [footprints](crate::footprint) what depends on the count
-//! of references: whether a reference is the last one.
+//! The checker's `Arc`.
 //!
-//! The order of drops matters: it decides which is the last. Any two drops count as dependent, so
-//! that the search tries each of them as the last. The result of [`get_mut`](Arc::get_mut) depends
-//! on which other references exist. The order of two clones does not matter. Neither does that of a
-//! clone and a drop, because the reference that is cloned keeps the drop from being the last. So an
-//! `Arc` has two objects:
-//!
-//! | | clones | drops |
-//! |---|---|---|
-//! | clone | read | |
-//! | drop, [`take_last`] | | write |
-//! | [`get_mut`](Arc::get_mut) | write | write |
-//!
-//! Under the explorer, a drop is a read-modify-write, and a clone is no event.
-//!
-//! Loom switches before each of these operations, so there each is a step. Under shuttle, they are
-//! a part of the step in which they happen.
+//! Under the explorer, a drop of a reference is a read-modify-write, and a clone is no event: the
+//! order of drops decides which is the last, and the reference that is cloned keeps a drop from
+//! being the last. Under loom, each of them is a step.
 
 use core::fmt;
 use core::ops::Deref;
@@ -24,7 +10,7 @@ use core::ops::Deref;
 #[cfg(spanlock_loom)]
 use core::mem::ManuallyDrop;
 
-use crate::footprint::{Access, Object};
+use super::operations::{Access, note};
 
 #[cfg(spanlock_explorer)]
 use super::explorer::arc::References;
@@ -42,38 +28,19 @@ pub struct Arc<T> {
 struct Shared<T> {
     #[cfg(spanlock_explorer)]
     references: References,
-    clones: Object,
-    drops: Object,
     value: T,
-}
-
-/// Notes an access to the count.
-fn touch(object: &Object, access: Access) {
-    if cfg!(spanlock_loom) {
-        object.touch(access);
-    } else {
-        object.touch_behind(access);
-    }
-}
-
-/// Notes a second object that the same operation writes.
-fn touch_also(object: &Object) {
-    object.touch_behind(Access::Write);
 }
 
 impl<T> Arc<T> {
     /// Returns the first reference to the value.
     #[track_caller]
     pub fn new(value: T) -> Self {
-        let (clones, drops) = (Object::new(), Object::new());
         Arc {
             #[cfg(spanlock_loom)]
             count: ManuallyDrop::new(loom::sync::Arc::new(())),
             shared: Some(std::sync::Arc::new(Shared {
                 #[cfg(spanlock_explorer)]
                 references: References::new(),
-                clones,
-                drops,
                 value,
             })),
         }
@@ -89,8 +56,7 @@ impl<T> Arc<T> {
         if !shared.references.is_one() {
             return None;
         }
-        touch(&shared.clones, Access::Write);
-        touch_also(&shared.drops);
+        note(Access::Write);
         std::sync::Arc::get_mut(shared).map(|shared| &mut shared.value)
     }
 
@@ -111,7 +77,7 @@ impl<T> Arc<T> {
         }
         #[cfg(spanlock_explorer)]
         shared.references.drop_one();
-        touch(&shared.drops, Access::Write);
+        note(Access::Write);
         Some(shared)
     }
 }
@@ -136,11 +102,11 @@ impl<T> Clone for Arc<T> {
             count: self.count.clone(),
             shared: self.shared.clone(),
         };
+        #[cfg(spanlock_explorer)]
         if let Some(shared) = &new.shared {
-            #[cfg(spanlock_explorer)]
             shared.references.add();
-            touch(&shared.clones, Access::Read);
         }
+        note(Access::Read);
         new
     }
 }

@@ -5,19 +5,16 @@
 //! - The configuration may weaken the ordering of one call site.
 //! - A weak compare-exchange fails if the fault plan says so, or, without a plan, the explorer.
 //!
-//! Under shuttle a store always runs as a swap, so that [`crate::footprint`] knows whether the
-//! store changed the value. There the swap makes no other difference.
-//!
-//! In addition, they record each operation: its footprint, its site ([`crate::check::sites`]), and
-//! its step if the configuration asks for a trace. A use of freed memory fails the model.
+//! In addition, they record each operation: its site ([`crate::check::sites`]), and its step if the
+//! configuration asks for a trace. A use of freed memory fails the model.
 
 use core::panic::Location;
 
 use crate::atomic::{Exclusive, Ordering, Zeroed};
 use crate::check::{self, Fault, Op};
-use crate::footprint::{self, Object};
 
 use super::freed::{self, Place};
+use super::operations::Access::{Read, Write};
 
 #[cfg(spanlock_explorer)]
 use super::explorer::atomic as inner;
@@ -46,27 +43,21 @@ macro_rules! common {
         impl $(<$t>)? $name $(<$t>)? {
             #[track_caller]
             pub fn new(value: $value) -> Self {
-                $name(inner::$name::new(value), Place(Object::new()))
+                $name(inner::$name::new(value), Place::new())
             }
 
             #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
                 let order = check::ordering(Location::caller(), Op::Store, order);
-                if cfg!(spanlock_shuttle) {
-                    // The search learns whether the value changed.
-                    let old = self.0.swap(value, order);
-                    self.1.0.touch_value(old != value, true);
-                } else {
-                    self.0.store(value, order);
-                    self.1.0.touch_value(true, false);
-                }
+                self.0.store(value, order);
+                self.1.used(Write);
             }
 
             #[track_caller]
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
                 let order = check::ordering(Location::caller(), Op::Rmw, order);
                 let old = self.0.swap(value, order);
-                self.1.0.touch_value(old != value, true);
+                self.1.used(Write);
                 old
             }
 
@@ -95,7 +86,7 @@ macro_rules! common {
                 let failure = check::ordering(Location::caller(), Op::Failure, failure);
                 if check::fault(Fault::WeakCas) {
                     let found = self.0.load(as_load(failure));
-                    self.1.0.touch_value(false, true);
+                    self.1.used(Read);
                     return Err(found);
                 }
                 self.exchange(current, new, success, as_load(failure))
@@ -110,7 +101,7 @@ macro_rules! common {
                 failure: Ordering,
             ) -> Result<$value, $value> {
                 let result = self.0.compare_exchange(current, new, success, failure);
-                self.1.0.touch_value(result.is_ok() && current != new, true);
+                self.1.used(if result.is_ok() { Write } else { Read });
                 result
             }
         }
@@ -143,12 +134,7 @@ macro_rules! rmw {
             pub fn $method(&self, value: $value, order: Ordering) -> $value {
                 let order = check::ordering(Location::caller(), Op::Rmw, order);
                 let old = self.0.$method(value, order);
-                // SAFETY: no thread runs between the operation and this load.
-                #[cfg(spanlock_shuttle)]
-                let changed = old != unsafe { self.0.raw_load() };
-                #[cfg(not(spanlock_shuttle))]
-                let changed = true;
-                self.1.0.touch_value(changed, true);
+                self.1.used(Write);
                 old
             }
         )*
@@ -166,7 +152,7 @@ macro_rules! integer {
             pub fn load(&self, order: Ordering) -> $value {
                 let order = check::ordering(Location::caller(), Op::Load, order);
                 let value = self.0.load(order);
-                self.1.0.touch_value(false, true);
+                self.1.used(Read);
                 value
             }
 
@@ -188,7 +174,7 @@ impl AtomicBool {
     pub fn load(&self, order: Ordering) -> bool {
         let order = check::ordering(Location::caller(), Op::Load, order);
         let value = self.0.load(order);
-        self.1.0.touch_value(false, true);
+        self.1.used(Read);
         value
     }
 
@@ -201,7 +187,7 @@ impl<T> AtomicPtr<T> {
     pub fn load(&self, order: Ordering) -> *mut T {
         let order = check::ordering(Location::caller(), Op::Load, order);
         let value = self.0.load(order);
-        self.1.0.touch_value(false, true);
+        self.1.used(Read);
         value
     }
 }
@@ -211,9 +197,6 @@ impl<T> AtomicPtr<T> {
 pub fn fence(order: Ordering) {
     if let Some(order) = check::fence_ordering(Location::caller(), order) {
         inner::fence(order);
-        if order == Ordering::SeqCst {
-            footprint::touch_order();
-        }
     }
 }
 

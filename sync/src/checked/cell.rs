@@ -1,7 +1,6 @@
-//! The checker's cell: the explorer and loom detect races on it, and
-//! [footprints](crate::footprint) record its accesses.
+//! The checker's cell: the explorer and loom detect races on it.
 
-use crate::footprint::{Access, Object};
+use super::operations::{Access, note};
 
 #[cfg(spanlock_shuttle)]
 type Inner<T> = core::cell::UnsafeCell<T>;
@@ -13,13 +12,13 @@ type Inner<T> = loom::cell::UnsafeCell<T>;
 /// [`core::cell::UnsafeCell`] with access through closures. An access that races with another
 /// fails the model. (Shuttle does not check cells.)
 #[derive(Debug, Default)]
-pub struct UnsafeCell<T>(Inner<T>, Object);
+pub struct UnsafeCell<T>(Inner<T>);
 
 impl<T> UnsafeCell<T> {
     /// Returns a cell around `value`.
     #[track_caller]
     pub fn new(value: T) -> Self {
-        UnsafeCell(Inner::new(value), Object::new())
+        UnsafeCell(Inner::new(value))
     }
 
     /// Calls `f` with a pointer to read through.
@@ -28,7 +27,7 @@ impl<T> UnsafeCell<T> {
     #[inline]
     #[track_caller]
     pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
-        self.1.touch_behind(Access::Read);
+        note(Access::Read);
         #[cfg(not(spanlock_shuttle))]
         return self.0.with(f);
         #[cfg(spanlock_shuttle)]
@@ -41,7 +40,7 @@ impl<T> UnsafeCell<T> {
     #[inline]
     #[track_caller]
     pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
-        self.1.touch_behind(Access::Write);
+        note(Access::Write);
         #[cfg(not(spanlock_shuttle))]
         return self.0.with_mut(f);
         #[cfg(spanlock_shuttle)]

@@ -59,7 +59,7 @@ pub use sites::{Mutation, Op, Site, Weakening, sites, weakened};
 pub(crate) use sites::{drop_drain, drop_flush, drop_wake, fence_ordering, ordering};
 
 #[cfg(spanlock_explorer)]
-pub use spanlock_explorer::Plain;
+pub use spanlock_explorer::{Moment, Plain};
 
 /// A model's configuration.
 #[derive(Clone, Debug, Default)]
@@ -112,7 +112,7 @@ pub fn begin_execution() {
     #[cfg(spanlock_shuttle)]
     FINISHED.store(0, Relaxed);
     locked(&STEPS).clear();
-    crate::footprint::begin_execution();
+    super::operations::begin_execution();
     super::freed::begin_execution();
     #[cfg(spanlock_explorer)]
     super::foreign::begin_execution();
@@ -134,10 +134,9 @@ pub fn executions() -> usize {
 }
 
 /// Returns a hash of the operations of the execution so far, in any order. The same schedule of the
-/// same model has the same operations. Unless footprints are recorded, the hash does not tell
-/// objects apart.
+/// same model has the same operations. The hash does not tell objects apart.
 pub fn fingerprint() -> u64 {
-    crate::footprint::fingerprint()
+    super::operations::fingerprint()
 }
 
 /// Notes that an operation of the model has finished.
@@ -206,7 +205,6 @@ pub(crate) fn trace(what: &str) {
 
 pub(crate) fn next_thread_index() -> usize {
     let index = 1 + THREADS.fetch_add(1, Relaxed);
-    // The search skips executions on the assumption that there are no further threads.
     if let Some(threads) = config().threads {
         assert!(
             index < threads,
@@ -225,5 +223,5 @@ pub(crate) fn threads() -> usize {
 /// Returns how often an atomic, a cell or a mutex of the facade was touched so far. 0 after a
 /// search means that the code under test does not use the facade.
 pub fn operations() -> u64 {
-    crate::footprint::operations()
+    super::operations::operations()
 }

@@ -20,11 +20,12 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use crate::cell::UnsafeCell;
-use crate::footprint::Object;
+
+use super::operations::{Access, note};
 
 struct Memory {
     addresses: Range<usize>,
-    /// Stands for the memory in [footprints](crate::footprint), and in loom.
+    /// Stands for the memory in loom.
     cell: UnsafeCell<()>,
     /// The memory itself, once it has been freed.
     freed: Option<Box<dyn Any>>,
@@ -57,10 +58,27 @@ pub(crate) fn made<T>(memory: &[T]) {
     MEMORY.with_borrow_mut(|all| all.push(memory));
 }
 
-/// The number of an atomic. When the atomic is dropped, its memory is forgotten, if it was
-/// recorded.
+/// A part of an atomic, which lies in its memory. When the atomic is dropped, its memory is
+/// forgotten, if it was recorded.
 #[derive(Debug)]
-pub(crate) struct Place(pub(super) Object);
+pub(crate) struct Place {
+    /// Gives the place an address of its own.
+    _byte: u8,
+}
+
+impl Place {
+    pub(super) fn new() -> Self {
+        Place { _byte: 0 }
+    }
+
+    /// Notes an operation of the atomic.
+    #[inline]
+    #[track_caller]
+    pub(super) fn used(&self, access: Access) {
+        note(access);
+        check(self, |memory| memory.cell.with(|_| ()));
+    }
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
@@ -106,12 +124,6 @@ pub(crate) fn free_box<T: 'static>(memory: Box<T>) {
 pub(crate) fn forget<T>(memory: &T) {
     let addresses = addresses(core::slice::from_ref(memory));
     MEMORY.with_borrow_mut(|all| all.retain(|known| known.addresses != addresses));
-}
-
-/// Notes that an atomic operation uses an object.
-#[track_caller]
-pub(crate) fn used<T>(used: &T) {
-    check(used, |memory| memory.cell.with(|_| ()));
 }
 
 /// Asserts that the memory of an object has not been freed. This is no access that a search sees.

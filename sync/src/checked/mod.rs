@@ -1,7 +1,7 @@
 //! The implementation under a checker: everything that exists for the checkers only.
 //!
-//! It replaces the shipped `world`, item by item, and adds [`check`] and [`footprint`] for the code
-//! that runs the models.
+//! It replaces the shipped `world`, item by item, and adds [`check`] for the code that runs the
+//! models.
 //!
 //! Not reached by models: models run on top of this code.
 
@@ -41,12 +41,12 @@ pub mod check;
 pub(crate) mod epoch;
 #[cfg(spanlock_explorer)]
 mod explorer;
-pub mod footprint;
 #[cfg_attr(spanlock_explorer, path = "explorer/foreign.rs")]
 pub(crate) mod foreign;
 mod freed;
 pub(crate) mod hint;
 mod mutex;
+mod operations;
 pub(crate) mod parker;
 pub(crate) mod rcu;
 pub(crate) mod thread;
@@ -56,6 +56,6 @@ pub(crate) mod wait;
 pub(crate) mod public {
     pub use super::arc::{Arc, take_last};
     pub use super::bug::{is_drain_left_out, is_flush_left_out};
+    pub use super::check;
     pub use super::mutex::{BlockingMutex, Condvar, Mutex, MutexGuard};
-    pub use super::{check, footprint};
 }

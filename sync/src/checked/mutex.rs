@@ -1,5 +1,4 @@
-//! The checker's mutex and condition variable. They record what they do in the
-//! [footprints](crate::footprint).
+//! The checker's mutex and condition variable.
 
 use core::ops::{Deref, DerefMut};
 
@@ -10,29 +9,28 @@ use loom::sync as inner;
 #[cfg(spanlock_shuttle)]
 use shuttle::sync as inner;
 
-use crate::footprint::{self, Access, Object};
+use super::operations::{Access, note};
 
 /// A lock around data, for short critical sections.
 ///
 /// A panic while the mutex is held does not poison it. So callers keep their data valid at every
 /// step, or repair it with a guard of their own.
 #[derive(Debug, Default)]
-pub struct Mutex<T>(inner::Mutex<T>, Object);
+pub struct Mutex<T>(inner::Mutex<T>);
 
 impl<T> Mutex<T> {
     /// Returns a mutex around `value`.
     #[track_caller]
     pub fn new(value: T) -> Self {
-        Mutex(inner::Mutex::new(value), Object::new())
+        Mutex(inner::Mutex::new(value))
     }
 
     /// Blocks until the mutex is unlocked, and locks it.
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        self.1.about_to_lock();
         let guard = (self.0.lock()).unwrap_or_else(|poisoned| poisoned.into_inner());
-        MutexGuard(guard, Locked::new(&self.1))
+        MutexGuard(guard, Locked::new())
     }
 
     /// Returns the data without locking: `&mut` proves that no other thread has access.
@@ -47,26 +45,25 @@ pub type BlockingMutex<T> = Mutex<T>;
 /// Access to the data of a [`Mutex`], which stays locked until this guard is dropped.
 #[derive(Debug)]
 #[must_use = "dropping the guard at once unlocks the mutex"]
-pub struct MutexGuard<'a, T>(inner::MutexGuard<'a, T>, Locked<'a>);
+pub struct MutexGuard<'a, T>(inner::MutexGuard<'a, T>, Locked);
 
-/// Notes in the footprints that a mutex was locked. It is dropped after the guard, and notes then
-/// that the mutex was unlocked.
+/// Notes that a mutex was locked. It is dropped after the guard, and notes then that the mutex was
+/// unlocked.
 #[derive(Debug)]
-struct Locked<'a>(&'a Object);
+struct Locked(());
 
-impl<'a> Locked<'a> {
+impl Locked {
     #[track_caller]
-    fn new(object: &'a Object) -> Self {
+    fn new() -> Self {
         crate::check::trace("Lock");
-        object.touch(Access::Lock);
-        Locked(object)
+        note(Access::Write);
+        Locked(())
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for Locked {
     fn drop(&mut self) {
         crate::check::trace("Unlock");
-        self.0.touch_behind(Access::Unlock);
     }
 }
 
@@ -103,24 +100,20 @@ impl Condvar {
     /// so the caller rechecks its condition.
     #[track_caller]
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        footprint::touch_unknown();
-        let object = guard.1.0;
         drop(guard.1);
         let guard = (self.0.wait(guard.0)).unwrap_or_else(|poisoned| poisoned.into_inner());
-        MutexGuard(guard, Locked::new(object))
+        MutexGuard(guard, Locked::new())
     }
 
     /// Wakes one waiter.
     #[track_caller]
     pub fn notify_one(&self) {
         self.0.notify_one();
-        footprint::touch_unknown();
     }
 
     /// Wakes every waiter.
     #[track_caller]
     pub fn notify_all(&self) {
         self.0.notify_all();
-        footprint::touch_unknown();
     }
 }

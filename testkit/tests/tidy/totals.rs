@@ -11,8 +11,8 @@ use crate::{project, sources};
 
 /// The headings of the two tables.
 const SEARCHES: &str = "\
-| crate | recorded searches | EXHAUSTED | BOUNDED | of these, in the full run only | executions |
-|---|---|---|---|---|---|
+| crate | recorded searches | EXHAUSTED | BOUNDED | of these, in the full run only | executions | left out |
+|---|---|---|---|---|---|---|
 ";
 const CHANGES: &str = "\
 | crate | injected bugs | changes that a comment calls `equivalent` |
@@ -33,23 +33,28 @@ fn grouped(number: u64) -> String {
 }
 
 /// Returns how many searches a package's record has, how many are whole, how many have a bound, how
-/// many run in the full run only, and the number of executions.
-fn recorded(record: &str) -> [u64; 5] {
-    let mut sums = [0; 5];
+/// many run in the full run only, and the number of executions. Last, how many further searches are
+/// left out: their records have no executions.
+fn recorded(record: &str) -> [u64; 6] {
+    let mut sums = [0; 6];
     for line in record.lines().filter(|line| !line.starts_with('#')) {
         let [row, bound, executions, _] = *line.split('\t').collect::<Vec<_>>() else {
             panic!("not a record: {line}");
         };
         let is_whole = bound == "-";
         let is_long = row.ends_with("/long");
-        let executions = executions.parse().expect("a number");
-        let of_row = [
-            1,
-            is_whole.into(),
-            (!is_whole).into(),
-            is_long.into(),
-            executions,
-        ];
+        let executions: u64 = executions.parse().expect("a number");
+        let of_row = match executions {
+            0 => [0, 0, 0, 0, 0, 1],
+            _ => [
+                1,
+                is_whole.into(),
+                (!is_whole).into(),
+                is_long.into(),
+                executions,
+                0,
+            ],
+        };
         for (sum, of_row) in sums.iter_mut().zip(of_row) {
             *sum += of_row;
         }
@@ -145,9 +150,10 @@ fn the_page_has_the_totals_of_the_records() {
 
 #[test]
 fn totals_are_sums() {
-    let record = "# head\na/b/loom/weak\t-\t7\t1\na/b/loom/weak/long\t3\t1200\t-\n";
+    let record = "# head\na/b/loom/weak\t-\t7\t1\na/b/loom/weak/long\t3\t1200\t-\n\
+                  a/b/explorer/long\t-\t0\t-\n";
     let sums = recorded(record);
-    assert_eq!(sums, [2, 1, 1, 1, 1207]);
+    assert_eq!(sums, [2, 1, 1, 1, 1207, 1]);
     let both = [("x".to_owned(), [1, 999]), ("y".to_owned(), [2, 1])];
     assert_eq!(
         table(&both),

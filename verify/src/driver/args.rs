@@ -117,9 +117,6 @@ pub(super) struct Change {
     /// Inject a bug in the replay; `cargo verify bugs --list` shows them all as NAME/SUITE
     #[arg(long, value_name = "NAME", requires = "replay")]
     pub(super) bug: Option<String>,
-    /// In the replay, also explore executions that loom or shuttle would leave out as equivalent
-    #[arg(long, requires = "replay")]
-    pub(super) plain: bool,
 }
 
 /// The subcommands.

@@ -30,14 +30,10 @@ pub(super) fn explore(
         return spin(&file, &macros, more.contains(&"--trace"), limit);
     }
     let binary = built.binary(job.mode.checker(), package)?;
-    // Loom writes a file there before each execution. A folder in memory makes this cheap.
-    let scratch = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-    let scratch = scratch.context("cannot create a temporary folder")?;
     let mut command = Command::new(binary);
     command
         .current_dir(&package.folder)
-        .args(["--row", &job.name(), "--scratch"])
-        .arg(scratch.path().join("scratch"))
+        .args(["--row", &job.name()])
         .args(more)
         // Printing a backtrace for every panic would take longer than the search.
         .env_remove("RUST_BACKTRACE");

@@ -110,7 +110,7 @@ fn row(task: &Task, ended: &Ended, built: &Built, run: &Circumstances) -> Row {
         threads: program.threads,
         operations: program.operations,
         bound: job.bound,
-        search: job.search(),
+        search: job.search().to_owned(),
         faults: faults(job),
         executions: ended.failed_execution().unwrap_or(found.executions),
         committed: task.recorded().map(|count| count.executions),

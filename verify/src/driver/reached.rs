@@ -12,6 +12,7 @@ use super::models::{Plan, Task};
 use super::process::Ended;
 use super::run::at_the_same_time;
 use crate::info::BugSite;
+use crate::mode::Mode;
 
 /// All changes of a kind, and the errors in their definitions in the sources.
 pub(super) type Candidates<'a> = (Vec<Candidate<'a>>, Vec<String>);
@@ -134,8 +135,8 @@ impl<'a> Reached<'a> {
                 packages.any(|package| site.file.starts_with(&package.sources))
             };
             let sites = found.sites.iter().filter_map(|it| Site::parse(it));
-            // Shuttle sees no orderings.
-            let sites = sites.filter(|it| !task.job.mode.has_crashes() || it.is_flush());
+            let sees_orderings = !matches!(task.job.mode, Mode::Bounded | Mode::Sequence);
+            let sites = sites.filter(|it| sees_orderings || it.is_flush());
             for site in sites.filter(is_ours) {
                 reached.sites.entry(site).or_default().push(task);
             }

@@ -1,7 +1,8 @@
 //! Runs rows, and records their numbers of executions.
 //!
 //! `--accept` gives each search without a record a *trial*, a short time to end. If the search does
-//! not end, what the normal run has instead runs: the same search without faults, or a long row.
+//! not end, what the normal run has instead runs: the same search without faults, or a long row. A
+//! long row that does not end either is recorded as such.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -20,18 +21,21 @@ use super::explore::explore;
 use super::models::{Models, Task};
 use super::output::{say, warn};
 use super::process::{End, Ended};
+use crate::info::Kind;
 use crate::mode::Mode;
 use crate::plan::{Job, jobs};
 use crate::rows::counts::{Count, path};
-use crate::rows::row::Row;
+use crate::rows::row::{Row, Verdict};
 
 /// The time limit of a search without a record that a further run repeats: longer searches are part
 /// of the full run. Loom only confirms what the explorer shows.
 const TRIAL: Duration = Duration::from_secs(4);
 const TRIAL_BY_LOOM: Duration = Duration::from_secs(1);
 
-/// The time limit of a long row while it has no record.
-const LONG_TRIAL: Duration = Duration::from_secs(600);
+/// The time limits of a long row without a record. If it does not end, the record says so, and no
+/// run has it.
+const LONG_TRIAL: Duration = Duration::from_secs(30);
+const LONG_TRIAL_BY_LOOM: Duration = Duration::from_secs(10);
 
 /// Runs every row for at most `limit`, costliest first. If `measures`, searches without a record
 /// get a trial. Returns the results in the order of `tasks`, each with the task that ran: the given
@@ -48,7 +52,8 @@ pub(super) fn run_all(
     order.sort_by_key(|(_, task)| Reverse(task.cost()));
     let name = |(_, task): &(usize, &Task)| task.job.name();
     let mut ran = at_the_same_time(&order, workers, "rows", name, |&(i, task)| {
-        let ran = match measures && task.recorded().is_none() && task.job.mode.is_counted() {
+        let is_new = task.recorded().is_none() && task.job.mode.is_counted();
+        let ran = match measures && is_new && task.job.program.kind == Kind::Once {
             true => measure(built, task, limit),
             false => explore(built, task, &[], Some(limit)).map(|ended| (task.clone(), ended)),
         };
@@ -67,10 +72,11 @@ fn measure(built: &Built, task: &Task, limit: Duration) -> Result<(Task, Ended)>
     let (mut task, is_known) = (task.clone(), task.job.long);
     loop {
         let job = &task.job;
-        let trial = match job.mode {
-            _ if job.long => LONG_TRIAL,
-            Mode::Weak => TRIAL_BY_LOOM,
-            _ => TRIAL,
+        let trial = match (job.mode, job.long) {
+            (Mode::Weak, true) => LONG_TRIAL_BY_LOOM,
+            (_, true) => LONG_TRIAL,
+            (Mode::Weak, false) => TRIAL_BY_LOOM,
+            (_, false) => TRIAL,
         };
         let mut asked = task.clone();
         // Until a long row is recorded, the binary does not know its name.
@@ -96,11 +102,15 @@ pub(super) fn accept(
         let folder = &models.package.folder;
         let before = accepted;
         for ((task, _), row) in ran.iter().zip(&mut *rows) {
-            if Arc::ptr_eq(&task.models, models) && is_news(task, row) {
-                let count = Count {
-                    bound: row.bound,
-                    executions: row.executions,
-                    millis: Some((row.seconds * 1_000.0) as u64),
+            let is_endless = task.job.long && row.verdict == Verdict::Truncated;
+            if Arc::ptr_eq(&task.models, models) && (is_news(task, row) || is_endless) {
+                let count = match is_endless {
+                    true => Count::ENDLESS,
+                    false => Count {
+                        bound: row.bound,
+                        executions: row.executions,
+                        millis: Some((row.seconds * 1_000.0) as u64),
+                    },
                 };
                 counts.0.insert(row.name.clone(), count);
                 row.committed = Some(row.executions);

@@ -24,6 +24,7 @@ use crate::info::Kind;
 use crate::messages::REFUSES;
 use crate::mode::Mode;
 use crate::plan::Job;
+use crate::rows::counts::Count;
 use crate::rows::pairs::tables;
 use crate::rows::row::{Circumstances, Row, Verdict};
 
@@ -47,7 +48,7 @@ pub(super) fn verify(args: &Args) -> Result<ExitCode> {
         outputs = Outputs::new(args.common.json.as_ref(), Some(&folder))?;
     }
     built.add(tasks.iter().map(|task| task.job.mode.checker()))?;
-    let limit = args.limit.unwrap_or(if args.full { 5400 } else { 900 });
+    let limit = args.limit.unwrap_or(900);
     let (workers, limit) = (workers(args.common.jobs), Duration::from_secs(limit));
     let ran = run_all(&tasks, &built, workers, limit, args.accept);
     let mut results = Results {
@@ -107,6 +108,7 @@ fn select(
     models: &[Arc<Models>],
 ) -> Result<(Vec<Task>, Circumstances)> {
     let mut all = tasks(models);
+    all.retain(|task| task.recorded() != Some(Count::ENDLESS));
     if args.full {
         let long = all.iter().map(|task| &task.job).filter(|job| job.long);
         let long: BTreeSet<String> = long.map(Job::name).collect();
@@ -222,7 +224,7 @@ pub(super) fn replay(
              shows this version's rows; with --full, also the long ones"
         );
     };
-    let Change { weaken, bug, plain } = change;
+    let Change { weaken, bug } = change;
     let changes = [("--weaken", weaken), ("--bug", bug)];
     let words = changes
         .iter()
@@ -240,7 +242,6 @@ pub(super) fn replay(
     for task in tasks {
         let mut more = words.clone();
         more.extend(ran.is_empty().then_some("--trace"));
-        more.extend(plain.then_some("--plain"));
         let ended = explore(&built, &task, &more, None)?;
         ran.push((task, ended));
     }

@@ -11,24 +11,24 @@
 //!
 //! The harness reduces a failing scenario to a smaller one, and shows its history as a table.
 
-#[cfg(spanlock_shuttle)]
+#[cfg(any(spanlock_explorer, spanlock_shuttle))]
 pub(crate) mod explore;
 pub mod history;
 pub mod judge;
 mod model;
-#[cfg(spanlock_shuttle)]
+#[cfg(any(spanlock_explorer, spanlock_shuttle))]
 pub mod run;
 pub mod scenario;
 pub mod table;
 
-#[cfg(spanlock_shuttle)]
+#[cfg(any(spanlock_explorer, spanlock_shuttle))]
 pub(crate) use explore::explore;
 pub use history::{Recorder, THREADS};
 pub use model::Model;
 pub use scenario::{Scenario, Scenarios};
 
-/// Runs scenarios, under shuttle only.
-#[cfg(not(spanlock_shuttle))]
+/// Runs scenarios, under the explorer and shuttle only.
+#[cfg(not(any(spanlock_explorer, spanlock_shuttle)))]
 pub(crate) fn explore<M>(_: &crate::execution::Search, _: &M, _: Scenarios) {
-    crate::execution::refuse("scenarios run under shuttle");
+    crate::execution::refuse("scenarios run under the explorer, and under shuttle");
 }

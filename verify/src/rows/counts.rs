@@ -2,7 +2,9 @@
 //!
 //! If a search finds a number of executions other than the recorded one, its row has *drifted*, and
 //! the run fails until `--accept` records the new number. The record also decides which rows are
-//! quick or long, and how partitions share them. Nobody has to keep a list of costly programs.
+//! quick or long, which long ones do not end in time and are left out (0 executions), and how
+//! partitions share them. Nobody has to keep a list of costly programs. To try a search that was
+//! left out again, delete its line and run `cargo verify --accept --full`.
 //!
 //! ```text
 //! # row                                   bound  executions  ms
@@ -26,7 +28,7 @@ const HEAD: &str = "\
 pub struct Count {
     /// The bound on preemptions (explorer: on faults); `None` if the search ran to its end.
     pub bound: Option<u64>,
-    /// The number of executions.
+    /// The number of executions; 0 if the search does not end in time, and no run has it.
     pub executions: u64,
     /// The duration of the recorded search in milliseconds; `None` if it was not measured.
     pub millis: Option<u64>,
@@ -39,6 +41,15 @@ pub struct Counts(pub BTreeMap<String, Count>);
 /// Returns the path of the record of the package in `folder`.
 pub fn path(folder: &Path) -> PathBuf {
     folder.join("models").join("executions.tsv")
+}
+
+impl Count {
+    /// The record of a search that does not end in time.
+    pub const ENDLESS: Count = Count {
+        bound: None,
+        executions: 0,
+        millis: None,
+    };
 }
 
 impl Counts {

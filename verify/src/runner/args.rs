@@ -1,7 +1,5 @@
 //! The arguments of a binary of models.
 
-use std::path::PathBuf;
-
 use clap::Parser;
 use libtest_mimic::Arguments;
 
@@ -36,15 +34,9 @@ pub(super) struct Args {
     /// Let the explorer choose no faults
     #[arg(long)]
     pub(super) without_faults: bool,
-    /// Search as the checker itself does, without the harness's reduction
-    #[arg(long)]
-    pub(super) plain: bool,
     /// Record each step, and print the steps of a failing execution
     #[arg(long)]
     pub(super) trace: bool,
-    /// A scratch file; without it, the harness does not reduce loom's searches
-    #[arg(long)]
-    pub(super) scratch: Option<PathBuf>,
 }
 
 impl Args {

@@ -28,8 +28,6 @@ pub(super) fn run(row: &str, suites: &[Suite], description: &Description, args: 
     MODE.set(job.mode).expect("set once, here");
     let search = Search {
         job,
-        plain: args.plain,
-        scratch: args.scratch.clone(),
         mutations: args.mutations(),
     };
     explore(&search, program);

@@ -57,7 +57,7 @@ impl Observer for Crashing<'_> {
             Some(Box::new(comes_before) as Box<ComesBefore<'_>>)
         };
         let comes_before = |a, b| graph.is_before(moment(a), moment(b));
-        self.0.executed(&comes_before, Some(&with_order));
+        self.0.executed(&comes_before, &with_order);
     }
 }
 

@@ -6,7 +6,6 @@ use spanlock_sync::check;
 
 use crate::crashes::Crashes;
 use crate::execution::{Search, execute, stated};
-use crate::search::pruning;
 
 /// The most branches of an execution. Loom's default is too low for long programs.
 const BRANCHES: usize = 10_000;
@@ -47,19 +46,5 @@ fn explore(search: &Search, most: Option<usize>, run: Arc<dyn Fn() + Send + Sync
     }
     builder.max_branches = BRANCHES;
     builder.preemption_bound = job.bound.map(|bound| bound as usize);
-    let scratch = search.scratch.as_ref();
-    let prunes = job.is_reduced() && !search.plain && scratch.is_some();
-    if let Some(scratch) = scratch.filter(|_| prunes) {
-        builder.checkpoint_file = Some(scratch.clone());
-        builder.checkpoint_interval = 1;
-        // If an earlier search had left this file, loom would continue that search.
-        let _ = std::fs::remove_file(scratch);
-        pruning::begin(scratch.clone());
-    }
-    builder.check(move || {
-        if prunes {
-            pruning::begin_execution();
-        }
-        execute(|| run());
-    });
+    builder.check(move || execute(|| run()));
 }

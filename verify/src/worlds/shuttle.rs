@@ -4,22 +4,21 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use proptest::strategy::Strategy;
-use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
+use proptest::test_runner::TestError;
 use shuttle::scheduler::{
-    DfsScheduler, PctScheduler, RandomScheduler, Schedule, Scheduler, Task, TaskId,
-    UrwRandomScheduler,
+    PctScheduler, RandomScheduler, Schedule, Scheduler, Task, TaskId, UrwRandomScheduler,
 };
 use shuttle::{FailurePersistence, MaxSteps};
 use spanlock_sync::check;
 
 use crate::crashes::Crashes;
-use crate::execution::{SEED, Search, execute, refuse, stated};
+use crate::execution::{Search, execute, refuse, stated};
 use crate::messages::FAILURE;
 use crate::mode::Mode;
 use crate::panics::report_panics;
 use crate::plan::SCHEDULES;
-use crate::search::order::Watch;
-use crate::search::reduction::Reduced;
+use crate::search::bounded::Bounded;
+use crate::seeds::{runner, seed};
 use crate::trace;
 
 /// The number of random programs in one round of proptest.
@@ -34,34 +33,19 @@ pub(crate) fn search(
     check::set_faults(stated(&search.job));
     let run = run.clone();
     let body = move || execute(|| run());
-    match crashes {
-        Some(crashes) => images(search, crashes, body),
-        None => schedules(search, usize::MAX, body),
-    }
+    schedules(search, usize::MAX, body);
+    let Some(crashes) = crashes else { return };
+    std::panic::set_hook(Box::new(|_| {}));
+    let judged = crashes.judge();
+    report_panics();
+    let images = judged.unwrap_or_else(|why| panic!("{why}"));
+    trace::found().images = Some(images);
 }
 
 /// Runs the first execution of the row.
 pub(crate) fn first(search: &Search, run: &Arc<dyn Fn() + Send + Sync>) {
     let run = run.clone();
     schedules(search, 1, move || execute(|| run()));
-}
-
-/// Runs `body` under the schedules of a row, and judges the images that crashes may leave.
-fn images(search: &Search, crashes: &Arc<dyn Crashes>, body: impl Fn() + Send + Sync + 'static) {
-    let watcher = crashes.clone();
-    let watch: Watch = Box::new(move |executed| {
-        let step = |at: u32| &executed[at as usize - 1];
-        watcher.executed(&|a, b| step(b).clock[step(a).thread] >= a, None);
-        true
-    });
-    let is_cut = search.job.mode == Mode::Cut;
-    let scheduler = Reduced::new(search.job.bound, is_cut.then_some(watch));
-    under(scheduler, steps(search), body);
-    std::panic::set_hook(Box::new(|_| {}));
-    let judged = crashes.judge();
-    report_panics();
-    let images = judged.unwrap_or_else(|why| panic!("{why}"));
-    trace::found().images = Some(images);
 }
 
 /// Runs a function in one execution.
@@ -75,15 +59,12 @@ fn schedules(search: &Search, most: usize, body: impl Fn() + Send + Sync + 'stat
     let job = &search.job;
     let bound = job.bound.map(|bound| bound as usize);
     let some = bound.unwrap_or(SCHEDULES as usize);
-    let is_reduced = job.is_reduced() && !search.plain;
     let scheduler: Box<dyn Scheduler> = match job.mode {
-        Mode::Dfs if !is_reduced => Box::new(DfsScheduler::new(bound, false)),
         Mode::Random => Box::new(RandomScheduler::new_from_seed(1, some)),
         Mode::Urw => Box::new(UrwRandomScheduler::new_from_seed(1, some)),
         Mode::Pct => Box::new(PctScheduler::new_from_seed(1, 3, some)),
-        // The reduction ignores a bound on preemptions, which a replay can set.
-        Mode::Dfs => Box::new(Reduced::new(None, None)),
-        _ => Box::new(Reduced::new(job.bound, None)),
+        // A sequence has one thread, and so one schedule.
+        _ => Box::new(Bounded::new(job.bound.unwrap_or(u64::MAX))),
     };
     let left = most;
     under(Limited { scheduler, left }, steps(search), body);
@@ -137,29 +118,6 @@ pub(crate) fn under(
 pub(crate) fn steps(search: &Search) -> u64 {
     let steps = search.job.step_bound();
     steps.expect("a row under shuttle has a step bound")
-}
-
-/// Returns the seed of random programs and scenarios.
-pub(crate) fn seed() -> u64 {
-    let refused = |given: &str| refuse(&format!("{SEED}={given}: not a number"));
-    let parse = |given: String| given.parse().unwrap_or_else(|_| refused(&given));
-    std::env::var(SEED).map_or(1, parse)
-}
-
-/// Returns a runner that draws the same values for the same seed.
-pub(crate) fn runner(seed: u64, cases: u32) -> TestRunner {
-    let config = Config {
-        cases,
-        failure_persistence: None,
-        max_shrink_iters: 20_000,
-        // In milliseconds.
-        max_shrink_time: 5_000,
-        ..Config::default()
-    };
-    let mut bytes = [0x5A; 16];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    // The cheapest generator, because each choice between strategies creates another one.
-    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::XorShift, &bytes))
 }
 
 /// Runs random programs until they have performed `operations`. Reduces and reports a failing one.

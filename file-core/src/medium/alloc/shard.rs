@@ -4,13 +4,11 @@
 //!
 //! | letter | where | pairs with | carries | model |
 //! |---|---|---|---|---|
-//! | P | [`Spare::put`], [`Spare::replace`]: Release | Q | the earlier use's end | (`free-pages`) |
-//! | Q | [`Spare::take`], [`Spare::replace`]: Acquire | P | | (`free-pages`) |
+//! | P | [`Spare::put`], [`Spare::replace`]: Release | Q | the earlier use's end | `reused` |
+//! | Q | [`Spare::take`], [`Spare::replace`]: Acquire | P | | `patch-punch` |
 //!
-//! Everything else is protected by the shard's mutex.
-//!
-//! The model runs P and Q, but none can see that they are needed: the simulated region orders all
-//! accesses to its bytes. They rest on the table's argument alone.
+//! Everything else is protected by the shard's mutex. The models judge crash images: without P or
+//! Q, a thread may write to a page while a crash can still undo the change that freed it.
 
 use core::mem::take;
 use std::collections::BTreeMap;
@@ -193,8 +191,6 @@ impl Spare {
             return None;
         }
         // Acquire [Q←P]: the end of the pages' earlier use. Relaxed on failure: nothing is taken.
-        // equivalent(Relaxed): the simulated region orders all accesses to its bytes, so no model
-        // sees a race between two uses of a page.
         let taken =
             (self.0).compare_exchange(word, Spare::NONE, Ordering::Acquire, Ordering::Relaxed);
         taken.ok().and_then(Spare::extent)
@@ -205,7 +201,6 @@ impl Spare {
     fn put(&self, extent: Extent) -> bool {
         let word = Spare::word(Some(extent));
         // Release [P→Q]: the end of the pages' earlier use. Relaxed on failure: nothing is put.
-        // equivalent(Relaxed): as in `take`.
         let put =
             (self.0).compare_exchange(Spare::NONE, word, Ordering::Release, Ordering::Relaxed);
         put.is_ok()
@@ -217,8 +212,6 @@ impl Spare {
         let word = Spare::word(extent);
         // Release [P→Q]: the end of the pages' earlier use. Acquire [Q←P]: that of the pages that
         // were there.
-        // equivalent(Acquire): as in `take`.
-        // equivalent(Release): as in `take`.
         Spare::extent(self.0.swap(word, Ordering::AcqRel))
     }
 

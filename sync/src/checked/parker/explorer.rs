@@ -6,14 +6,14 @@ use std::task::{Wake, Waker};
 use spanlock_explorer::{Atomic, Op, Update};
 
 use crate::atomic::Ordering::{AcqRel, Relaxed};
-use crate::footprint::Object;
 use crate::world::explorer::freed::Kept;
+use crate::world::operations::{Access, note};
 
 const ASLEEP: u64 = 0;
 const WOKEN: u64 = 1;
 
 #[derive(Debug)]
-pub(crate) struct Flag(Kept<Atomic>, Object);
+pub(crate) struct Flag(Kept<Atomic>);
 
 pub(crate) type Inner = Arc<Flag>;
 
@@ -26,12 +26,12 @@ impl Wake for Flag {
         // AcqRel: a wake also publishes what happened before earlier wakes, as the shipped parker's
         // does.
         self.0.update(Update::new(Op::Swap, WOKEN), AcqRel);
-        self.1.touch_value(true, true);
+        note(Access::Write);
     }
 }
 
 pub(crate) fn pair() -> (Inner, Waker) {
-    let flag = Arc::new(Flag(Kept::new(Atomic::new(ASLEEP)), Object::new()));
+    let flag = Arc::new(Flag(Kept::new(Atomic::new(ASLEEP))));
     (flag.clone(), flag.into())
 }
 

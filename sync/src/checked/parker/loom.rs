@@ -10,13 +10,12 @@ use std::task::{Wake, Waker};
 
 use loom::sync::atomic::AtomicBool;
 
-use crate::footprint::Object;
+use crate::world::operations::{Access, note};
 use crate::{Mutex, MutexGuard};
 
 #[derive(Debug)]
 pub(crate) struct Flag {
     woken: AtomicBool,
-    object: Object,
     /// The guard of `gate` while the flag is not set. It lies in std's mutex, so that an access is
     /// not a step of the search.
     shut: StdMutex<Option<MutexGuard<'static, ()>>>,
@@ -44,7 +43,7 @@ impl Flag {
         // AcqRel: a wake also publishes what happened before earlier wakes. The shipped parker and
         // shuttle's do the same.
         let before = self.woken.swap(woken, AcqRel);
-        self.object.touch_value(before != woken, true);
+        note(Access::Write);
         before
     }
 }
@@ -67,7 +66,6 @@ impl Wake for Flag {
 pub(crate) fn pair() -> (Inner, Waker) {
     let flag = Arc::new(Flag {
         woken: AtomicBool::new(false),
-        object: Object::new(),
         shut: StdMutex::new(None),
         gate: Box::new(Mutex::new(())),
     });
@@ -78,7 +76,7 @@ pub(crate) fn pair() -> (Inner, Waker) {
 pub(crate) fn try_park(parker: &Inner) -> bool {
     // Relaxed: the swap in `set` synchronizes.
     let woken = parker.woken.load(Relaxed);
-    parker.object.touch_value(false, true);
+    note(Access::Read);
     if woken {
         parker.shut();
         parker.set(false);

@@ -1,9 +1,8 @@
 //! A parker for shuttle: one permit of shuttle's semaphore. Blocking and unblocking take one step
 //! each.
 //!
-//! (A flag under a mutex would take five steps, and each step multiplies an exhaustive search.
-//! Shuttle's own `park` may wake spuriously any number of times, so an exhaustive search would
-//! never end. Here spurious wakes come from the fault plan.)
+//! (Shuttle's own `park` may wake spuriously any number of times. Here spurious wakes come from the
+//! fault plan.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,7 +10,7 @@ use std::task::{Wake, Waker};
 
 use shuttle::future::batch_semaphore::{BatchSemaphore, Fairness};
 
-use crate::footprint::{Access, Object};
+use crate::world::operations::{Access, note};
 
 #[derive(Debug)]
 pub(crate) struct Permit {
@@ -19,8 +18,6 @@ pub(crate) struct Permit {
     /// Whether a permit is available, or is about to be released. In both cases, further wakes
     /// change nothing. This is std's atomic, so that an access is not a step of the search.
     given: AtomicBool,
-    /// Stands for the semaphore and the flag together in [footprints](crate::footprint).
-    object: Object,
 }
 
 pub(crate) type Inner = Arc<Permit>;
@@ -33,11 +30,9 @@ impl Wake for Permit {
     fn wake_by_ref(self: &Arc<Self>) {
         // Relaxed, here and below: the checker runs its threads on one system thread.
         let given = self.given.swap(true, Relaxed);
-        self.object
-            .touch_behind(if given { Access::Read } else { Access::Write });
+        note(Access::Write);
         if !given {
             self.semaphore.release(1);
-            self.object.touch(Access::Wake);
         }
     }
 }
@@ -46,7 +41,6 @@ pub(crate) fn pair() -> (Inner, Waker) {
     let permit = Arc::new(Permit {
         semaphore: BatchSemaphore::new(0, Fairness::Unfair),
         given: AtomicBool::new(false),
-        object: Object::new(),
     });
     (permit.clone(), permit.into())
 }
@@ -56,7 +50,7 @@ pub(crate) fn try_park(parker: &Inner) -> bool {
     if woken {
         parker.given.store(false, Relaxed);
     }
-    parker.object.touch_value(woken, false);
+    note(Access::Read);
     woken
 }
 
@@ -64,5 +58,5 @@ pub(super) fn park(parker: &Inner) {
     // An error means that the execution is being torn down.
     let _ = parker.semaphore.acquire_blocking(1);
     parker.given.store(false, Relaxed);
-    parker.object.touch(Access::Wait);
+    note(Access::Write);
 }

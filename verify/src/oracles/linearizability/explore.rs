@@ -9,8 +9,8 @@ use super::run::{self, Subject};
 use super::scenario::{Scenario, Scenarios};
 use crate::execution::{SCENARIO, Search, refuse};
 use crate::panics::report_panics;
+use crate::seeds::{runner, seed};
 use crate::trace;
-use crate::worlds::{runner, seed, steps};
 
 /// The default number of random schedules of a scenario.
 const SCHEDULES_OF_EACH: u64 = 100;
@@ -41,8 +41,9 @@ pub(crate) fn explore<M: Model>(search: &Search, model: &Arc<M>, scenarios: Scen
     };
     let subject = Subject {
         model: model.clone(),
-        steps: steps(search),
-        schedules: job.bound.map(|_| of_each as usize),
+        // Only shuttle counts steps.
+        steps: job.step_bound().unwrap_or(u64::MAX),
+        schedules: of_each as usize,
     };
     let result = match std::env::var(SCENARIO) {
         Err(_) => run::all(&subject, all),

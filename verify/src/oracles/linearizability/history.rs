@@ -1,16 +1,14 @@
 //! Histories: the calls and answers of an execution, as its threads see them.
 //!
-//! The search runs one execution of each *class*: the executions that differ only in the order of
-//! independent steps. All executions of a class have the same answers, but different operations
-//! overlap in them. So a history covers the whole class. Of two events (calls or answers) of
-//! different threads, it keeps only whether one *must* come before the other. A call has no fixed
-//! position: it may come at any time between its thread's last step before the call and the
-//! operation's first step.
+//! An execution of the explorer has no total order. Of two events (calls or answers) of different
+//! threads, a history keeps only whether one *must* come before the other, because it happens
+//! before it. Under shuttle, the events are in the order of the schedule.
 
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::search::order::{AT, Step};
+use crate::execution::step;
+use crate::trace::outside;
 
 /// The most threads of a scenario.
 pub const THREADS: usize = 3;
@@ -44,7 +42,7 @@ struct Note<Op, Answer> {
     op: Op,
     /// `None` for a call.
     answer: Option<Answer>,
-    /// The number of the thread's current step.
+    /// The number of the thread's current step under the explorer, or of the note.
     at: u32,
 }
 
@@ -72,14 +70,22 @@ impl<Op: Copy + Display, Answer: Copy + Display> Recorder<Op, Answer> {
     /// Runs an operation of `thread`, and records its call and its answer.
     pub fn record(&self, thread: usize, op: Op, run: impl FnOnce() -> Answer) {
         let note = |answer| {
-            let at = AT.get();
-            self.notes().push(Note {
-                thread,
-                op,
-                answer,
-                at,
+            outside(|| {
+                let mut notes = self.notes();
+                let at = match cfg!(spanlock_explorer) {
+                    true => step(),
+                    false => notes.len() as u32,
+                };
+                notes.push(Note {
+                    thread,
+                    op,
+                    answer,
+                    at,
+                });
             });
         };
+        #[cfg(spanlock_explorer)]
+        spanlock_explorer::Moment::begin();
         note(None);
         let answer = run();
         note(Some(answer));
@@ -93,17 +99,20 @@ impl<Op: Copy + Display, Answer: Copy + Display> Recorder<Op, Answer> {
         texts.collect()
     }
 
-    /// Returns the history of the execution that has just ended with these steps.
-    pub fn history(&self, steps: &[Step]) -> History<Op, Answer> {
+    /// Returns the history of the execution that has just ended, and where each of its events is.
+    /// `is_before` says whether what is at one place must come before what is at another.
+    pub fn history(&self, is_before: &dyn Fn(u32, u32) -> bool) -> (History<Op, Answer>, Places) {
         let notes = self.notes();
         let threads = notes.iter().map(|note| note.thread + 1).max();
         let of = |thread| notes.iter().filter(move |note| note.thread == thread);
         let event = |note: &Note<Op, Answer>, later: Option<&Note<Op, Answer>>| {
-            let clock = &steps[note.at as usize - 1].clock;
             let before = |thread: usize| match thread == note.thread {
                 // A thread's own events are ordered by their position.
                 true => 0,
-                false => of(thread).filter(|other| other.at < clock[thread]).count() as u8,
+                false => {
+                    let its = of(thread).take_while(|other| is_before(other.at, note.at));
+                    its.count() as u8
+                }
             };
             let end = match note.answer {
                 Some(answer) => End::Return(note.op, answer),
@@ -123,9 +132,15 @@ impl<Op: Copy + Display, Answer: Copy + Display> Recorder<Op, Answer> {
                 .map(|(i, note)| event(note, of(thread).nth(i + 1)))
                 .collect()
         };
-        History((0..threads.unwrap_or(0)).map(events).collect())
+        let all = 0..threads.unwrap_or(0);
+        let history = History(all.clone().map(events).collect());
+        let places = all.map(|thread| of(thread).map(|note| note.at).collect());
+        (history, places.collect())
     }
 }
+
+/// Where each event of each thread is.
+pub type Places = Vec<Vec<u32>>;
 
 /// Formats a call or an answer.
 pub(super) fn text(op: impl Display, answer: Option<impl Display>) -> String {

@@ -8,6 +8,9 @@
 //! A history allows several orders of its events ([`super::history`]), and each of them must have
 //! an explanation. Moving an answer earlier or a call later can only rule explanations out. So the
 //! search takes each answer as early as possible, and tries only the orders of calls.
+//!
+//! An execution graph may permit fewer orders than its history: an answer that comes before a call
+//! of another thread may change what that thread can read. [`judge_permitted`] asks for each order.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -20,19 +23,49 @@ pub(super) type HistoryOf<M> = History<<M as Model>::Op, <M as Model>::Answer>;
 /// How many events of each thread the search has processed.
 type Cut = [usize; THREADS];
 
+/// What the search knows at a point: the states, and which answers come before which calls.
+type Point<M> = (Cut, States<M>, Vec<(At, At)>);
+
+/// An event: its thread, and its position there.
+pub type At = (usize, usize);
+
+/// Says whether each answer can come before the call that it is paired with, all at once.
+pub type Permits<'a> = dyn Fn(&[(At, At)]) -> bool + 'a;
+
 /// Checks that the specification explains every order that the history allows.
 ///
 /// # Errors
 /// Returns the first order without an explanation, as the thread of each event up to the one that
 /// no state explains.
 pub fn judge<M: Model>(history: &HistoryOf<M>, model: &M) -> Result<(), Vec<usize>> {
+    search(history, model, None)
+}
+
+/// As [`judge`], for the orders that `permits` permits.
+///
+/// # Errors
+/// As [`judge`].
+pub fn judge_permitted<M: Model>(
+    history: &HistoryOf<M>,
+    model: &M,
+    permits: &Permits<'_>,
+) -> Result<(), Vec<usize>> {
+    search(history, model, Some(permits))
+}
+
+fn search<M: Model>(
+    history: &HistoryOf<M>,
+    model: &M,
+    permits: Option<&Permits<'_>>,
+) -> Result<(), Vec<usize>> {
     let mut search = Search {
         history,
         model,
+        permits,
         seen: HashSet::new(),
         order: Vec::new(),
     };
-    match search.go([0; THREADS], BTreeSet::from([model.initial()])) {
+    match search.go([0; THREADS], BTreeSet::from([model.initial()]), &[]) {
         true => Ok(()),
         false => Err(search.order),
     }
@@ -41,37 +74,68 @@ pub fn judge<M: Model>(history: &HistoryOf<M>, model: &M) -> Result<(), Vec<usiz
 struct Search<'a, M: Model> {
     history: &'a HistoryOf<M>,
     model: &'a M,
-    seen: HashSet<(Cut, States<M>)>,
+    permits: Option<&'a Permits<'a>>,
+    seen: HashSet<Point<M>>,
     order: Vec<usize>,
 }
 
 impl<M: Model> Search<'_, M> {
-    /// Whether every order from here on has an explanation. If not, `order` holds one without.
-    fn go(&mut self, cut: Cut, states: States<M>) -> bool {
-        let next: Vec<usize> = (0..self.history.0.len())
+    /// Whether every order from here on has an explanation. If not, `order` holds one without. The
+    /// order so far puts the answers in `ordered` before the calls that they are paired with.
+    fn go(&mut self, cut: Cut, states: States<M>, ordered: &[(At, At)]) -> bool {
+        let mut next: Vec<usize> = (0..self.history.0.len())
             .filter(|&thread| self.is_next(cut, thread))
             .collect();
-        let returns = |&thread: &usize| {
-            let end = self.history.0[thread][cut[thread]].end;
-            matches!(end, End::Return(..))
-        };
-        let first = next.iter().copied().find(|thread| returns(thread));
-        let next = first.map_or(next, |thread| vec![thread]);
-        if next.len() > 1 && !self.seen.insert((cut, states.clone())) {
+        // An order that is not permitted says nothing about those with a later answer.
+        if self.permits.is_none() {
+            let returns = |&thread: &usize| {
+                let end = self.history.0[thread][cut[thread]].end;
+                matches!(end, End::Return(..))
+            };
+            let first = next.iter().copied().find(|thread| returns(thread));
+            next = first.map_or(next, |thread| vec![thread]);
+        }
+        if next.len() > 1 && !self.seen.insert((cut, states.clone(), ordered.to_vec())) {
             return true;
         }
         for thread in next {
-            self.order.push(thread);
             let end = self.history.0[thread][cut[thread]].end;
+            let mut ordered = ordered.to_vec();
+            if let (Some(permits), End::Return(..)) = (self.permits, end)
+                && self.order_before_calls(cut, thread, &mut ordered)
+                && !permits(&ordered)
+            {
+                continue;
+            }
+            self.order.push(thread);
             let after = step(self.model, &states, thread, end);
             let mut further = cut;
             further[thread] += 1;
-            if after.is_empty() || !self.go(further, after) {
+            if after.is_empty() || !self.go(further, after, &ordered) {
                 return false;
             }
             self.order.pop();
         }
         true
+    }
+
+    /// Puts the answer of this thread that comes next before the next call of each other thread.
+    /// Returns whether that is not so anyway.
+    fn order_before_calls(&self, cut: Cut, thread: usize, ordered: &mut Vec<(At, At)>) -> bool {
+        let answer = (thread, cut[thread]);
+        let mut is_new = false;
+        for other in (0..self.history.0.len()).filter(|other| *other != thread) {
+            let mut left = self.history.0[other].iter().enumerate().skip(cut[other]);
+            let call = left.find(|(_, event)| matches!(event.end, End::Call(..)));
+            let Some((at, call)) = call else { continue };
+            if usize::from(call.after[thread]) <= answer.1 {
+                // It comes after the earlier answers of this thread, too.
+                ordered.retain(|((of, _), call)| *of != thread || *call != (other, at));
+                ordered.push((answer, (other, at)));
+                is_new = true;
+            }
+        }
+        is_new
     }
 
     fn is_next(&self, cut: Cut, thread: usize) -> bool {

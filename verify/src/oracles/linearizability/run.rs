@@ -1,31 +1,28 @@
-//! Runs scenarios under shuttle, judges their histories, and reduces a scenario that fails.
+//! Runs scenarios, judges their histories, and reduces a scenario that fails.
 
-use std::cell::RefCell;
-use std::collections::HashSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
 use std::sync::Arc;
 
-use shuttle::scheduler::RandomScheduler;
 use spanlock_sync::thread;
 
 use super::history::Recorder;
-use super::judge::judge;
+use super::judge::HistoryOf;
 use super::model::Model;
 use super::scenario::Scenario;
 use super::table;
 use crate::execution::begin_execution;
-use crate::search::order::{Watch, Watched};
-use crate::search::reduction::Reduced;
-use crate::worlds::under;
+
+#[cfg_attr(spanlock_explorer, path = "run/explored.rs")]
+#[cfg_attr(spanlock_shuttle, path = "run/drawn.rs")]
+mod executions;
 
 /// The model of the scenarios, and how to run them.
 pub struct Subject<M> {
     /// The model.
     pub model: Arc<M>,
-    /// The number of random schedules of each scenario (from seed 1), or `None` for a search.
-    pub schedules: Option<usize>,
-    /// The most steps of all threads between two finished operations.
+    /// The number of random schedules of each scenario under shuttle, from seed 1. The explorer
+    /// searches each scenario.
+    pub schedules: usize,
+    /// The most steps of all threads between two finished operations, under shuttle.
     pub steps: u64,
 }
 
@@ -35,7 +32,7 @@ type Failure<M> = (Scenario<<M as Model>::Op>, String);
 /// Runs the scenarios until one fails. Returns how many scenarios and histories there are.
 ///
 /// # Errors
-/// Returns the failing scenario after reduction, and a text that shows the failure.
+/// Returns the failing scenario, made as small as possible, and a text that shows the failure.
 pub fn all<M: Model>(
     subject: &Subject<M>,
     scenarios: impl IntoIterator<Item = Scenario<M::Op>>,
@@ -73,45 +70,23 @@ fn reduced<M: Model>(subject: &Subject<M>, scenario: Scenario<M::Op>, why: Strin
 
 /// Runs the executions of a scenario. Returns how many histories differ, or shows a failure.
 fn search<M: Model>(subject: &Subject<M>, scenario: &Scenario<M::Op>) -> Result<u64, String> {
-    // The histories so far, and the one without an explanation, if any.
-    let seen = Rc::new(RefCell::new((HashSet::new(), None)));
     let recorder = Recorder::default();
-    let (watched, model, record) = (seen.clone(), subject.model.clone(), recorder.clone());
-    let watch: Watch = Box::new(move |steps| {
-        let history = record.history(steps);
-        let (histories, wrong) = &mut *watched.borrow_mut();
-        if histories.insert(history.clone()) {
-            *wrong = judge(&history, &*model).err().map(|it| (history, it));
-        }
-        wrong.is_none()
-    });
     let threads: Arc<[_]> = scenario.0.clone().into();
     let (model, record) = (subject.model.clone(), recorder.clone());
     let body = move || execution(&model, &threads, &record);
-    let run = || match subject.schedules {
-        None => under(Reduced::new(None, Some(watch)), subject.steps, body),
-        Some(schedules) => {
-            let (scheduler, steps) = (RandomScheduler::new_from_seed(1, schedules), Vec::new());
-            let watched = Watched {
-                scheduler,
-                steps,
-                watch,
-            };
-            under(watched, subject.steps, body);
+    match executions::search(subject, &recorder, body) {
+        Err(why) => {
+            let told = table::unfinished(&recorder.so_far());
+            Err(format!("{told}{why}\n"))
         }
-    };
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let why = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        let why = why.unwrap_or("a panic");
-        let told = table::unfinished(&recorder.so_far());
-        return Err(format!("{told}{why}\n"));
-    }
-    match &*seen.borrow() {
-        (_, Some((history, wrong))) => Err(table::table(&*subject.model, history, wrong)),
-        (histories, None) => Ok(histories.len() as u64),
+        Ok((_, Some((history, wrong)))) => Err(table::table(&*subject.model, &history, &wrong)),
+        Ok((histories, None)) => Ok(histories),
     }
 }
+
+/// What the executions of a scenario show: how many histories differ, and a history without an
+/// explanation, with an order of its events that has none.
+type Shown<M> = (u64, Option<(HistoryOf<M>, Vec<usize>)>);
 
 /// Runs one execution: each thread performs its operations. The main thread is the first.
 fn execution<M: Model>(
