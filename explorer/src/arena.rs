@@ -18,6 +18,7 @@
 use core::cell::Cell;
 use core::ptr;
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::MAX_THREADS;
 
@@ -42,6 +43,11 @@ impl Regions {
         thread: None,
     };
 }
+
+/// Where the regions of all searching threads of the system start; 0 for none.
+static STARTS: [AtomicUsize; SEARCHING] = [const { AtomicUsize::new(0) }; SEARCHING];
+/// The most threads of the system that have an arena.
+const SEARCHING: usize = 256;
 
 std::thread_local! {
     static REGIONS: Cell<Regions> = const { Cell::new(Regions::NONE) };
@@ -73,8 +79,12 @@ unsafe impl GlobalAlloc for Arena {
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        let Regions { start, .. } = REGIONS.try_with(Cell::get).unwrap_or(Regions::NONE);
-        let is_here = start != 0 && (start..start + MAX_THREADS * SIZE).contains(&memory.addr());
+        let is_in = |start: usize| {
+            start != 0 && (start..start + MAX_THREADS * SIZE).contains(&memory.addr())
+        };
+        // A thread of the system that no search has started may have the memory of one that did.
+        // Relaxed: who has the memory also sees that it was reserved.
+        let is_here = STARTS.iter().any(|start| is_in(start.load(Relaxed)));
         if !is_here {
             // SAFETY: memory outside the regions came from the system, with this layout.
             unsafe { System.dealloc(memory, layout) };
@@ -116,6 +126,12 @@ pub(crate) fn prepare() -> bool {
         let layout = Layout::from_size_align(MAX_THREADS * SIZE, PAGE).expect("a valid layout");
         // SAFETY: the layout is not empty. The memory is kept as long as the process lives.
         let start = unsafe { System.alloc(layout) }.expose_provenance();
+        // Relaxed: see `dealloc`.
+        let takes = |it: &AtomicUsize| it.compare_exchange(0, start, Relaxed, Relaxed).is_ok();
+        assert!(
+            STARTS.iter().any(takes),
+            "more than {SEARCHING} threads of the system have searched in this process"
+        );
         REGIONS.set(Regions {
             start,
             ..Regions::NONE

@@ -98,22 +98,4 @@ impl Graph {
             .filter(|read| *read != except)
             .find(|read| modifies(*read))
     }
-
-    /// Returns whether there are sections that only look.
-    pub(crate) fn has_looks(&self) -> bool {
-        self.order().iter().any(|id| self.event(*id).is_look())
-    }
-
-    /// Returns the sections that only look, and see the value of `write`.
-    pub(crate) fn looks(
-        &self,
-        location: Location,
-        write: EventId,
-    ) -> impl Iterator<Item = EventId> {
-        let reads = self.accesses(location).reads.iter().copied();
-        reads.filter(move |read| {
-            let event = self.event(*read);
-            event.is_look() && event.reads_from == write
-        })
-    }
 }

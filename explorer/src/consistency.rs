@@ -107,12 +107,12 @@ impl Graph {
         };
         let mut ordered = self.ordered.iter().filter(|(_, later)| *later == now);
         is_joined
-            && (!event.exclusive
-                || event.kind != Kind::Read
-                || self.looks(event.location, event.reads_from).all(is_past))
             && (index > 0 || is_past(self.spawned_by(thread)))
             && is_past(event.reads_from)
-            && ordered.all(|(earlier, _)| past[earlier.thread] >= earlier.events)
+            && ordered.all(|(earlier, _)| {
+                // A thread has no moments before its start.
+                past[earlier.thread] >= earlier.events && is_past(self.spawned_by(earlier.thread))
+            })
     }
 
     /// Returns whether the event reads from, or stands after, no older write than

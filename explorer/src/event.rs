@@ -160,11 +160,6 @@ impl Event {
         self.kind == Kind::Choice && self.value != 0
     }
 
-    /// Returns whether the event is a section that only looks.
-    pub(crate) fn is_look(&self) -> bool {
-        matches!(self.request, Request::LookWhen(..)) && !self.blocked
-    }
-
     pub(crate) fn is_fault(&self) -> bool {
         self.is_deviation() && matches!(self.request, Request::Choose(_, true))
     }

@@ -152,12 +152,6 @@ impl Graph {
         event.pending = previous.map_or(Clock::default(), |it| it.pending);
         event.message = Clock::default();
         let me = EventId::new(thread, index);
-        if event.exclusive && event.kind == Kind::Read {
-            // The lock's last owner may have looked only.
-            for look in self.looks(event.location, event.reads_from) {
-                event.before.join(&with(self.event(look).before, look));
-            }
-        }
         match event.kind {
             Kind::Read if !event.reads_from.is_initial() => {
                 let write = self.event(event.reads_from);
@@ -302,15 +296,23 @@ impl Graph {
         self.order.iter().filter(is_fault).count()
     }
 
-    /// Returns whether what a thread does in one moment happens before what is done in another.
+    /// Returns whether what a thread does in one moment happens before what is done in another, in
+    /// the order of [`with_order`](Self::with_order), if there is one.
     pub fn is_before(&self, earlier: Moment, later: Moment) -> bool {
-        match earlier.thread == later.thread {
+        let happens_before = match earlier.thread == later.thread {
             true => earlier.events <= later.events,
             false => {
                 let known = self.happened(later.thread, later.events);
                 self.contains(&known, (earlier.thread, earlier.events))
             }
-        }
+        };
+        // The clocks have the events before an ordered moment, but not the moment itself. What comes
+        // before it in its thread does so as above.
+        let leads = |(first, second): &(Moment, Moment)| {
+            let is_reached = first.thread == earlier.thread && earlier.events <= first.events;
+            is_reached && self.is_before(*second, later)
+        };
+        happens_before || self.ordered.iter().any(leads)
     }
 
     /// Returns whether the set contains what a thread does after its first `events` events, and

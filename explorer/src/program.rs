@@ -156,16 +156,6 @@ impl Atomic {
         self.ask(Request::ExchangeWhen(current, new, ordering));
     }
 
-    /// Blocks until the value is `current`: a critical section that only looks, of a lock that
-    /// [`exchange_when`](Self::exchange_when) takes. The section lasts until the thread's next
-    /// operation, and happens before the exchange that ends the value. Sections that only look are
-    /// not ordered among themselves, so that fewer executions are to be explored; an execution in
-    /// which they are ordered permits no more.
-    #[track_caller]
-    pub fn look_when(&self, current: u64, ordering: Ordering) {
-        self.ask(Request::LookWhen(current, ordering));
-    }
-
     /// Returns the value, for a thread that has the location alone. This is no event.
     #[track_caller]
     pub fn exclusive(&self) -> u64 {
@@ -195,6 +185,12 @@ impl Atomic {
     fn ask(&self, request: Request) -> Reply {
         let place = panic::Location::caller();
         let Some(runtime) = current() else {
+            let execution = self.execution.load(Ordering::Relaxed);
+            assert!(
+                !run::is_running(execution),
+                "A thread of the system uses a location of an execution, at {place}. Start threads with \
+                 `spawn`."
+            );
             return self
                 .alone(request)
                 .expect("outside an execution, a thread cannot wait");

@@ -119,8 +119,6 @@ pub(crate) enum Request {
     CompareExchange(u64, u64, Ordering, Ordering),
     /// With the current and the new value.
     ExchangeWhen(u64, u64, Ordering),
-    /// With the current value. Happens before the exchange of the value that it reads.
-    LookWhen(u64, Ordering),
     Fence(Ordering),
     /// The number of alternatives, and whether all but the first are faults.
     Choose(u32, bool),
@@ -148,7 +146,6 @@ impl Request {
         let (ordering, written, blocks) = match self {
             Request::Load(ordering) => (ordering, None, false),
             Request::WaitUntil(condition, ordering) => (ordering, None, !condition.is_met(value)),
-            Request::LookWhen(current, ordering) => (ordering, None, value != current),
             Request::Update(update, ordering) => (ordering, Some(update.apply(value)), false),
             Request::CompareExchange(current, new, success, _) if value == current => {
                 (success, Some(new), false)
@@ -170,7 +167,7 @@ impl Request {
     pub(crate) fn reads(self) -> bool {
         use Request::*;
         let is_exchange = matches!(self, Update(..) | CompareExchange(..) | ExchangeWhen(..));
-        is_exchange || matches!(self, Load(_) | WaitUntil(..) | LookWhen(..))
+        is_exchange || matches!(self, Load(_) | WaitUntil(..))
     }
 
     /// Returns whether another execution of the program may make `other` where it made `self`: the

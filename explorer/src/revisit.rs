@@ -111,14 +111,6 @@ impl Graph {
         }
         let mut graph = self.restricted(&keep);
         graph.end_waits(event.stamp);
-        if self.has_looks() && !mutant!("revisited-looks-remain") {
-            // A look that is removed, or that is this read, happens before nothing any more.
-            if write.awaited.is_none() {
-                graph.event_mut(read).blocked = true;
-            }
-            graph.derive_all();
-            graph.derive(thread, graph.events(thread).len(), &mut write);
-        }
         let id = graph.push(thread, write);
         if write.awaited.is_none() {
             Graph::read_from(&mut event, id, write.value);

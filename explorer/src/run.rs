@@ -2,9 +2,11 @@
 
 use core::cell::{Cell, RefCell};
 use core::panic;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -42,6 +44,18 @@ fn new_execution() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     // Relaxed: only the number's uniqueness matters.
     LAST.fetch_add(1, Relaxed) + 1
+}
+
+/// The executions that run now, in any thread of the system.
+static RUNNING: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+
+fn running() -> MutexGuard<'static, BTreeSet<u64>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns whether the execution of this number runs now.
+pub(crate) fn is_running(execution: u64) -> bool {
+    execution != 0 && running().contains(&execution)
 }
 
 /// Returns the search whose program the calling thread runs.
@@ -97,6 +111,7 @@ impl Runtime {
     /// Runs an execution: the graph, and what the search adds to it.
     pub(crate) fn run(&self, body: &Rc<dyn Fn()>) {
         self.execution.set(new_execution());
+        running().insert(self.execution());
         let body = body.clone();
         self.state.borrow_mut().begin(Box::new(move || body()));
         loop {
@@ -110,6 +125,12 @@ impl Runtime {
             let Some(thread) = next else { break };
             self.go_on(thread);
         }
+        let probed = self.state.borrow_mut().begin_probe();
+        if let Some(thread) = probed {
+            self.go_on(thread);
+            self.state.borrow_mut().end_probe();
+        }
+        running().remove(&self.execution());
         self.clear();
     }
 

@@ -132,7 +132,8 @@ impl Search {
     }
 
     /// Permits each thread this many rounds of [spin loops](crate::spin). A loop whose rounds write
-    /// needs as many as it can make; a verdict is bounded by them. One that only reads needs one.
+    /// needs as many as it can make; a verdict is bounded by them. One that only reads needs one. If
+    /// it gives up after more rounds than these, the search fails.
     pub fn rounds(mut self, most: u32) -> Search {
         self.0.rounds = most;
         self
@@ -219,6 +220,8 @@ impl Search {
             failure: None,
             observer,
             names: Names::default(),
+            probe: None,
+            probed: Vec::new(),
         }
     }
 }
@@ -252,12 +255,7 @@ impl Exploration<'_> {
                 state.branches = level.branches;
                 continue;
             };
-            let has_looks = state.graph.has_looks();
             state.graph.truncate(branch.length);
-            if has_looks && !mutant!("truncated-looks-remain") {
-                // What a removed look has changed is as before.
-                state.graph.derive_all();
-            }
             let is_new = self.take(&mut state, branch.then);
             drop(state);
             if is_new {
@@ -318,9 +316,7 @@ fn is_to_stop(state: &State) -> bool {
 }
 
 fn is_permitted(state: &mut State) -> bool {
-    // A look changes what happens before the next owner of the lock, and all that follows.
-    let is_coherent = !state.graph.has_looks() || state.graph.derive_all();
-    let is_consistent = is_coherent && state.graph.is_consistent(state.settings.model);
+    let is_consistent = state.graph.is_consistent(state.settings.model);
     if !is_consistent {
         state.counts.refused += 1;
         state.observe(|observer, graph| observer.refused(graph));

@@ -13,6 +13,9 @@
 //!   program, repeated along `po ∪ rf`, makes the same requests.
 
 mod extend;
+mod probe;
+
+use core::panic;
 
 use crate::MAX_THREADS;
 use crate::clock::Clock;
@@ -22,6 +25,7 @@ use crate::graph::Graph;
 use crate::observer::{End, Observer};
 use crate::request::{Ask, Reply, Request};
 use crate::search::{Counts, Settings};
+use crate::state::probe::Probe;
 
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Status {
@@ -117,11 +121,19 @@ pub(crate) struct State {
     pub failure: Option<Failure>,
     pub observer: *mut dyn Observer,
     pub names: Names,
+    /// The thread that runs on after the execution, if one does.
+    pub probe: Option<Probe>,
+    /// The threads that have done so, each with its loop.
+    pub probed: Vec<(usize, &'static panic::Location<'static>)>,
 }
 
 impl State {
     /// Records a failure. The execution ends here, and with it the search.
     pub(crate) fn fail(&mut self, reason: Reason, message: String) {
+        if let Some(probe) = &mut self.probe {
+            probe.leaves = true;
+            return;
+        }
         let graph = self.graph.clone();
         self.failure.get_or_insert(Failure {
             reason,
@@ -150,6 +162,9 @@ impl State {
     /// Answers a request of the current thread, if it can go on at once.
     pub(crate) fn answer(&mut self, ask: Ask) -> Option<Reply> {
         let thread = self.current;
+        if self.probe.is_some() {
+            return self.answer_probe(&ask);
+        }
         if self.failure.is_some() {
             return None;
         }
@@ -272,9 +287,7 @@ impl State {
                 let is_past = |id: EventId| {
                     id.is_initial() || self.threads[id.thread as usize].at > id.index as usize
                 };
-                // A section that only looks is over before the lock has its next owner.
-                let is_looked_at = self.graph.looks(event.location, source).all(is_past);
-                if !is_past(source) || event.exclusive && !is_looked_at {
+                if !is_past(source) {
                     return None;
                 }
                 // Without the arena, an address differs from that of the last execution.
@@ -420,6 +433,18 @@ impl State {
         }
     }
 
+    /// Returns whether the last round of a spin loop has read what the one before had read, and no
+    /// fault has led to that. Otherwise, the next round may end the loop.
+    fn has_repeated(&self, thread: usize) -> bool {
+        let began = self.threads[thread].round_before_began;
+        let (before, round) = self.graph.events(thread).split_at(began);
+        let looks = |it: &&Event| it.kind == Kind::Read && !it.exclusive;
+        let source = |it: &Event| (it.location, it.reads_from);
+        let mut earlier = before.iter().rev().filter(looks).map(source);
+        let mut looked = round.iter().rev().filter(looks).map(source);
+        !round.iter().any(Event::is_fault) && looked.all(|it| earlier.next() == Some(it))
+    }
+
     /// Returns whether a thread that does not go on never will, because all that it waits for is
     /// as new as can be.
     fn is_stuck(&self, thread: usize) -> bool {
@@ -432,7 +457,9 @@ impl State {
             Some(Request::Join(_)) => true,
             Some(Request::Cut) => {
                 let mut round = self.graph.events(thread)[its.round_before_began..].iter();
-                round.all(|it| it.kind != Kind::Read || it.exclusive || reads_newest(it))
+                let is_newest =
+                    |it: &Event| it.kind != Kind::Read || it.exclusive || reads_newest(it);
+                round.all(is_newest) && self.has_repeated(thread)
             }
             _ => self
                 .graph

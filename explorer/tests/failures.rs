@@ -361,3 +361,105 @@ fn a_location_that_is_dropped_before_its_turn() {
         sending.join();
     });
 }
+
+/// A failed exchange retries with the value that it found, so it ends as soon as the others do.
+#[test]
+fn a_loop_that_retries_with_another_value_is_no_livelock() {
+    let report = Search::new().explore(&mut (), || {
+        let word = Rc::new(Atomic::new(0));
+        let theirs = word.clone();
+        let adder = spawn(move || {
+            for _ in 0..2 {
+                theirs.update(Update::new(Op::Add, 1), Relaxed);
+            }
+        });
+        let mut seen = 0;
+        while let Err(now) = word.compare_exchange(seen, seen + 1, Relaxed, Relaxed) {
+            seen = now;
+            spin();
+        }
+        adder.join();
+    });
+    assert!(matches!(report.verdict, Verdict::Exhausted), "{report:?}");
+}
+
+/// A thread that only has to join one that has ended goes on, so its later store is seen.
+#[test]
+fn a_thread_that_joins_one_that_has_ended_goes_on() {
+    for joins in [false, true] {
+        let search = Search::new().allow_deadlocks();
+        let failure = failure(search, move || {
+            let word = || Rc::new(ManuallyDrop::new(Atomic::new(0)));
+            let (x, y, z, go) = (word(), word(), word(), word());
+            let theirs = (x.clone(), y.clone(), go.clone());
+            spawn(move || {
+                let (x, y, go) = theirs;
+                go.wait_until(Condition::equals(1), Relaxed);
+                x.store(1, Relaxed);
+                let value = if y.load(Relaxed) == 1 { 2 } else { 4 };
+                x.store(value + 1, Relaxed);
+                x.store(value, Relaxed);
+            });
+            let theirs = (y.clone(), z.clone());
+            spawn(move || {
+                let (y, z) = theirs;
+                let ended = spawn(|| ());
+                z.store(1, Release);
+                if joins {
+                    ended.join();
+                }
+                y.store(1, Relaxed);
+            });
+            z.wait_until(Condition::equals(1), Relaxed);
+            go.store(1, Relaxed);
+            if x.wait_until(Condition::masked(1, 0, true), Relaxed) == 2 {
+                fail("reads 2");
+            }
+        });
+        assert!(failure.message.contains("reads 2"), "{joins}: {failure}");
+    }
+}
+
+/// Returns a program in which a thread spins until it sees a flag, but not for ever.
+fn gives_up(rounds: u32) -> impl Fn() {
+    move || {
+        let flag = Rc::new(Atomic::new(0));
+        let theirs = flag.clone();
+        let other = spawn(move || theirs.store(1, Relaxed));
+        let mut sees_it = false;
+        for _ in 0..rounds {
+            sees_it = flag.load(Relaxed) == 1;
+            if sees_it {
+                break;
+            }
+            spin();
+        }
+        other.join();
+        assert!(sees_it, "the flag was not seen");
+    }
+}
+
+#[test]
+fn a_spin_loop_that_gives_up_is_refused_unless_all_its_rounds_are_searched() {
+    for rounds in [2, 3, 100] {
+        fails(Reason::Misuse, "T0 gives up a spin loop", gives_up(rounds));
+    }
+    let all = failure(Search::new().rounds(3), gives_up(3));
+    assert!(all.message.contains("the flag was not seen"), "{all}");
+    let endless = Search::new().explore(&mut (), gives_up(1_000_000));
+    assert!(matches!(endless.verdict, Verdict::Exhausted), "{endless:?}");
+}
+
+#[test]
+fn a_pause_of_several_rounds_is_refused() {
+    fails(Reason::Misuse, "T0 gives up a spin loop", || {
+        let word = Rc::new(Atomic::new(0));
+        let theirs = word.clone();
+        let other = spawn(move || theirs.store(1, Relaxed));
+        for _ in 0..3 {
+            spin();
+        }
+        word.store(2, Relaxed);
+        other.join();
+    });
+}

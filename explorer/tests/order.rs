@@ -165,3 +165,86 @@ fn a_moment_is_one_point_and_a_new_one_is_later() {
     assert_eq!(crossed(|| ()), [false]);
     assert_eq!(crossed(Moment::begin), [true]);
 }
+
+/// In an order, what comes before its first moment comes before what comes after its second.
+#[test]
+fn an_order_is_transitive() {
+    struct Ordered(Rc<RefCell<Vec<Moment>>>);
+    impl Observer for Ordered {
+        fn ended(&mut self, graph: &Graph, _: End) {
+            let moments = self.0.take();
+            let [begun, begins, ended, ends] = moments[..] else {
+                panic!("four moments, not {moments:?}");
+            };
+            let order = graph.with_order(&[(ended, begins)], Model::Cpp20);
+            let order = order.expect("nothing contradicts it");
+            for (a, b) in [
+                (ended, begins),
+                (begun, begins),
+                (ended, ends),
+                (begun, ends),
+            ] {
+                assert!(
+                    order.is_before(a, b) && !order.is_before(b, a),
+                    "{a:?} {b:?}"
+                );
+                assert!(!graph.is_before(a, b), "{a:?} {b:?} without the order");
+            }
+        }
+    }
+    let moments = Rc::new(RefCell::new(Vec::new()));
+    let mut ordered = Ordered(moments.clone());
+    let search = Search::new().explore(&mut ordered, move || {
+        let words = Rc::new([Atomic::new(0), Atomic::new(0)]);
+        let (theirs, its_moments) = (words.clone(), moments.clone());
+        let other = spawn(move || {
+            let begun = Moment::now();
+            theirs[1].store(1, Relaxed);
+            its_moments
+                .borrow_mut()
+                .splice(0..0, [begun, Moment::now()]);
+            theirs[1].store(2, Relaxed);
+        });
+        words[0].store(1, Relaxed);
+        let begins = Moment::now();
+        words[0].store(2, Relaxed);
+        moments.borrow_mut().extend([begins, Moment::now()]);
+        other.join();
+        let mut moments = moments.borrow_mut();
+        let of = |thread: u32| {
+            let its = moments
+                .iter()
+                .filter(move |it| it.to_bits() >> 16 == thread);
+            its.copied().collect::<Vec<_>>()
+        };
+        let (main, other) = (of(0), of(1));
+        *moments = vec![other[0], main[0], other[1], main[1]];
+    });
+    assert!(matches!(search.verdict, Verdict::Exhausted), "{search:?}");
+}
+
+#[test]
+fn nothing_comes_before_its_threads_start() {
+    struct Started(Rc<RefCell<Vec<Moment>>>);
+    impl Observer for Started {
+        fn ended(&mut self, graph: &Graph, _: End) {
+            let moments = self.0.take();
+            let can = graph.with_order(&[(moments[1], moments[0])], Model::Cpp20);
+            assert!(can.is_none(), "{moments:?}");
+        }
+    }
+    let moments = Rc::new(RefCell::new(Vec::new()));
+    let search = Search::new().explore(&mut Started(moments.clone()), move || {
+        let word = Rc::new(Atomic::new(0));
+        spawn(|| ()).join();
+        let (theirs, its_moments) = (word.clone(), moments.clone());
+        moments.borrow_mut().push(Moment::now());
+        let other = spawn(move || {
+            its_moments.borrow_mut().push(Moment::now());
+            theirs.store(1, Relaxed);
+        });
+        word.load(Relaxed);
+        other.join();
+    });
+    assert!(matches!(search.verdict, Verdict::Exhausted), "{search:?}");
+}

@@ -4,6 +4,8 @@
 //! An append reserves a slot, makes the record durable, and then commits it. With a *mark* in each
 //! slot, an append commits only itself. With a *tail pointer*, as in NOVA, the second of two
 //! appends that run at once also commits the first one's unfinished record.
+//!
+//! And a toy of a register, which must keep the order of writes that did not overlap.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -17,7 +19,7 @@ use spanlock_testkit::crashes::{Crashable, MakeMedium, threads};
 use spanlock_verify::Suite;
 
 fn main() -> ExitCode {
-    spanlock_verify::main([toy()])
+    spanlock_verify::main([toy(), register()])
 }
 
 fn toy() -> Suite {
@@ -146,4 +148,69 @@ fn make_durable(log: &Log, written: Written) -> Durable {
         };
     }
     region.fence(flushed)
+}
+
+fn register() -> Suite {
+    let register = Arc::new(Register);
+    let medium: MakeMedium = Arc::new(|| vec![0; 1024]);
+    let claim = "of two writes, recovery finds the later one, unless they overlapped";
+    Suite::new("toy-register").step_bound(400).program(threads(
+        "write-write",
+        claim,
+        &register,
+        &medium,
+        &[&[1], &[2]],
+    ))
+}
+
+/// A register: each write has a slot of its own, and the highest number there counts.
+struct Register;
+
+impl Subject for Register {
+    type Store = Log;
+    type State = u64;
+
+    fn recover(&self, region: &Arc<Simulated>) -> Result<Log, String> {
+        Toy.recover(region)
+    }
+
+    fn state(&self, log: &Log) -> Result<u64, String> {
+        let words = [1, 2].map(|it| log.region.load(slot(it)));
+        let first = words.iter().find(|word| **word != 0);
+        let newest = words.iter().max_by_key(|word| *word >> 32);
+        let word = match injected_bug!(
+            "first-slot",
+            "recovery takes the first slot that has a value, not the newest one",
+            killed_by = "write-write"
+        ) {
+            true => first,
+            false => newest,
+        };
+        Ok(word.map_or(0, |word| word & u64::from(u32::MAX)))
+    }
+
+    fn go_on(&self, _: &Log) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn apply(&self, _: &u64, operation: u32, _: Option<&str>) -> Option<u64> {
+        Some(operation.into())
+    }
+
+    fn name(&self, _: u32) -> String {
+        "write".to_owned()
+    }
+}
+
+impl Crashable for Register {
+    fn perform(&self, log: &Log, operation: u32) -> String {
+        // Relaxed: only the number matters.
+        let number = log.next.fetch_add(1, Relaxed) + 1;
+        let word = number << 32 | u64::from(operation);
+        let mark = log
+            .region
+            .publish(slot(operation.into()), word, Durable::at_rest());
+        let _ = log.region.persist(mark);
+        "done".to_owned()
+    }
 }

@@ -32,35 +32,45 @@ pub(crate) fn report_panics() {
     }));
 }
 
-/// The first panic of the current execution. The explorer says whether the execution fails: a
-/// thread may panic, and another may join it.
+/// The last panic of the current execution. The explorer says whether the execution fails: a
+/// thread may catch a panic.
 #[cfg(spanlock_explorer)]
-static FIRST: std::sync::Mutex<Option<String>> = std::sync::Mutex::new(None);
+static LAST: std::sync::Mutex<Option<String>> = std::sync::Mutex::new(None);
 
-/// Keeps the first panic of each execution, for [`tell_first`].
+/// Keeps the last panic of each execution, for [`tell_reason`].
 #[cfg(spanlock_explorer)]
 pub(crate) fn report_panics() {
     std::panic::set_hook(Box::new(|info| {
-        trace::outside(|| _ = trace::lock(&FIRST).get_or_insert_with(|| info.to_string()));
+        trace::outside(|| *trace::lock(&LAST) = Some(info.to_string()));
     }));
 }
 
 /// Forgets the panics of the last execution.
 #[cfg(spanlock_explorer)]
 pub(crate) fn begin_execution() {
-    *trace::lock(&FIRST) = None;
+    *trace::lock(&LAST) = None;
 }
 
-/// Reports the first panic of the current execution, or `reason` if there is none, and the events
-/// before it.
+/// Reports why the current execution fails, its last panic, and the events before that. If the
+/// panic is the reason, its own message says where it was.
 #[cfg(spanlock_explorer)]
-pub(crate) fn tell_first(reason: &str) {
-    let first = trace::lock(&FIRST).take();
-    tell(first.as_deref().unwrap_or(reason));
+pub(crate) fn tell_reason(reason: &str) {
+    let last = trace::lock(&LAST).take();
+    let said = |panic: &String| panic.lines().skip(1).any(|line| reason.contains(line));
+    match last {
+        None => tell(reason),
+        Some(panic) if said(&panic) => tell(&panic),
+        Some(panic) => tell(&format!("{reason}\nbefore that: {panic}")),
+    }
 }
 
 /// Messages of the checkers about programs that they cannot explore, and the advice for each.
-const ADVICE: [(&str, &str); 3] = [
+const ADVICE: [(&str, &str); 4] = [
+    (
+        "gives up a spin loop",
+        "Let a spin that gives up use `spanlock_sync::hint::Backoff`, which has no rounds under a \
+         checker, instead of `hint::pause`.",
+    ),
     (
         "exceeded max_steps bound",
         "No operation finished within that many steps: is a thread spinning? If an operation \

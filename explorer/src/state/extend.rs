@@ -219,7 +219,10 @@ impl State {
             let goes_on = |other: usize| {
                 let its = &self.threads[other];
                 let is_ended = matches!(its.status, Status::Finished | Status::None);
-                let joins = (its.pending).is_some_and(|it| matches!(it.request, Request::Join(_)));
+                let joins = its.pending.is_some_and(|it| match it.request {
+                    Request::Join(it) => self.threads[it as usize].status != Status::Finished,
+                    _ => false,
+                });
                 other != thread && !is_ended && !joins && !self.is_blocked(other)
             };
             !newer.is_empty() && threads.clone().filter(|it| goes_on(*it)).all(knows)

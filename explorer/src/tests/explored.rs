@@ -140,10 +140,6 @@ fn perform(operation: Operation, locations: &[Atomic]) -> Option<u64> {
             locations[at].exchange_when(current, new, ordering);
             Some(current)
         }
-        Operation::Look(at, current, ordering) => {
-            locations[at].look_when(current, ordering);
-            Some(current)
-        }
         Operation::Fence(ordering) => {
             fence(ordering);
             None

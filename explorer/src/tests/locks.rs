@@ -1,16 +1,15 @@
-//! Locks, and sections that only look.
+//! Locks.
 //!
 //! Most of these locks are no mutexes: other threads write to them, too. A lock that
 //! [waits](crate::awaited) must then read what it would read if it had not been removed.
 
 use super::known::explored;
-use super::program::Operation::{self, Add, CompareExchange, Load, Lock, Look, Store};
+use super::program::Operation::{self, Load, Lock, Store};
 use super::{MODELS, axioms};
-use crate::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use crate::Ordering::{Acquire, Relaxed, Release};
 
 const X: usize = 0;
 const Y: usize = 1;
-const Z: usize = 2;
 
 fn lock(current: u64, new: u64) -> Operation {
     Lock(X, current, new, Relaxed)
@@ -82,37 +81,7 @@ pub(super) fn a_wait_ends_if_its_thread_does_something_else() {
 #[test]
 fn mutexes() {
     let change = vec![Lock(X, 0, 1, Acquire), Store(X, 0, Release)];
-    let look = vec![Look(X, 0, Acquire), Load(Y, Relaxed)];
-    agree([change.clone(), change.clone(), look.clone()]);
+    agree([change.clone(), change.clone(), change.clone()]);
     let write = [&change[..1], &[Store(Y, 1, Relaxed)], &change[1..]].concat();
-    agree([write.clone(), look.clone(), look]);
     agree([write.clone(), write]);
-}
-
-#[test]
-pub(super) fn a_look_that_is_removed_orders_nothing() {
-    agree([
-        vec![Load(X, SeqCst), Look(X, 0, Relaxed)],
-        vec![Add(X, SeqCst)],
-    ]);
-    let exchange = |new| CompareExchange(X, 0, new, Relaxed, Relaxed);
-    let look = vec![Store(Y, 0, Relaxed), Look(X, 0, Relaxed)];
-    agree([look, vec![exchange(2), Load(Y, Relaxed)]]);
-    let owner = vec![exchange(1), store(0), Look(X, 0, Relaxed)];
-    agree([
-        vec![Load(X, Relaxed), store(1)],
-        vec![Look(X, 0, Relaxed)],
-        owner,
-    ]);
-    let first = vec![Load(X, Acquire), Load(X, SeqCst)];
-    let third = vec![Store(X, 2, SeqCst), store(0), Look(X, 0, Relaxed)];
-    agree([first, vec![exchange(2), store(1)], third]);
-    // The first thread's message once contained the stores, because they happen before the look.
-    let look = vec![
-        Store(Z, 1, Relaxed),
-        Store(Y, 1, Relaxed),
-        Look(X, 0, Relaxed),
-    ];
-    let reader = vec![Load(Z, Relaxed), Load(X, Acquire), Load(Y, Relaxed)];
-    agree([vec![Add(X, Release)], look, reader]);
 }

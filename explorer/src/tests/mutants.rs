@@ -14,8 +14,7 @@ use crate::mutant;
 const PROGRAMS: usize = 1_000;
 
 /// The tests that find what random programs find rarely.
-const TESTS: [fn(); 7] = [
-    locks::a_look_that_is_removed_orders_nothing,
+const TESTS: [fn(); 6] = [
     locks::a_wait_ends_if_its_thread_does_something_else,
     litmus::message_passing,
     litmus::updates_continue_a_release_sequence,

@@ -69,10 +69,8 @@ fn key(graph: &Graph) -> Vec<(u16, u16)> {
 }
 
 /// Returns the graph if the model permits it.
-fn permitted(mut graph: Graph, model: Model) -> Option<Graph> {
-    // A new look happens before events that are there already.
-    let is_coherent = !graph.has_looks() || graph.derive_all();
-    (is_coherent && graph.is_consistent(model)).then_some(graph)
+fn permitted(graph: Graph, model: Model) -> Option<Graph> {
+    graph.is_consistent(model).then_some(graph)
 }
 
 /// The graph in which the main thread has started the threads.
@@ -217,7 +215,6 @@ fn request(operation: Operation) -> Ask {
         }
         Operation::Wait(_, ordering) => Request::WaitUntil(Condition::differs(0), ordering),
         Operation::Lock(_, current, new, ordering) => Request::ExchangeWhen(current, new, ordering),
-        Operation::Look(_, current, ordering) => Request::LookWhen(current, ordering),
         Operation::Fence(ordering) => Request::Fence(ordering),
     };
     ask(request, operation.location())

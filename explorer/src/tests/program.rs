@@ -33,12 +33,9 @@ pub(super) enum Operation {
     Wait(usize, Ordering),
     /// Blocks until it finds the first value, then writes the second one.
     Lock(usize, u64, u64, Ordering),
-    /// Blocks until it finds the value: a critical section that only looks, which happens before a
-    /// read-modify-write of what it has found.
-    Look(usize, u64, Ordering),
     Fence(Ordering),
 }
-use Operation::{Add, CompareExchange, Fence, Load, Lock, Look, Store, Wait};
+use Operation::{Add, CompareExchange, Fence, Load, Lock, Store, Wait};
 
 /// The largest sizes of a random program.
 #[derive(Clone, Copy)]
@@ -141,8 +138,7 @@ impl Statement {
             11..14 => Add(location, update),
             14..16 => CompareExchange(location, current, new, update, read),
             16 => Wait(location, read),
-            17..19 => Lock(location, current, random.u64(..3), update),
-            19..21 => Look(location, current, read),
+            17..21 => Lock(location, current, random.u64(..3), update),
             _ => Store(location, 0, write),
         };
         Statement {
@@ -201,12 +197,6 @@ impl Statement {
                 let weak = weak.map(|weak| Lock(at, current, new, weak));
                 weak.chain([Add(at, ordering)]).collect()
             }
-            Look(at, current, ordering) => {
-                let weak = weaker(ordering)
-                    .into_iter()
-                    .map(|weak| Look(at, current, weak));
-                weak.chain([Load(at, ordering)]).collect()
-            }
             Fence(ordering) => {
                 let weak = weaker(ordering).into_iter();
                 weak.filter(|weak| *weak != Relaxed).map(Fence).collect()
@@ -229,8 +219,7 @@ impl Operation {
             | Add(at, _)
             | CompareExchange(at, ..)
             | Wait(at, _)
-            | Lock(at, ..)
-            | Look(at, ..) => Some(at),
+            | Lock(at, ..) => Some(at),
             Fence(_) => None,
         }
     }
@@ -238,10 +227,9 @@ impl Operation {
     /// Whether the operation may have its orderings.
     fn is_valid(self) -> bool {
         match self {
-            Load(_, ordering)
-            | Wait(_, ordering)
-            | Look(.., ordering)
-            | CompareExchange(.., ordering) => !matches!(ordering, Release | AcqRel),
+            Load(_, ordering) | Wait(_, ordering) | CompareExchange(.., ordering) => {
+                !matches!(ordering, Release | AcqRel)
+            }
             Store(.., ordering) => !matches!(ordering, Acquire | AcqRel),
             Fence(ordering) => ordering != Relaxed,
             Add(..) | Lock(..) => true,

@@ -77,26 +77,27 @@ pub(super) const STORE_INTO_RMW: &BlindSpot = &BlindSpot {
     what: "Loom allows a plain store by another thread between the read and the write of a \
            read-modify-write, which then overwrites the stored value.",
     consequence: "This causes false alarms only. Our plain stores go to words that no other thread \
-                  changes at that time (invariant R-I2).",
+                  changes at that time (invariant R-I2 of `range-lock/src/rw_word.rs`).",
 };
 
 pub(super) const SPURIOUS_FAILURE: &BlindSpot = &BlindSpot {
     name: "spurious failure",
     what: "In loom, a weak compare-exchange never fails spuriously.",
-    consequence: "The explorer covers this: its search tries up to two faults in an execution.",
+    consequence: "The explorer covers this in programs of one or two threads: its search tries up to \
+                  two faults in an execution.",
 };
 
 pub(super) const SPURIOUS_WAKE: &BlindSpot = &BlindSpot {
     name: "spurious wakes",
     what: "In loom, neither a wait on a condition variable nor a `park` ends by itself.",
-    consequence: "The explorer covers this, as a fault of its search. Our locks sleep only through \
+    consequence: "The explorer covers this, as another kind of fault. Our locks sleep only through \
                   the facade.",
 };
 
 pub(super) const TIME_OUT: &BlindSpot = &BlindSpot {
     name: "timeouts",
     what: "In loom, a wait with a time limit never reaches its limit.",
-    consequence: "The explorer covers this, as a fault of its search.",
+    consequence: "The explorer covers this, as another kind of fault.",
 };
 
 pub(super) const TRY_LOCK: &BlindSpot = &BlindSpot {

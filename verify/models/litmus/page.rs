@@ -26,8 +26,9 @@ listed below. If it deviates, the row says `BLIND SPOT`, and its JSON lists the 
 mode `misses` or `adds`. If a new version of a checker misses more outcomes, or fewer, the row \
 fails.
 
-If a mode misses an outcome, it may miss an error in our code. If a mode adds an outcome, that \
-can only cause a false alarm.
+If a mode misses an outcome, it may miss an error in our code. If a mode adds an outcome, it hides no \
+error, but it may fail a correct program. It may also make an ordering seem needed that is not; \
+so loom judges an ordering only in programs that the explorer does not search.
 ";
 
 const TABLE: &str = "
@@ -36,8 +37,9 @@ const TABLE: &str = "
 All words are 0 at first, and `T0` is the main thread. The column *outcome* has a `_` for each \
 value that a thread reads; the values after `end` are read when all threads have ended. The \
 column *allowed* lists the allowed outcomes, with one character for each `_`. In the last two \
-columns, an empty cell means that the mode shows exactly the allowed outcomes. A model that uses a \
-primitive of loom itself does not run in `explorer`.
+columns, an empty cell means that the mode shows exactly the allowed outcomes, and `–` that the \
+model does not run in this mode, because it uses a primitive of loom itself. A *fault plan* states \
+faults that happen in every execution that reaches them.
 
 | model | program | outcome | allowed | why | `explorer` | `weak` |
 |---|---|---|---|---|---|---|
@@ -97,6 +99,9 @@ fn row(model: &Model) -> String {
     let program = model.text.replace('\n', "<br>");
     let deviates = MODES.map(|mode| {
         let known = litmus.deviations.iter().filter(|known| known.mode == mode);
+        if model.is_bare && mode == Mode::Explorer {
+            return "–".to_owned();
+        }
         let known = known.map(|known| match known.adds {
             "" => format!("misses {}", known.misses),
             adds => format!("adds {adds}"),

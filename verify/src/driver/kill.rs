@@ -61,14 +61,21 @@ fn judge_one(change: &mut Change, built: &Built, searches: &[Search]) -> Result<
         let ended = explore(built, task, &more, (!is_spin).then_some(LIMIT))?;
         let told = ended.told();
         // Spin's message is its first line, a panic's message the second.
-        if let Some(failure) = told.get(1).filter(|_| !is_spin).or(told.first()) {
+        let told = told.get(1).filter(|_| !is_spin).or(told.first());
+        let failure = match (&told, &ended.end) {
+            (Some(failure), _) => Some((**failure).to_owned()),
+            // The change has broken the process itself, for example its memory.
+            (None, End::Failed(status)) if status.code().is_none() => Some(status.to_string()),
+            _ => None,
+        };
+        if failure.is_some() {
             let is_right = change.expected.is_empty() || change.expected.contains(program);
             change.verdict = if is_right { Fate::Killed } else { Fate::Missed };
             let arguments = change.arguments.join(" ");
             change.replay = Some(format!("cargo verify --replay {name} {arguments}"));
             change.model = Some(name);
             change.executions = ended.failed_execution();
-            change.failure = Some((*failure).to_owned());
+            change.failure = failure;
             return Ok(());
         }
         match ended.end {

@@ -102,7 +102,8 @@ pub(super) fn accept(
         let folder = &models.package.folder;
         let before = accepted;
         for ((task, _), row) in ran.iter().zip(&mut *rows) {
-            let is_endless = task.job.long && row.verdict == Verdict::Truncated;
+            let is_truncated = row.verdict == Verdict::Truncated;
+            let is_endless = task.job.long && is_truncated && task.recorded().is_none();
             if Arc::ptr_eq(&task.models, models) && (is_news(task, row) || is_endless) {
                 let count = match is_endless {
                     true => Count::ENDLESS,

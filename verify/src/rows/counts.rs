@@ -19,7 +19,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 const HEAD: &str = "\
-# Searches of this package's models: row, bound on preemptions, executions, milliseconds.
+# Searches of this package's models: row, bound on preemptions (explorer: on faults), executions, milliseconds.
 # Written by `cargo verify --accept`. A run that finds other executions fails.
 ";
 

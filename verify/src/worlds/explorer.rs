@@ -96,6 +96,6 @@ fn explore(
 }
 
 fn fail(why: &str) -> ! {
-    panics::tell_first(why);
+    panics::tell_reason(why);
     std::process::exit(FAILS);
 }

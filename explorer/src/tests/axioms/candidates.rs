@@ -54,8 +54,6 @@ struct Event {
     ordering: Ordering,
     reads: Option<Finds>,
     writes: Option<Writes>,
-    /// Whether it is a section that only looks.
-    looks: bool,
 }
 
 /// The value that a path assumes.
@@ -136,7 +134,6 @@ fn ways(statement: usize, operation: Operation) -> Vec<(Event, Did)> {
                 ordering,
                 reads,
                 writes,
-                looks: false,
             },
             did,
         )
@@ -164,14 +161,6 @@ fn ways(statement: usize, operation: Operation) -> Vec<(Event, Did)> {
             update(at, ordering, Only(current), Writes::Value(new)),
             blocked(read(at, ordering, AnyBut(current))),
         ],
-        Operation::Look(at, current, ordering) => {
-            let (event, did) = read(at, ordering, Only(current));
-            let looks = Event {
-                looks: true,
-                ..event
-            };
-            vec![(looks, did), blocked(read(at, ordering, AnyBut(current)))]
-        }
         Operation::Fence(ordering) => vec![event(None, ordering, None, None)],
     }
 }
@@ -304,35 +293,11 @@ impl<'a> Search<'a> {
             }
         }
         let sw = synchronizes_with(&self.events, &rf);
-        let ends = self.ends_of_looks();
-        if !(self.events.po | rf | ends).is_acyclic() {
+        if !(self.events.po | rf).is_acyclic() {
             return;
         }
-        let hb = (self.events.po | sw | ends).closure();
+        let hb = (self.events.po | sw).closure();
         self.orders(0, &rf, &sw, &hb, &values);
-    }
-
-    /// The pairs of a section that only looks and the read-modify-write of what it has found. This
-    /// is no clause of the standard: `Atomic::look_when` stands for taking and releasing a lock, so
-    /// the read-modify-write would read from the release.
-    fn ends_of_looks(&self) -> Relation {
-        let Events {
-            reads,
-            writes,
-            same_location,
-            ..
-        } = &self.events;
-        let mut ends = Relation::default();
-        for look in reads.iter().filter(|&it| self.all[it].1.looks) {
-            let updates = (*reads & *writes).iter();
-            let ends_it = |&update: &usize| {
-                same_location.contains(look, update) && self.source[update] == self.source[look]
-            };
-            updates
-                .filter(ends_it)
-                .for_each(|update| ends.insert(look, update));
-        }
-        ends
     }
 
     /// Chooses the modification orders from location number `location` on.
