@@ -59,8 +59,8 @@ impl Graph {
     /// `None` if the model does not permit that: as if a thread had told another one something that
     /// is no event, the time for example.
     ///
-    /// A moment is one point: if it comes after one moment and before another, these two are ordered,
-    /// too. [`Moment::begin`] tells two points apart.
+    /// A moment is one point: if it comes after one moment and before another, these two are
+    /// ordered, too. [`Moment::begin`] tells two points apart.
     pub fn with_order(&self, ordered: &[(Moment, Moment)], model: Model) -> Option<Graph> {
         if has_cycle(ordered) {
             return None;

@@ -306,8 +306,7 @@ impl Graph {
                 self.contains(&known, (earlier.thread, earlier.events))
             }
         };
-        // The clocks have the events before an ordered moment, but not the moment itself. What comes
-        // before it in its thread does so as above.
+        // The clocks have the events before an ordered moment, but not the moment itself.
         let leads = |(first, second): &(Moment, Moment)| {
             let is_reached = first.thread == earlier.thread && earlier.events <= first.events;
             is_reached && self.is_before(*second, later)

@@ -502,8 +502,8 @@ impl Moment {
         }
     }
 
-    /// Begins a moment of the calling thread, by an event that does nothing. So what was done before
-    /// has another moment than what is done from now on.
+    /// Begins a moment of the calling thread, by an event that does nothing. So what was done
+    /// before has another moment than what is done from now on.
     #[track_caller]
     pub fn begin() {
         run::ask(Request::Choose(1, false), panic::Location::caller());

@@ -132,8 +132,8 @@ impl Search {
     }
 
     /// Permits each thread this many rounds of [spin loops](crate::spin). A loop whose rounds write
-    /// needs as many as it can make; a verdict is bounded by them. One that only reads needs one. If
-    /// it gives up after more rounds than these, the search fails.
+    /// needs as many as it can make; a verdict is bounded by them. One that only reads needs one.
+    /// If it gives up after more rounds than these, the search fails.
     pub fn rounds(mut self, most: u32) -> Search {
         self.0.rounds = most;
         self

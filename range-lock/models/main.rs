@@ -25,8 +25,8 @@ fn counter() -> Suite {
     models::range_lock(counter, [])
 }
 
-/// How many random schedules the full run tries of each scenario of the distributed lock, in which a
-/// thread performs up to three operations. A search of them would have millions of executions.
+/// How many random schedules the full run tries of each scenario of the distributed lock, in which
+/// a thread performs up to three operations. A search would have millions of executions.
 const SCHEDULES_OF_SCENARIOS: u64 = 100;
 
 /// Overtaking is not modelled. While a writer waits at one slot, it does not matter how many

@@ -6,8 +6,8 @@ pub use crate::world::hint::Backoff;
 /// Pauses once in a loop that waits for another thread. As shipped (built without a checker), this
 /// is the processor's spin hint.
 ///
-/// Under a checker, this is a yield, which tells the checker that this thread has nothing to do. The
-/// loop must then go on until it reads something else. For a loop that gives up, use [`Backoff`].
+/// Under a checker, this is a yield, which tells the checker that this thread has nothing to do.
+/// The loop must go on until it reads something else. For one that gives up, use [`Backoff`].
 #[inline]
 pub fn pause() {
     world::pause();

@@ -13,8 +13,8 @@ pub type WithOrder<'a> = dyn Fn(&[(u32, u32)]) -> Option<Box<ComesBefore<'a>>> +
 pub trait Crashes: Send + Sync {
     /// Called by the explorer after each execution. `comes_before(a, b)` says whether step `a`
     /// happens before step `b`, or is `b`. The code of the program learns the number of its current
-    /// step from [`step`](crate::step). An execution may permit several orders of the beginnings and
-    /// ends of operations: `with_order` says what comes before what in such an order.
+    /// step from [`step`](crate::step). An execution may permit several orders of the beginnings
+    /// and ends of operations: `with_order` says what comes before what in such an order.
     fn executed(&self, comes_before: &ComesBefore<'_>, with_order: &WithOrder<'_>);
 
     /// Called after the search: judges all images.

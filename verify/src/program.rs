@@ -130,9 +130,9 @@ impl Program {
         self
     }
 
-    /// Says that a thread catches a panic while others go on. Only shuttle runs such a program, with
-    /// a bound on preemptions: with loom, another thread that unlocks a mutex meanwhile poisons it,
-    /// and in the explorer, a thread that unwinds cannot wait for another one.
+    /// Says that a thread catches a panic while others go on. Only shuttle runs such a program,
+    /// with a bound on preemptions. With loom, another thread that unlocks a mutex meanwhile would
+    /// poison it; in the explorer, a thread that unwinds cannot wait for another one.
     pub fn unwinds(mut self) -> Self {
         self.info.unwinds = true;
         self

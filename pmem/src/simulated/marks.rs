@@ -1,5 +1,7 @@
 //! Tells a checker about the steps on a region.
 //!
+//! Not through the facade: each checker is told in its own way.
+//!
 //! To the explorer, a step is no event: its place among those of other threads is what the
 //! execution says about the events around it. So it only needs to know which steps race. The other
 //! checkers need a point where they can switch threads.

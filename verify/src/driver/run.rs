@@ -35,6 +35,7 @@ const TRIAL_BY_LOOM: Duration = Duration::from_secs(1);
 /// The time limits of a long row without a record. If it does not end, the record says so, and no
 /// run has it.
 const LONG_TRIAL: Duration = Duration::from_secs(30);
+const LONG_TRIAL_WITH_CRASHES: Duration = Duration::from_secs(60);
 const LONG_TRIAL_BY_LOOM: Duration = Duration::from_secs(10);
 
 /// Runs every row for at most `limit`, costliest first. If `measures`, searches without a record
@@ -74,6 +75,7 @@ fn measure(built: &Built, task: &Task, limit: Duration) -> Result<(Task, Ended)>
         let job = &task.job;
         let trial = match (job.mode, job.long) {
             (Mode::Weak, true) => LONG_TRIAL_BY_LOOM,
+            (_, true) if job.program.has_crashes => LONG_TRIAL_WITH_CRASHES,
             (_, true) => LONG_TRIAL,
             (Mode::Weak, false) => TRIAL_BY_LOOM,
             (_, false) => TRIAL,

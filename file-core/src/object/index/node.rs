@@ -58,8 +58,8 @@ impl Value {
         // Relaxed: F-X3, only this thread stores the word meanwhile.
         let old = self.word.load(Ordering::Relaxed);
         // Release [N→O]: the new log page.
-        // equivalent(Relaxed): no program of ours shows that it is needed: a walk could pair the new
-        // word with the old log page, but only a crash would reveal it.
+        // equivalent(Relaxed): no program of ours shows that it is needed: a walk could pair the
+        // new word with the old log page, but only a crash would reveal it.
         self.word.store(mapping.to_word(), Ordering::Release);
         Mapping::from_word(old).map(|old| (old, old_log_page))
     }

@@ -5,26 +5,23 @@ use std::sync::Arc;
 use spanlock_sync::thread;
 
 use super::history::Recorder;
-use super::judge::HistoryOf;
 use super::model::Model;
 use super::scenario::Scenario;
 use super::table;
 use crate::execution::begin_execution;
 
-#[cfg_attr(spanlock_explorer, path = "run/explored.rs")]
-#[cfg_attr(spanlock_shuttle, path = "run/drawn.rs")]
-mod executions;
+#[cfg(spanlock_shuttle)]
+mod drawn;
+#[cfg(spanlock_explorer)]
+mod explored;
+mod subject;
 
-/// The model of the scenarios, and how to run them.
-pub struct Subject<M> {
-    /// The model.
-    pub model: Arc<M>,
-    /// The number of random schedules of each scenario under shuttle, from seed 1. The explorer
-    /// searches each scenario.
-    pub schedules: usize,
-    /// The most steps of all threads between two finished operations, under shuttle.
-    pub steps: u64,
-}
+#[cfg(spanlock_shuttle)]
+use drawn as executions;
+#[cfg(spanlock_explorer)]
+use explored as executions;
+
+pub use subject::Subject;
 
 /// A scenario that fails, and a text that shows the failure.
 type Failure<M> = (Scenario<<M as Model>::Op>, String);
@@ -83,10 +80,6 @@ fn search<M: Model>(subject: &Subject<M>, scenario: &Scenario<M::Op>) -> Result<
         Ok((histories, None)) => Ok(histories),
     }
 }
-
-/// What the executions of a scenario show: how many histories differ, and a history without an
-/// explanation, with an order of its events that has none.
-type Shown<M> = (u64, Option<(HistoryOf<M>, Vec<usize>)>);
 
 /// Runs one execution: each thread performs its operations. The main thread is the first.
 fn execution<M: Model>(

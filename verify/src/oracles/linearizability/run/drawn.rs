@@ -10,7 +10,7 @@ use shuttle::scheduler::{RandomScheduler, Schedule, Scheduler, Task, TaskId};
 use super::super::history::Recorder;
 use super::super::judge::judge;
 use super::super::model::Model;
-use super::{Shown, Subject};
+use super::subject::{Shown, Subject};
 use crate::worlds::under;
 
 /// Draws schedules until one shows a history without an explanation.

@@ -8,7 +8,7 @@ use spanlock_explorer::{End, Graph, Model as MemoryModel, Moment, Observer, Sear
 use super::super::history::Recorder;
 use super::super::judge::{At, HistoryOf, judge, judge_permitted};
 use super::super::model::Model;
-use super::{Shown, Subject};
+use super::subject::{Shown, Subject};
 use crate::trace;
 
 /// Searches every execution.
