@@ -1,0 +1,307 @@
+//! The layout of a space on its medium: `docs/format.md` draws it.
+
+use std::ops::Range;
+
+use crc32c::{crc32c, crc32c_append};
+
+use super::error::Error;
+use super::runs::{Run, Target};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"SpanlkOS");
+/// The format version that this build reads and writes.
+pub(super) const VERSION: u32 = 1;
+
+/// Bytes of a superblock.
+pub(super) const SUPERBLOCK: usize = 512;
+/// Where the two superblocks lie.
+pub(super) const SLOTS: [u64; 2] = [0, 4096];
+const RINGS_START: u64 = 8192;
+/// The areas start at multiples of this, or of the block if it is larger.
+const AREA: u64 = 4096;
+/// Bytes of an entry of the table.
+pub(super) const ENTRY: u64 = 16;
+/// Bytes of a page, the unit in which the table is written.
+pub(super) const PAGE_BYTES: usize = AREA as usize;
+/// Entries in a page of the table.
+pub(super) const PAGE_ENTRIES: u64 = AREA / ENTRY;
+/// Bytes of the superblocks of a ring.
+pub(super) const RING_HEAD: u64 = 8192;
+/// What a record may take in a ring besides its bytes: headers, and the rest of a block.
+pub(super) const BATCH_ROOM: u64 = 1024;
+/// Blocks and places are numbered below this.
+const MOST: u64 = 1 << 48;
+
+/// What a superblock says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Superblock {
+    pub(super) serial: u64,
+    /// Bytes of a block.
+    pub(super) block: u32,
+    pub(super) rings: u32,
+    /// Bytes of a ring.
+    pub(super) ring: u64,
+    /// Blocks of the address space.
+    pub(super) size: u64,
+    /// Blocks of the medium.
+    pub(super) places: u64,
+    pub(super) sums: bool,
+    pub(super) cut: u64,
+    pub(super) used: u64,
+}
+
+/// The content of a slot.
+pub(super) enum Slot {
+    Sound(Superblock),
+    OtherVersion(u32),
+    Unsound,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
+}
+
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+}
+
+fn checksum(bytes: &[u8; SUPERBLOCK]) -> u32 {
+    let before = crc32c_append(crc32c(&bytes[..12]), &[0; 4]);
+    crc32c_append(before, &bytes[16..])
+}
+
+impl Superblock {
+    pub(super) fn encode(&self) -> [u8; SUPERBLOCK] {
+        let mut bytes = [0; SUPERBLOCK];
+        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        put(0, &MAGIC.to_le_bytes());
+        put(8, &VERSION.to_le_bytes());
+        put(24, &self.block.to_le_bytes());
+        put(28, &self.rings.to_le_bytes());
+        let numbers = [
+            self.ring,
+            self.size,
+            self.places,
+            u64::from(self.sums),
+            self.cut,
+            self.used,
+        ];
+        put(16, &self.serial.to_le_bytes());
+        for (at, number) in (32..).step_by(8).zip(numbers) {
+            put(at, &number.to_le_bytes());
+        }
+        let sum = checksum(&bytes);
+        bytes[12..16].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8; SUPERBLOCK]) -> Slot {
+        if u64_at(bytes, 0) != MAGIC || u32_at(bytes, 12) != checksum(bytes) {
+            return Slot::Unsound;
+        }
+        let version = u32_at(bytes, 8);
+        if version != VERSION {
+            return Slot::OtherVersion(version);
+        }
+        let found = Superblock {
+            serial: u64_at(bytes, 16),
+            block: u32_at(bytes, 24),
+            rings: u32_at(bytes, 28),
+            ring: u64_at(bytes, 32),
+            size: u64_at(bytes, 40),
+            places: u64_at(bytes, 48),
+            sums: u64_at(bytes, 56) & 1 != 0,
+            cut: u64_at(bytes, 64),
+            used: u64_at(bytes, 72),
+        };
+        match found.check() {
+            Ok(()) => Slot::Sound(found),
+            Err(_) => Slot::Unsound,
+        }
+    }
+
+    /// Checks that the numbers fit together, so that no position overflows.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let bad = |what, found, wanted| {
+            Err(Error::BadOption {
+                what,
+                found,
+                wanted,
+            })
+        };
+        if !self.block.is_power_of_two() || !(512..=65_536).contains(&self.block) {
+            let wanted = "a power of two from 512 to 65,536";
+            return bad("the block size", self.block.into(), wanted);
+        }
+        if !(1..=64).contains(&self.rings) {
+            return bad("the number of rings", self.rings.into(), "from 1 to 64");
+        }
+        if !self.ring.is_multiple_of(AREA) || !(16_384..=1 << 40).contains(&self.ring) {
+            let wanted = "a multiple of 4096 from 16,384 to 2^40";
+            return bad("the ring size", self.ring, wanted);
+        }
+        if !(1..MOST).contains(&self.size) || self.size.checked_mul(self.block.into()).is_none() {
+            let wanted = "less than 2^48, and less than 2^64 bytes";
+            return bad("the number of blocks of the space", self.size, wanted);
+        }
+        if !(1..MOST).contains(&self.places)
+            || self.used > self.places.next_multiple_of(PAGE_ENTRIES)
+        {
+            return bad(
+                "the number of places",
+                self.places,
+                "at least 1 and less than 2^48",
+            );
+        }
+        Ok(())
+    }
+
+    fn area(&self, at: u64) -> u64 {
+        at.next_multiple_of(AREA.max(self.block.into()))
+    }
+
+    pub(super) fn ring_range(&self, ring: u32) -> Range<u64> {
+        let start = self.area(RINGS_START) + u64::from(ring) * self.ring;
+        start..start + self.ring
+    }
+
+    /// Returns where the table starts.
+    fn table(&self) -> u64 {
+        self.area(self.ring_range(self.rings).start)
+    }
+
+    /// Returns where the entry of a place lies.
+    pub(super) fn entry_at(&self, place: u64) -> u64 {
+        self.table() + place * ENTRY
+    }
+
+    /// Returns where a place lies.
+    pub(super) fn place_at(&self, place: u64) -> u64 {
+        let table = self.places.next_multiple_of(PAGE_ENTRIES) * ENTRY;
+        self.area(self.table() + table) + place * u64::from(self.block)
+    }
+
+    /// Sets the number of places to the most that fit into a medium of `len` bytes.
+    pub(super) fn fit(&mut self, len: u64) {
+        let bytes = len.saturating_sub(self.table());
+        self.places = (bytes / (u64::from(self.block) + ENTRY)).min(MOST - 1);
+        // Rounding takes a few places.
+        while self.places > 0 && self.place_at(self.places) > len {
+            self.places -= 1;
+        }
+    }
+
+    /// Returns the bytes that a record may have at most: so a ring has room for four.
+    pub(super) fn max_record(&self) -> u64 {
+        (self.ring - RING_HEAD) / 4 - BATCH_ROOM
+    }
+}
+
+/// Returns the check of the first half of an entry, which is never zero.
+fn first_check(place: u64, block: u64) -> u64 {
+    let sum = crc32c_append(crc32c(&place.to_le_bytes()), &block.to_le_bytes()[..6]);
+    u64::from(sum % 0xFFFF) + 1
+}
+
+fn second_check(place: u64, first: &[u8]) -> u32 {
+    crc32c_append(crc32c(&place.to_le_bytes()), first)
+}
+
+/// Encodes the entry of a place that has a block, with its checksum, or that is free.
+pub(super) fn entry(place: u64, block: Option<(u64, u32)>) -> [u8; ENTRY as usize] {
+    let (block, sum) = block.map_or((0, 0), |(block, sum)| (block + 1, sum));
+    let mut bytes = [0; ENTRY as usize];
+    let first = block | first_check(place, block) << 48;
+    bytes[..8].copy_from_slice(&first.to_le_bytes());
+    bytes[8..12].copy_from_slice(&sum.to_le_bytes());
+    let check = second_check(place, &bytes[..12]);
+    bytes[12..].copy_from_slice(&check.to_le_bytes());
+    bytes
+}
+
+/// What an entry says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    Free,
+    /// The block, and its checksum if the second check is right.
+    Block(u64, Option<u32>),
+    Unsound,
+}
+
+impl Entry {
+    pub(super) fn decode(place: u64, bytes: &[u8]) -> Entry {
+        let first = u64_at(bytes, 0);
+        let block = first % MOST;
+        if first / MOST != first_check(place, block) {
+            return Entry::Unsound;
+        }
+        if block == 0 {
+            return Entry::Free;
+        }
+        let is_sound = second_check(place, &bytes[..12]) == u32_at(bytes, 12);
+        Entry::Block(block - 1, is_sound.then(|| u32_at(bytes, 8)))
+    }
+}
+
+const NO_PLACE: u64 = u64::MAX;
+const RECORD_HEAD: usize = 16;
+const RUN: usize = 24;
+
+/// A change of the map: blocks from `block` on get a run of places, or lose theirs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) block: u64,
+    pub(super) run: Run,
+}
+
+/// Encodes a record, whose number is still to be [set](number).
+pub(super) fn record(changes: &[Change]) -> Vec<u8> {
+    let sums: usize = changes.iter().map(|it| it.run.sums.len()).sum();
+    let mut bytes = Vec::with_capacity(RECORD_HEAD + changes.len() * RUN + sums * 4);
+    bytes.extend_from_slice(&[0; 8]);
+    bytes.extend_from_slice(&(changes.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    for Change { block, run } in changes {
+        let place = run.target.unwrap_or(NO_PLACE);
+        for number in [*block, place, run.len] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+    for sum in changes.iter().flat_map(|it| &it.run.sums) {
+        bytes.extend_from_slice(&sum.to_le_bytes());
+    }
+    bytes
+}
+
+/// Sets the number of a record.
+pub(super) fn set_number(record: &mut [u8], number: u64) {
+    record[..8].copy_from_slice(&number.to_le_bytes());
+}
+
+/// Returns the number and the changes of a record, or `None` if it is not a record of this space.
+pub(super) fn decode(record: &[u8], superblock: &Superblock) -> Option<(u64, Vec<Change>)> {
+    if record.len() < RECORD_HEAD {
+        return None;
+    }
+    let (head, rest) = record.split_at(RECORD_HEAD);
+    let (runs, mut sums) = rest.split_at_checked(u32_at(head, 8) as usize * RUN)?;
+    let mut changes = Vec::new();
+    for run in runs.chunks_exact(RUN) {
+        let [block, place, len] = [0, 8, 16].map(|at| u64_at(run, at));
+        let target: Target = (place != NO_PLACE).then_some(place);
+        let fits = |start: u64, most| start.checked_add(len).is_some_and(|end| end <= most);
+        let is_inside = fits(block, superblock.size)
+            && target.is_none_or(|place| fits(place, superblock.places));
+        if len == 0 || !is_inside {
+            return None;
+        }
+        let mut run = Run::new(target, len);
+        if superblock.sums && target.is_some() {
+            let (mine, others) =
+                sums.split_at_checked(usize::try_from(len).ok()?.checked_mul(4)?)?;
+            run.sums = mine.chunks_exact(4).map(|it| u32_at(it, 0)).collect();
+            sums = others;
+        }
+        changes.push(Change { block, run });
+    }
+    sums.is_empty().then(|| (u64_at(head, 0), changes))
+}

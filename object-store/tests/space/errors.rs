@@ -1,0 +1,313 @@
+//! Every bad input is an error that says what is wrong, and changes nothing.
+
+use std::sync::Arc;
+
+use spanlock_interval_lock::IntervalLock;
+use spanlock_journal_commit::testing::{Fault, FaultAt, FaultKind, Recorded};
+use spanlock_object_store::space::{Disk, Error, Options, Persistent, Space, Vector};
+use spanlock_pmem::simulated::Simulated;
+use spanlock_range_lock::Access;
+
+use crate::common::{BLOCK, Content, MEDIUM, OnPmem, create, open, options};
+
+fn small() -> OnPmem {
+    let space = create(
+        Persistent::new(Simulated::new(&vec![0; MEDIUM])),
+        &options(),
+    );
+    space.write_batch(&[Vector::write(0, &[5; 2000])]).unwrap();
+    space
+}
+
+/// Asserts that a batch is refused with an error that says this, and that nothing has changed.
+fn assert_refused(space: &OnPmem, vectors: &[Vector<'_>], why: &str) -> Error {
+    let before = (Content::of(space).unwrap(), space.stats());
+    let error = space.write_batch(vectors).unwrap_err();
+    assert!(error.to_string().contains(why), "{error}");
+    assert_eq!((Content::of(space).unwrap(), space.stats()), before);
+    error
+}
+
+#[test]
+fn batches_that_cannot_be_are_refused() {
+    let space = small();
+    let many: Vec<_> = (0..129)
+        .map(|nth| Vector::write(nth * BLOCK, &[1]))
+        .collect();
+    assert_refused(&space, &many, "129 vectors, but at most 128");
+    space.write_batch(&many[..70]).unwrap();
+    let [a, b] = [Vector::write(0, &[1; 10]), Vector::write(9, &[2; 10])];
+    assert_refused(
+        &space,
+        &[b.clone(), a.clone()],
+        "0..10 and 9..19 of one batch overlap",
+    );
+    assert_refused(&space, &[a, Vector::trim(0..512)], "overlap");
+    assert_refused(
+        &space,
+        &[Vector::trim(1..512)],
+        "1..512 must begin and end at a multiple of 512",
+    );
+    assert_refused(&space, &[Vector::trim(0..513)], "must begin and end");
+    let end = space.size();
+    assert_refused(
+        &space,
+        &[Vector::write(end - 1, &[1; 2])],
+        "does not lie in the space",
+    );
+    assert_refused(
+        &space,
+        &[Vector::write(u64::MAX, &[1; 2])],
+        "does not lie in the space",
+    );
+    assert_refused(
+        &space,
+        &[Vector::trim(end..end + 512)],
+        "does not lie in the space",
+    );
+    #[allow(clippy::reversed_empty_ranges, reason = "it is refused")]
+    let reversed = Vector::trim(1024..512);
+    assert_refused(&space, &[reversed], "does not lie in the space");
+    // Neither an empty batch nor an empty vector does anything, wherever it is.
+    let commits = space.stats().commits;
+    space.write_batch(&[]).unwrap();
+    space
+        .write_batch(&[Vector::write(7, &[]), Vector::trim(512..512)])
+        .unwrap();
+    assert_eq!(space.stats().commits, commits);
+    // The last byte can be written.
+    space.write_batch(&[Vector::write(end - 1, &[1])]).unwrap();
+    assert!(matches!(
+        space.read(end, &mut [0]),
+        Err(Error::OutOfRange { .. })
+    ));
+    assert!(space.read(end, &mut []).is_ok());
+}
+
+#[test]
+fn a_batch_needs_its_hold() {
+    let space = small();
+    let mut held = space
+        .hold([(0..512, Access::Write), (512..1024, Access::Read)])
+        .unwrap();
+    held.write_batch(&[Vector::write(100, b"held")]).unwrap();
+    let error = held
+        .write_batch(&[Vector::write(510, b"half")])
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "0..1024 is not held exclusively: name it when you call `hold`"
+    );
+    held.read(500, &mut [0; 524]).unwrap();
+    assert!(matches!(
+        held.read(500, &mut [0; 525]),
+        Err(Error::NotHeld { .. })
+    ));
+    assert!(matches!(
+        held.has_data(1024..1025),
+        Err(Error::NotHeld { .. })
+    ));
+    drop(held);
+    let outside = space.hold([(0..space.size() + 1, Access::Read)]);
+    assert!(matches!(outside, Err(Error::OutOfRange { .. })));
+}
+
+#[test]
+fn a_full_medium_loses_nothing_and_can_be_trimmed() {
+    let space = small();
+    let (places, mut at) = (space.stats().places, 1 << 30);
+    while space.stats().free > 0 {
+        space.write_batch(&[Vector::write(at, &[1])]).unwrap();
+        at += BLOCK;
+    }
+    // Overwriting takes a place before it frees one.
+    let error = assert_refused(
+        &space,
+        &[Vector::write(0, &[1; 600])],
+        "needs 2 blocks, but only 0 are free",
+    );
+    assert!(matches!(error, Error::NoSpace { needed: 2, free: 0 }));
+    space.trim(1 << 30..(1 << 30) + 2 * BLOCK).unwrap();
+    space.write_batch(&[Vector::write(0, &[1; 600])]).unwrap();
+    assert_eq!(space.stats().places, places);
+}
+
+#[test]
+fn a_batch_whose_record_is_too_long_is_refused() {
+    let space = create(
+        Persistent::new(Simulated::new(&vec![0; 1 << 20])),
+        &options().checksums(true),
+    );
+    let long = vec![1; 300 * BLOCK as usize];
+    let error = space.write_batch(&[Vector::write(0, &long)]).unwrap_err();
+    assert!(matches!(error, Error::TooLong { .. }), "{error}");
+    space
+        .write_batch(&[Vector::write(0, &long[..200 * BLOCK as usize])])
+        .unwrap();
+    let places = space.stats();
+    assert_eq!(places.free, places.places - 200);
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    let cases = [
+        (Options::new().block(256), "the block size is 256"),
+        (Options::new().block(0), "the block size is 0"),
+        (Options::new().block(1000), "a power of two"),
+        (options().rings(0, 16_384), "the number of rings is 0"),
+        (options().rings(65, 16_384), "the number of rings is 65"),
+        (options().rings(1, 16_000), "the ring size is 16000"),
+        (options().rings(1, 8192), "the ring size is 8192"),
+        (
+            options().size(511),
+            "the number of blocks of the space is 0",
+        ),
+        (
+            options().size(1 << 57),
+            "the number of blocks of the space is",
+        ),
+        (options().rings(60, 16_384), "the number of places is 0"),
+    ];
+    for (options, why) in cases {
+        let device = Arc::new(Recorded::new(MEDIUM));
+        let error =
+            Space::create(Disk::new(device.clone()), &options, IntervalLock::new()).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+        assert_eq!(device.writes(), 0);
+    }
+}
+
+#[test]
+fn a_medium_that_has_no_space_or_has_one_is_recognized() {
+    let region = Simulated::new(&vec![0; MEDIUM]);
+    let medium = || Persistent::new(region.clone());
+    assert!(matches!(open(medium()), Err(Error::NotASpace)));
+    drop(create(medium(), &options()));
+    let again = Space::create(medium(), &options(), IntervalLock::new());
+    assert!(matches!(again, Err(Error::Occupied)));
+    let mut bytes = region.bytes();
+    bytes.truncate(MEDIUM - 512);
+    let cut = open(Persistent::new(Simulated::new(&bytes))).unwrap_err();
+    assert!(cut.to_string().contains("cut short"), "{cut}");
+}
+
+/// Flips each bit of what recovery reads, one at a time. Then the space is refused, or opens with
+/// the same content.
+#[test]
+fn a_flipped_bit_is_found_or_harmless() {
+    let region = Simulated::new(&vec![0; MEDIUM]);
+    let space = create(Persistent::new(region.clone()), &options().checksums(true));
+    space
+        .write_batch(&[
+            Vector::write(0, &[5; 2000]),
+            Vector::write(1 << 40, &[6; 700]),
+        ])
+        .unwrap();
+    space.checkpoint().unwrap();
+    space.write_batch(&[Vector::write(512, &[7; 600])]).unwrap();
+    space.trim(1024..1536).unwrap();
+    let content = Content::of(&space).unwrap();
+    let bytes = region.bytes();
+    let (mut refused, mut harmless) = (0, 0);
+    // The superblocks, the ring's superblocks and first batches, the table, and the data.
+    let parts = [
+        0..80,
+        4096..4176,
+        8192..8280,
+        16_384..16_600,
+        24_576..24_800,
+        28_672..MEDIUM,
+    ];
+    let data = parts[5].clone().step_by(101);
+    for at in parts.into_iter().take(5).flatten().chain(data) {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 1 << (at % 8);
+        let found = open(Persistent::new(Simulated::new(&bytes)));
+        match found.and_then(|space| Content::of(&space)) {
+            Ok(found) if found == content => harmless += 1,
+            Ok(_) => panic!("the flipped bit at {at} changes the content"),
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(refused > 150 && harmless > 300, "{refused} {harmless}");
+}
+
+/// After a failure of the record's flush, the space refuses to write, and the next opening finds
+/// all of the batch or nothing.
+#[test]
+fn a_failing_medium_fails_the_space() {
+    for fault in 0..2 {
+        let device = Arc::new(Recorded::new(MEDIUM));
+        let space = create(Disk::new(device.clone()), &options());
+        space.write_batch(&[Vector::write(0, &[1; 100])]).unwrap();
+        let at = FaultAt::Flush(device.flushes() + fault);
+        let kind = FaultKind::Error;
+        device.plan(Fault {
+            at,
+            kind,
+            for_ever: false,
+            drop_dirty: false,
+        });
+        let error = space
+            .write_batch(&[Vector::write(0, &[2; 100])])
+            .unwrap_err();
+        let found = |space: &Space<_, _>| {
+            let mut found = [0; 100];
+            space.read(0, &mut found).unwrap();
+            found
+        };
+        assert_eq!(found(&space), [1; 100]);
+        match fault {
+            // Data: nothing names its places.
+            0 => assert!(matches!(error, Error::Io { .. }), "{error}"),
+            _ => assert!(matches!(error, Error::Failed { .. }), "{error}"),
+        }
+        assert!(space.write_batch(&[Vector::write(0, &[3; 100])]).is_err());
+        let reopened = open(Disk::new(Arc::new(Recorded::from_image(device.visible())))).unwrap();
+        assert_eq!(found(&reopened), [[1; 100], [2; 100]][fault as usize]);
+    }
+}
+
+#[test]
+fn a_panic_of_the_medium_fails_the_space() {
+    let device = Arc::new(Recorded::new(MEDIUM));
+    let space = create(Disk::new(device.clone()), &options());
+    let at = FaultAt::Write(device.writes() + 1);
+    device.plan(Fault {
+        at,
+        kind: FaultKind::Panic,
+        for_ever: false,
+        drop_dirty: false,
+    });
+    let write = || space.write_batch(&[Vector::write(0, &[2; 100])]);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(write)).is_err());
+    assert!(matches!(write(), Err(Error::Failed { .. })));
+    assert!(matches!(space.checkpoint(), Err(Error::Failed { .. })));
+    space.read(0, &mut [0; 10]).unwrap();
+}
+
+/// A checkpoint that fails loses nothing: the rings keep their records, and another one succeeds.
+#[test]
+fn a_failed_checkpoint_can_be_repeated() {
+    let device = Arc::new(Recorded::new(MEDIUM));
+    let space = create(Disk::new(device.clone()), &options());
+    space.write_batch(&[Vector::write(0, &[1; 2000])]).unwrap();
+    let at = FaultAt::Write(device.writes());
+    device.plan(Fault {
+        at,
+        kind: FaultKind::Error,
+        for_ever: false,
+        drop_dirty: false,
+    });
+    let error = space.checkpoint().unwrap_err();
+    assert!(
+        error.to_string().contains("writing the table failed"),
+        "{error}"
+    );
+    space.trim(512..1024).unwrap();
+    space.checkpoint().unwrap();
+    let content = Content::of(&space).unwrap();
+    let reopened = open(Disk::new(Arc::new(Recorded::from_image(device.medium())))).unwrap();
+    assert_eq!(Content::of(&reopened).unwrap(), content);
+    assert_eq!(reopened.stats().free, space.stats().free);
+}

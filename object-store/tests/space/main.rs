@@ -1,0 +1,9 @@
+//! Tests of the sparse address space through its public interface.
+
+mod basics;
+mod common;
+mod crashes;
+mod errors;
+mod files;
+mod model;
+mod threads;
