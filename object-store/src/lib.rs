@@ -16,6 +16,9 @@
 //! A layer uses only the layers below it.
 //!
 //! ```text
+//!   │  store         objects: create, read, write, delete, list
+//!   │  ids           which ids may be given out
+//!   │  regions       where an object's head and data lie in the space
 //!   │  space         a sparse address space with atomic batches: `read`, `write_batch`, `trim`
 //!   │    held        one request: its range held, its batch planned, written and committed
 //!   │    commits     numbers of commits, rings, the checkpoint
@@ -24,22 +27,31 @@
 //!   ▼    medium      bytes: a disk or file, or persistent memory; their layout is in `format`
 //! ```
 //!
-//! `docs/format.md` says what is on the medium, byte by byte, what a crash can leave, and how the
-//! regions, heads and ids of objects will lie in the space. It states the invariants O-S1…O-S5,
-//! which comments cite.
+//! `docs/format.md` says what is on the medium, byte by byte, and what a crash can leave. It states
+//! the invariants O-S1…O-S5 of the space and O-I1…O-I3 of ids, which comments cite, and lists where
+//! this store differs from the paper's.
 //!
 //! # Locks
 //! In this order; a thread that holds one takes only later ones.
 //!
-//! 1. The space's range lock, over blocks. A request takes all its blocks in one call.
-//! 2. The right to make the checkpoint.
-//! 3. The counts of commits in flight.
-//! 4. The mutexes of the log, of a part of the map, of the noted entries, and of a part of the free
+//! 1. The mutex of a slot of ids.
+//! 2. The space's range lock, over blocks. A request takes all its blocks in one call.
+//! 3. The right to make the checkpoint.
+//! 4. The counts of commits in flight.
+//! 5. The mutexes of the log, of a part of the map, of the noted entries, and of a part of the free
 //!    places. No thread holds two of these.
 //!
 //! # What is durable when
-//! [`Space::write_batch`](space::Space::write_batch) and [`Space::trim`](space::Space::trim) return
-//! once the whole batch is durable. A reader sees a batch only then, and sees all of it or nothing
-//! in the bytes that it reads in one call.
+//! Every change is durable when the call returns, whole. A reader sees a change only then, and sees
+//! all of it or nothing in the bytes that it reads in one call. An id is given out only when its
+//! object's head, and the mark that keeps the id from being given out again, are durable.
 
+mod error;
+mod ids;
+mod regions;
 pub mod space;
+mod store;
+
+pub use error::Error;
+pub use regions::{Layout, Mode};
+pub use store::{Options, Store};

@@ -91,7 +91,6 @@ pub struct Space<M: Medium, L> {
     places: u64,
     /// Where place 0 lies.
     first_place: u64,
-    sums: bool,
     max_record: u64,
 }
 
@@ -144,7 +143,6 @@ impl<M: Medium, L: RawRangeLockBatch> Space<M, L> {
             size: superblock.size * u64::from(superblock.block),
             places: superblock.places,
             first_place: superblock.place_at(0),
-            sums: superblock.sums,
             max_record: superblock.max_record(),
         }
     }
@@ -168,7 +166,7 @@ impl<M: Medium, L: RawRangeLockBatch> Space<M, L> {
     /// zero. Blocks while another thread writes one of the blocks.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], [`Error::DamagedBlock`], [`Error::Io`], [`Error::Lock`]. The content
+    /// [`Error::OutOfRange`], [`Error::Io`], [`Error::Lock`]. The content
     /// of `into` is then unspecified.
     pub fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Error> {
         let range = at..at.saturating_add(into.len() as u64);

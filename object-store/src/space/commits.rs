@@ -244,7 +244,7 @@ impl<R: Storage> Commits<R> {
     fn note_again(&self, mut older: Runs) {
         let mut noted = self.noted.lock();
         for (place, run) in noted.iter() {
-            older.insert(place, run.clone());
+            older.insert(place, run);
         }
         *noted = older;
     }
@@ -315,8 +315,7 @@ fn fill(noted: &Runs, number: u64, page: &mut [u8]) {
     noted.for_each(places.clone(), |part, run| {
         let Some(run) = run else { return };
         for (nth, place) in (0..).zip(part) {
-            let sum = run.sums.get(nth as usize).copied().unwrap_or(0);
-            let entry = format::entry(place, run.target.map(|block| (block + nth, sum)));
+            let entry = format::entry(place, run.target.map(|block| block + nth));
             let at = (place - places.start) as usize * entry.len();
             page[at..at + entry.len()].copy_from_slice(&entry);
         }

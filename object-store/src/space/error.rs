@@ -60,14 +60,6 @@ pub enum Error {
         /// The byte offset of the damage.
         at: u64,
     },
-    /// A block's content does not match its checksum.
-    #[error(
-        "the data of the block at address {address} does not match its checksum: restore it from a copy"
-    )]
-    DamagedBlock {
-        /// The address of the block.
-        address: u64,
-    },
     /// The range is reversed, or ends past the end of the space.
     #[error("the range {}..{} does not lie in the space, which ends at {size}", range.start, range.end)]
     OutOfRange {

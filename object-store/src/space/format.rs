@@ -5,7 +5,7 @@ use std::ops::Range;
 use crc32c::{crc32c, crc32c_append};
 
 use super::error::Error;
-use super::runs::{Run, Target};
+use super::runs::Run;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SpanlkOS");
 /// The format version that this build reads and writes.
@@ -19,7 +19,7 @@ const RINGS_START: u64 = 8192;
 /// The areas start at multiples of this, or of the block if it is larger.
 const AREA: u64 = 4096;
 /// Bytes of an entry of the table.
-pub(super) const ENTRY: u64 = 16;
+pub(super) const ENTRY: u64 = 8;
 /// Bytes of a page, the unit in which the table is written.
 pub(super) const PAGE_BYTES: usize = AREA as usize;
 /// Entries in a page of the table.
@@ -44,7 +44,6 @@ pub(super) struct Superblock {
     pub(super) size: u64,
     /// Blocks of the medium.
     pub(super) places: u64,
-    pub(super) sums: bool,
     pub(super) cut: u64,
     pub(super) used: u64,
 }
@@ -77,14 +76,7 @@ impl Superblock {
         put(8, &VERSION.to_le_bytes());
         put(24, &self.block.to_le_bytes());
         put(28, &self.rings.to_le_bytes());
-        let numbers = [
-            self.ring,
-            self.size,
-            self.places,
-            u64::from(self.sums),
-            self.cut,
-            self.used,
-        ];
+        let numbers = [self.ring, self.size, self.places, self.cut, self.used];
         put(16, &self.serial.to_le_bytes());
         for (at, number) in (32..).step_by(8).zip(numbers) {
             put(at, &number.to_le_bytes());
@@ -109,9 +101,8 @@ impl Superblock {
             ring: u64_at(bytes, 32),
             size: u64_at(bytes, 40),
             places: u64_at(bytes, 48),
-            sums: u64_at(bytes, 56) & 1 != 0,
-            cut: u64_at(bytes, 64),
-            used: u64_at(bytes, 72),
+            cut: u64_at(bytes, 56),
+            used: u64_at(bytes, 64),
         };
         match found.check() {
             Ok(()) => Slot::Sound(found),
@@ -196,78 +187,49 @@ impl Superblock {
     }
 }
 
-/// Returns the check of the first half of an entry, which is never zero.
-fn first_check(place: u64, block: u64) -> u64 {
-    let sum = crc32c_append(crc32c(&place.to_le_bytes()), &block.to_le_bytes()[..6]);
+/// Returns the check of an entry, which is never zero.
+fn check(place: u64, block: u64) -> u64 {
+    let sum = crc32c_append(crc32c(&place.to_le_bytes()), &block.to_le_bytes());
     u64::from(sum % 0xFFFF) + 1
 }
 
-fn second_check(place: u64, first: &[u8]) -> u32 {
-    crc32c_append(crc32c(&place.to_le_bytes()), first)
+/// Encodes the entry of a place that has a block, or that is free.
+pub(super) fn entry(place: u64, block: Option<u64>) -> [u8; ENTRY as usize] {
+    let block = block.map_or(0, |block| block + 1);
+    (block | check(place, block) << 48).to_le_bytes()
 }
 
-/// Encodes the entry of a place that has a block, with its checksum, or that is free.
-pub(super) fn entry(place: u64, block: Option<(u64, u32)>) -> [u8; ENTRY as usize] {
-    let (block, sum) = block.map_or((0, 0), |(block, sum)| (block + 1, sum));
-    let mut bytes = [0; ENTRY as usize];
-    let first = block | first_check(place, block) << 48;
-    bytes[..8].copy_from_slice(&first.to_le_bytes());
-    bytes[8..12].copy_from_slice(&sum.to_le_bytes());
-    let check = second_check(place, &bytes[..12]);
-    bytes[12..].copy_from_slice(&check.to_le_bytes());
-    bytes
-}
-
-/// What an entry says.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Entry {
-    Free,
-    /// The block, and its checksum if the second check is right.
-    Block(u64, Option<u32>),
-    Unsound,
-}
-
-impl Entry {
-    pub(super) fn decode(place: u64, bytes: &[u8]) -> Entry {
-        let first = u64_at(bytes, 0);
-        let block = first % MOST;
-        if first / MOST != first_check(place, block) {
-            return Entry::Unsound;
-        }
-        if block == 0 {
-            return Entry::Free;
-        }
-        let is_sound = second_check(place, &bytes[..12]) == u32_at(bytes, 12);
-        Entry::Block(block - 1, is_sound.then(|| u32_at(bytes, 8)))
+/// Returns the block of an entry, or `None` if the place is free.
+pub(super) fn decode_entry(place: u64, entry: u64) -> Result<Option<u64>, Unsound> {
+    let block = entry % MOST;
+    match entry / MOST == check(place, block) {
+        true => Ok(block.checked_sub(1)),
+        false => Err(Unsound),
     }
 }
+
+/// An entry that was not written like this.
+pub(super) struct Unsound;
 
 const NO_PLACE: u64 = u64::MAX;
 const RECORD_HEAD: usize = 16;
 const RUN: usize = 24;
 
 /// A change of the map: blocks from `block` on get a run of places, or lose theirs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     pub(super) block: u64,
     pub(super) run: Run,
 }
 
-/// Encodes a record, whose number is still to be [set](number).
+/// Encodes a record, whose number is still to be [set](set_number).
 pub(super) fn record(changes: &[Change]) -> Vec<u8> {
-    let sums: usize = changes.iter().map(|it| it.run.sums.len()).sum();
-    let mut bytes = Vec::with_capacity(RECORD_HEAD + changes.len() * RUN + sums * 4);
-    bytes.extend_from_slice(&[0; 8]);
-    bytes.extend_from_slice(&(changes.len() as u32).to_le_bytes());
-    bytes.extend_from_slice(&[0; 4]);
+    let mut bytes = vec![0; RECORD_HEAD];
+    bytes[8..12].copy_from_slice(&(changes.len() as u32).to_le_bytes());
     for Change { block, run } in changes {
-        let place = run.target.unwrap_or(NO_PLACE);
-        for number in [*block, place, run.len] {
+        for number in [*block, run.target.unwrap_or(NO_PLACE), run.len] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-    }
-    for sum in changes.iter().flat_map(|it| &it.run.sums) {
-        bytes.extend_from_slice(&sum.to_le_bytes());
     }
     bytes
 }
@@ -279,29 +241,19 @@ pub(super) fn set_number(record: &mut [u8], number: u64) {
 
 /// Returns the number and the changes of a record, or `None` if it is not a record of this space.
 pub(super) fn decode(record: &[u8], superblock: &Superblock) -> Option<(u64, Vec<Change>)> {
-    if record.len() < RECORD_HEAD {
+    let (head, runs) = record.split_at_checked(RECORD_HEAD)?;
+    if runs.len() != u32_at(head, 8) as usize * RUN {
         return None;
     }
-    let (head, rest) = record.split_at(RECORD_HEAD);
-    let (runs, mut sums) = rest.split_at_checked(u32_at(head, 8) as usize * RUN)?;
-    let mut changes = Vec::new();
-    for run in runs.chunks_exact(RUN) {
+    let change = |run: &[u8]| {
         let [block, place, len] = [0, 8, 16].map(|at| u64_at(run, at));
-        let target: Target = (place != NO_PLACE).then_some(place);
+        let target = (place != NO_PLACE).then_some(place);
         let fits = |start: u64, most| start.checked_add(len).is_some_and(|end| end <= most);
         let is_inside = fits(block, superblock.size)
             && target.is_none_or(|place| fits(place, superblock.places));
-        if len == 0 || !is_inside {
-            return None;
-        }
-        let mut run = Run::new(target, len);
-        if superblock.sums && target.is_some() {
-            let (mine, others) =
-                sums.split_at_checked(usize::try_from(len).ok()?.checked_mul(4)?)?;
-            run.sums = mine.chunks_exact(4).map(|it| u32_at(it, 0)).collect();
-            sums = others;
-        }
-        changes.push(Change { block, run });
-    }
-    sums.is_empty().then(|| (u64_at(head, 0), changes))
+        let run = Run { target, len };
+        (len > 0 && is_inside).then_some(Change { block, run })
+    };
+    let changes: Option<Vec<Change>> = runs.chunks_exact(RUN).map(change).collect();
+    Some((u64_at(head, 0), changes?))
 }

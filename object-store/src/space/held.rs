@@ -3,9 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crc32c::crc32c;
 use spanlock_range_lock::{Access, BatchHold, RawRangeLockBatch};
-use spanlock_sync::thread;
 
 use super::Space;
 use super::batch::{Batch, Piece, Vector, blocks, check_range};
@@ -46,57 +44,16 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
             let start = (part.start * size).max(range.start);
             let end = (part.end * size).min(range.end);
             let into = &mut into[(start - at) as usize..(end - at) as usize];
-            match run {
-                None => into.fill(0),
-                Some(run) => self.read_run(part.start * size, &run, start, into)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads bytes at address `at` from a run that begins at address `first`.
-    fn read_run(&self, first: u64, run: &Run, at: u64, into: &mut [u8]) -> Result<(), Error> {
-        let (space, size) = (self.space, u64::from(self.space.block));
-        let Some(place) = run.target else {
-            unreachable!("the map has places only");
-        };
-        let place = |block| self.place_at(place + block);
-        if run.sums.is_empty() {
-            // SAFETY: the caller holds the blocks, so nobody else has their places (O-S3).
-            return unsafe { space.parts.medium.read(place(0) + (at - first), into) }
-                .map_err(Error::io("reading data"));
-        }
-        let mut block = vec![0; size as usize];
-        for (nth, sum) in (0..).zip(&run.sums) {
-            // SAFETY: as above.
-            let read = unsafe { space.parts.medium.read(place(nth), &mut block) };
+            let Some(place) = run.and_then(|it| it.target) else {
+                into.fill(0);
+                continue;
+            };
+            let from = self.place_at(place) + (start - part.start * size);
+            // SAFETY: the blocks are held, so no other thread has their places (O-S3).
+            let read = unsafe { space.parts.medium.read(from, into) };
             read.map_err(Error::io("reading data"))?;
-            let address = first + nth * size;
-            if crc32c(&block) != *sum {
-                return Err(Error::DamagedBlock { address });
-            }
-            let (from, to) = (
-                at.max(address),
-                (at + into.len() as u64).min(address + size),
-            );
-            into[(from - at) as usize..(to - at) as usize]
-                .copy_from_slice(&block[(from - address) as usize..(to - address) as usize]);
         }
         Ok(())
-    }
-
-    /// Returns whether a block that contains one of these bytes has a place.
-    ///
-    /// # Errors
-    /// [`Error::OutOfRange`], [`Error::NotHeld`].
-    pub fn has_data(&self, range: Range<u64>) -> Result<bool, Error> {
-        check_range(&range, self.space.size)?;
-        let all = blocks(&range, self.space.block.into());
-        self.check(&all, Access::Read)?;
-        let mut has_data = false;
-        let map = &self.space.parts.map;
-        map.for_each(all, |_, run| has_data |= run.is_some());
-        Ok(has_data)
     }
 
     /// Writes and trims as [`Space::write_batch`] does.
@@ -145,14 +102,17 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
         let needed = pieces.iter().map(len).sum();
         let taken = match needed {
             0 => Vec::new(),
-            needed => free.take(needed, thread::index())?,
+            needed => free.take(needed)?,
         };
         let release = || taken.iter().for_each(|extent| free.release(extent.clone()));
         let (writes, mut changes) = self.place(&pieces, &taken);
         let trims: Vec<_> = batch.trims().collect();
         changes.extend(trims.iter().map(|it| Change {
             block: it.start,
-            run: Run::new(None, it.end - it.start),
+            run: Run {
+                target: None,
+                len: it.end - it.start,
+            },
         }));
         if changes.is_empty() {
             return Ok(());
@@ -217,15 +177,13 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
                 let len = (extent.end - extent.start).min((rest.len() / size) as u64);
                 let (now, later) = rest.split_at(len as usize * size);
                 writes.push((self.place_at(extent.start), now));
-                let mut run = Run::new(Some(extent.start), len);
-                if self.space.sums {
-                    run.sums = now.chunks_exact(size).map(crc32c).collect();
-                }
+                let run = Run {
+                    target: Some(extent.start),
+                    len,
+                };
                 match changes.last_mut() {
-                    Some(last)
-                        if last.block + last.run.len == block && last.run.continues(&run) =>
-                    {
-                        last.run.append(run);
+                    Some(last) if last.block + last.run.len == block && last.run.continues(run) => {
+                        last.run.len += len;
                     }
                     _ => changes.push(Change { block, run }),
                 }
@@ -241,22 +199,30 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
     fn apply(&self, changes: &[Change], old: &mut Vec<(u64, Range<u64>)>) -> Vec<(u64, Run)> {
         let map = &self.space.parts.map;
         let mut entries = Vec::new();
-        for Change { block, run } in changes {
+        for &Change { block, run } in changes {
             let before = match run.target {
-                Some(_) => map.insert(*block, run),
-                None => map.remove(*block..*block + run.len),
+                Some(_) => map.insert(block, run),
+                None => map.remove(block..block + run.len),
             };
             for (block, run) in before {
                 let Some(place) = run.target else { continue };
-                entries.push((place, Run::new(None, run.len)));
+                entries.push((
+                    place,
+                    Run {
+                        target: None,
+                        ..run
+                    },
+                ));
                 old.push((block, place..place + run.len));
             }
             if let Some(place) = run.target {
-                let its = Run {
-                    target: Some(*block),
-                    ..run.clone()
-                };
-                entries.push((place, its));
+                entries.push((
+                    place,
+                    Run {
+                        target: Some(block),
+                        ..run
+                    },
+                ));
             }
         }
         entries

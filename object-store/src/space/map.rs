@@ -39,7 +39,7 @@ impl Map {
     }
 
     /// Gives the blocks from `block` on the places of `run`. Returns the places that they had.
-    pub(super) fn insert(&self, block: u64, run: &Run) -> Vec<(u64, Run)> {
+    pub(super) fn insert(&self, block: u64, run: Run) -> Vec<(u64, Run)> {
         let mut before = Vec::new();
         for part in stripes(block..block + run.len) {
             let its = run.part(part.start - block, part.end - part.start);

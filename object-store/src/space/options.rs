@@ -10,20 +10,18 @@ pub struct Options {
     size: u64,
     rings: u32,
     ring: Option<u64>,
-    sums: bool,
     pub(super) id: Option<u64>,
 }
 
 impl Options {
     /// Returns the defaults: blocks of 4096 bytes, an address space of 2^56 bytes, one ring of a
-    /// 64th of the medium but at most 4 MiB, no checksums, and random ids.
+    /// 64th of the medium but at most 4 MiB, and random ids.
     pub fn new() -> Self {
         Options {
             block: 4096,
             size: 1 << 56,
             rings: 1,
             ring: None,
-            sums: false,
             id: None,
         }
     }
@@ -41,17 +39,11 @@ impl Options {
     }
 
     /// Sets the number of rings, from 1 to 64, and the bytes of each, a multiple of 4096 of at least
-    /// 16,384. The record of a batch takes at most a quarter of a ring. Several rings only help
+    /// 16,384. The record of a batch takes at most a quarter of a ring: 128 vectors fit into one of
+    /// 32,768 bytes, if the free places are not scattered. Several rings only help
     /// where flushes are fast, as on persistent memory.
     pub fn rings(mut self, rings: u32, bytes: u64) -> Self {
         (self.rings, self.ring) = (rings, Some(bytes));
-        self
-    }
-
-    /// Sets whether each block has a checksum. Then every read verifies the blocks that it touches,
-    /// whole.
-    pub fn checksums(mut self, on: bool) -> Self {
-        self.sums = on;
         self
     }
 
@@ -64,7 +56,7 @@ impl Options {
 
     /// Returns the superblock of a space on a medium of `len` bytes, without the number of places.
     pub(super) fn superblock(&self, len: u64) -> Result<Superblock, Error> {
-        let default = (len / 64 / 4096 * 4096).clamp(16_384, 4 << 20);
+        let default = (len / 64 / 4096 * 4096).clamp(65_536, 4 << 20);
         let superblock = Superblock {
             serial: 0,
             block: self.block,
@@ -72,7 +64,6 @@ impl Options {
             ring: self.ring.unwrap_or(default),
             size: self.size / u64::from(self.block.max(1)),
             places: 1,
-            sums: self.sums,
             cut: 0,
             used: 0,
         };

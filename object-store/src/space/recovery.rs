@@ -7,7 +7,7 @@ use spanlock_journal_commit::compact::{GroupCommit, Log, Options as RingOptions}
 
 use super::commits::{Commits, write_superblocks};
 use super::error::Error;
-use super::format::{self, Change, ENTRY, Entry, SLOTS, SUPERBLOCK, Slot, Superblock};
+use super::format::{self, Change, ENTRY, SLOTS, SUPERBLOCK, Slot, Superblock};
 use super::free::Free;
 use super::map::Map;
 use super::medium::Medium;
@@ -55,7 +55,7 @@ pub(super) fn create<M: Medium>(
         rings.push(Log::create(storage, &options).map_err(Error::Ring)?);
     }
     write_superblocks(&medium, &mut superblock)?;
-    let free = Free::new(superblock.places, std::iter::empty());
+    let free = Free::new(superblock.places, []);
     let commits = Commits::new(rings, superblock, Runs::default(), 0);
     let map = Map::new();
     Ok(Parts {
@@ -136,7 +136,7 @@ pub(super) fn open<M: Medium>(medium: M) -> Result<Parts<M>, Error> {
             at,
         });
     }
-    let free = Free::new(superblock.places, places.into_iter());
+    let free = Free::new(superblock.places, places);
     let number = records.number;
     let has_news = number > superblock.cut;
     let commits = Commits::new(rings, superblock, noted, number);
@@ -185,7 +185,7 @@ fn read_records<R: Storage>(rings: &[Log<R>], superblock: &Superblock) -> Result
         let Some(place) = run.target else { continue };
         let its = Run {
             target: Some(block),
-            ..run.clone()
+            ..run
         };
         if !records.places.insert(place, its).is_empty() {
             let at = superblock.place_at(place);
@@ -215,6 +215,7 @@ fn build(
         let read = unsafe { medium.read(superblock.entry_at(first), bytes) };
         read.map_err(Error::io("reading the table"))?;
         for (place, entry) in chunk.clone().zip(bytes.chunks_exact(ENTRY as usize)) {
+            let entry = format::u64_at(entry, 0);
             take_entry(superblock, records, place, entry, &map, &mut noted)?;
         }
         first = chunk.end;
@@ -227,7 +228,7 @@ fn build(
         map.insert(block, run);
     }
     for (place, run) in records.places.iter() {
-        noted.insert(place, run.clone());
+        noted.insert(place, run);
     }
     Ok((map, noted))
 }
@@ -237,7 +238,7 @@ fn take_entry(
     superblock: &Superblock,
     records: &Records,
     place: u64,
-    entry: &[u8],
+    entry: u64,
     map: &Map,
     noted: &mut Runs,
 ) -> Result<(), Error> {
@@ -247,29 +248,33 @@ fn take_entry(
             at: superblock.entry_at(place),
         })
     };
-    let (block, sum) = match Entry::decode(place, entry) {
-        Entry::Free => return Ok(()),
-        Entry::Block(block, _) if records.blocks.contains(block) => {
-            if !records.places.contains(place) {
-                noted.insert(place, Run::new(None, 1));
-            }
-            return Ok(());
-        }
-        Entry::Block(block, Some(sum)) => (block, sum),
-        Entry::Block(_, None) | Entry::Unsound => return corrupt("an entry of the table"),
+    let block = match format::decode_entry(place, entry) {
+        Ok(Some(block)) => block,
+        Ok(None) => return Ok(()),
+        Err(format::Unsound) => return corrupt("an entry of the table"),
     };
+    let is_taken = records.places.contains(place);
+    if records.blocks.contains(block) {
+        if !is_taken {
+            noted.insert(
+                place,
+                Run {
+                    target: None,
+                    len: 1,
+                },
+            );
+        }
+        return Ok(());
+    }
     if block >= superblock.size || place >= superblock.places {
         return corrupt("an entry of the table that lies outside the space");
     }
-    if records.places.contains(place) {
-        return corrupt("two blocks with one place");
-    }
-    let mut run = Run::new(Some(place), 1);
-    if superblock.sums {
-        run.sums.push(sum);
-    }
-    match map.insert(block, &run).is_empty() {
-        true => Ok(()),
-        false => corrupt("two places for one block"),
+    let run = Run {
+        target: Some(place),
+        len: 1,
+    };
+    match is_taken || !map.insert(block, run).is_empty() {
+        true => corrupt("a place with two blocks, or a block with two places"),
+        false => Ok(()),
     }
 }

@@ -10,46 +10,22 @@ use std::ops::Range;
 pub(super) type Target = Option<u64>;
 
 /// What consecutive keys are mapped to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) target: Target,
     pub(super) len: u64,
-    /// The checksums of the blocks, if they have any.
-    pub(super) sums: Vec<u32>,
 }
 
 impl Run {
-    pub(super) fn new(target: Target, len: u64) -> Self {
-        Run {
-            target,
-            len,
-            sums: Vec::new(),
-        }
-    }
-
     /// Returns the part from `from` on, of `len` keys.
-    pub(super) fn part(&self, from: u64, len: u64) -> Run {
-        let sums = match self.sums.is_empty() {
-            true => Vec::new(),
-            false => self.sums[from as usize..(from + len) as usize].to_vec(),
-        };
-        Run {
-            target: self.target.map(|it| it + from),
-            len,
-            sums,
-        }
-    }
-
-    /// Adds a run that [continues](Self::continues) this one.
-    pub(super) fn append(&mut self, next: Run) {
-        self.len += next.len;
-        self.sums.extend(next.sums);
+    pub(super) fn part(self, from: u64, len: u64) -> Run {
+        let target = self.target.map(|it| it + from);
+        Run { target, len }
     }
 
     /// Returns whether `next` continues this run.
-    pub(super) fn continues(&self, next: &Run) -> bool {
+    pub(super) fn continues(self, next: Run) -> bool {
         self.target.map(|it| it + self.len) == next.target
-            && self.sums.is_empty() == next.sums.is_empty()
     }
 }
 
@@ -63,12 +39,12 @@ impl Runs {
         let before = self.remove(key..key + run.len);
         if let Some((&last, it)) = self.0.range_mut(..key).next_back()
             && last + it.len == key
-            && it.continues(&run)
+            && it.continues(run)
         {
-            it.append(run);
-            return before;
+            it.len += run.len;
+        } else {
+            self.0.insert(key, run);
         }
-        self.0.insert(key, run);
         before
     }
 
@@ -90,10 +66,7 @@ impl Runs {
             if to < end {
                 self.0.insert(to, run.part(to - at, end - to));
             }
-            match (from, to) == (at, end) {
-                true => removed.push((at, run)),
-                false => removed.push((from, run.part(from - at, to - from))),
-            }
+            removed.push((from, run.part(from - at, to - from)));
         }
         removed
     }
@@ -122,8 +95,8 @@ impl Runs {
     }
 
     /// Returns the runs in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Run)> {
-        self.0.iter().map(|(&key, run)| (key, run))
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, Run)> {
+        self.0.iter().map(|(&key, &run)| (key, run))
     }
 
     /// Returns the start of the first run that ends after `key`, or `key`.
@@ -145,48 +118,37 @@ mod tests {
     fn runs_agree_with_single_keys() {
         let mut random = fastrand::Rng::with_seed(1);
         let (mut runs, mut keys) = (Runs::default(), BTreeMap::new());
-        for step in 0..20_000 {
+        for _ in 0..20_000 {
             let start = random.u64(0..60);
             let range = start..start + random.u64(1..12);
-            let has = |it: &BTreeMap<u64, (Target, u32)>, key| it.get(&key).copied();
-            let mut before = Vec::new();
+            let before: Vec<_> = (keys.range(range.clone()))
+                .map(|(&key, &it)| (key, it))
+                .collect();
             if random.bool() {
                 let target = random.bool().then(|| random.u64(0..1000));
-                let mut run = Run::new(target, range.end - range.start);
-                run.sums = (0..run.len).map(|_| random.u32(..)).collect();
-                for (nth, key) in range.clone().enumerate() {
-                    before.push((key, has(&keys, key)));
-                    let target = target.map(|it| it + nth as u64);
-                    keys.insert(key, (target, run.sums[nth]));
+                for (nth, key) in (0..).zip(range.clone()) {
+                    keys.insert(key, target.map(|it| it + nth));
                 }
-                assert_same(runs.insert(range.start, run), &before, step);
+                let len = range.end - range.start;
+                assert_eq!(single(runs.insert(start, Run { target, len })), before);
             } else {
-                for key in range.clone() {
-                    before.push((key, keys.remove(&key)));
-                }
-                assert_same(runs.remove(range), &before, step);
+                keys.retain(|key, _| !range.contains(key));
+                assert_eq!(single(runs.remove(range)), before);
             }
-            let all: Vec<_> = (0..80).map(|key| (key, has(&keys, key))).collect();
             let mut found = Vec::new();
             runs.for_each(0..80, |range, run| match run {
                 Some(run) => found.push((range.start, run)),
                 None => assert!(range.clone().all(|key| !runs.contains(key))),
             });
-            assert_same(found, &all, step);
+            assert!(single(found).into_iter().eq(keys.clone()));
             assert!((0..80).all(|key| runs.contains(key) == keys.contains_key(&key)));
         }
     }
 
-    fn assert_same(runs: Vec<(u64, Run)>, keys: &[(u64, Option<(Target, u32)>)], step: u32) {
-        let single = runs.iter().flat_map(|(start, run)| {
-            (0..run.len).map(move |nth| {
-                let target = run.target.map(|it| it + nth);
-                (start + nth, (target, run.sums[nth as usize]))
-            })
-        });
-        let there = keys
-            .iter()
-            .filter_map(|(key, value)| Some((*key, (*value)?)));
-        assert!(single.eq(there), "step {step}");
+    fn single(runs: Vec<(u64, Run)>) -> Vec<(u64, Target)> {
+        let keys = |(start, run): (u64, Run)| {
+            (0..run.len).map(move |nth| (start + nth, run.target.map(|it| it + nth)))
+        };
+        runs.into_iter().flat_map(keys).collect()
     }
 }

@@ -103,10 +103,6 @@ fn a_batch_needs_its_hold() {
         held.read(500, &mut [0; 525]),
         Err(Error::NotHeld { .. })
     ));
-    assert!(matches!(
-        held.has_data(1024..1025),
-        Err(Error::NotHeld { .. })
-    ));
     drop(held);
     let outside = space.hold([(0..space.size() + 1, Access::Read)]);
     assert!(matches!(outside, Err(Error::OutOfRange { .. })));
@@ -136,16 +132,28 @@ fn a_full_medium_loses_nothing_and_can_be_trimmed() {
 fn a_batch_whose_record_is_too_long_is_refused() {
     let space = create(
         Persistent::new(Simulated::new(&vec![0; 1 << 20])),
-        &options().checksums(true),
+        &options(),
     );
-    let long = vec![1; 300 * BLOCK as usize];
-    let error = space.write_batch(&[Vector::write(0, &long)]).unwrap_err();
-    assert!(matches!(error, Error::TooLong { .. }), "{error}");
+    // A record has 16 bytes, and 24 for each run; a quarter of the ring has 2048.
+    let apart: Vec<_> = (0..43).map(|nth| Vector::write(nth << 20, &[1])).collect();
+    let error = space.write_batch(&apart).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::TooLong {
+                record: 1048,
+                max: 1024
+            }
+        ),
+        "{error}"
+    );
+    assert_eq!(space.stats().free, space.stats().places);
+    space.write_batch(&apart[..42]).unwrap();
+    // If its blocks and places are neighbours, a long batch is one run.
     space
-        .write_batch(&[Vector::write(0, &long[..200 * BLOCK as usize])])
+        .write_batch(&[Vector::write(1 << 30, &[1; 300 * BLOCK as usize])])
         .unwrap();
-    let places = space.stats();
-    assert_eq!(places.free, places.places - 200);
+    assert_eq!(space.stats().free, space.stats().places - 342);
 }
 
 #[test]
@@ -191,12 +199,13 @@ fn a_medium_that_has_no_space_or_has_one_is_recognized() {
     assert!(cut.to_string().contains("cut short"), "{cut}");
 }
 
-/// Flips each bit of what recovery reads, one at a time. Then the space is refused, or opens with
+/// Flips a bit of each byte of the superblocks, of the ring's, of a truncated batch and of the table,
+/// one at a time. Then the space is refused, or opens with
 /// the same content.
 #[test]
 fn a_flipped_bit_is_found_or_harmless() {
     let region = Simulated::new(&vec![0; MEDIUM]);
-    let space = create(Persistent::new(region.clone()), &options().checksums(true));
+    let space = create(Persistent::new(region.clone()), &options());
     space
         .write_batch(&[
             Vector::write(0, &[5; 2000]),
@@ -209,17 +218,15 @@ fn a_flipped_bit_is_found_or_harmless() {
     let content = Content::of(&space).unwrap();
     let bytes = region.bytes();
     let (mut refused, mut harmless) = (0, 0);
-    // The superblocks, the ring's superblocks and first batches, the table, and the data.
+    // The superblocks, the ring's superblock and first batches, and the table.
     let parts = [
-        0..80,
-        4096..4176,
+        0..72,
+        4096..4168,
         8192..8280,
         16_384..16_600,
         24_576..24_800,
-        28_672..MEDIUM,
     ];
-    let data = parts[5].clone().step_by(101);
-    for at in parts.into_iter().take(5).flatten().chain(data) {
+    for at in parts.into_iter().flatten() {
         let mut bytes = bytes.clone();
         bytes[at] ^= 1 << (at % 8);
         let found = open(Persistent::new(Simulated::new(&bytes)));
@@ -229,7 +236,7 @@ fn a_flipped_bit_is_found_or_harmless() {
             Err(_) => refused += 1,
         }
     }
-    assert!(refused > 150 && harmless > 300, "{refused} {harmless}");
+    assert!(refused > 50 && harmless > 300, "{refused} {harmless}");
 }
 
 /// After a failure of the record's flush, the space refuses to write, and the next opening finds

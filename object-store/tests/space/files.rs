@@ -65,7 +65,7 @@ fn direct_transfers_and_a_mapped_file_hold_the_same() {
         assert_eq!((found[0], found[data.len() + 1]), (0, 0));
     }
     let path = folder.path().join("direct");
-    let options = Options::new().checksums(true);
+    let options = Options::new();
     // Not every file system has direct transfers.
     if let Ok(file) = Disk::create_file(path, Some(32 << 20), FileMode::Direct) {
         check(&create(file, &options), &data);

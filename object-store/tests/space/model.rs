@@ -60,12 +60,11 @@ proptest! {
     #[test]
     fn a_space_is_plain_bytes(
         batches in prop::collection::vec((any::<u64>(), between()), 1..80),
-        sums: bool,
         // Some media are so small that batches find no room.
         places in prop_oneof![Just(100), Just(30)],
         rings in 1..3_u32,
     ) {
-        let options: Options = options().checksums(sums).rings(rings, 16_384);
+        let options: Options = options().rings(rings, 16_384);
         let len = MEDIUM - (100 - places) * 512 + (rings as usize - 1) * 16_384;
         let device = Arc::new(Recorded::new(len));
         let space = create(Disk::new(device.clone()), &options);
