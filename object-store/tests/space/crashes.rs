@@ -80,7 +80,9 @@ fn script(device: &Arc<Recorded>, options: &Options, seed: u64, batches: u32) ->
     for _ in 0..batches {
         let steps = draw(&mut random);
         let begun = device.now();
-        perform(&space, &steps).unwrap();
+        // Each batch comes from another thread, so from another ring if there are several.
+        let batch = || perform(&space, &steps).unwrap();
+        std::thread::scope(|scope| scope.spawn(batch).join().unwrap());
         content.apply(&steps);
         states.push((content.clone(), begun, device.now()));
         if random.u32(0..8) == 0 {
@@ -94,8 +96,8 @@ fn script(device: &Arc<Recorded>, options: &Options, seed: u64, batches: u32) ->
 fn every_cut_on_a_disk_is_all_or_nothing() {
     let mut count = 0;
     for seed in 0..6 {
-        let options = options().rings(1 + seed as u32 % 2, 16_384);
-        let device = Arc::new(Recorded::new(MEDIUM + 16_384));
+        let options = options().rings(1 + seed as u32 % 3, 16_384);
+        let device = Arc::new(Recorded::new(MEDIUM + 2 * 16_384));
         let expected = script(&device, &options, seed, 40);
         let history = device.history();
         for (cut, loss, image) in images(&history, expected.states[0].2) {
