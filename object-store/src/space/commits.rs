@@ -212,6 +212,7 @@ impl<R: Storage> Commits<R> {
             .and_then(|()| write_superblocks(medium, &mut new));
         unsure.is_unsure = false;
         if let Err(error) = written {
+            newest.serial = new.serial;
             self.note_again(noted);
             return Err(error);
         }
@@ -326,11 +327,16 @@ fn fill(noted: &Runs, number: u64, page: &mut [u8]) {
 /// copy is sound at any time, and afterwards either copy suffices.
 pub(super) fn write_superblocks(medium: &impl Medium, new: &mut Superblock) -> Result<(), Error> {
     for _ in SLOTS {
-        new.serial += 1;
-        let at = SLOTS[(new.serial % 2) as usize];
+        let copy = Superblock {
+            serial: new.serial + 1,
+            ..new.clone()
+        };
+        let at = SLOTS[(copy.serial % 2) as usize];
         // SAFETY: this thread alone uses the superblocks (O-S5).
-        let written = unsafe { medium.write(at, &new.encode()) };
+        let written = unsafe { medium.write(at, &copy.encode()) };
         (written.and_then(|()| medium.flush())).map_err(Error::io("writing the superblock"))?;
+        // If a write fails, it may have torn its slot, so the next attempt begins with that slot.
+        new.serial = copy.serial;
     }
     Ok(())
 }

@@ -214,6 +214,14 @@ fn build(
         // SAFETY: no other thread has this medium yet.
         let read = unsafe { medium.read(superblock.entry_at(first), bytes) };
         read.map_err(Error::io("reading the table"))?;
+        if records.number > superblock.cut {
+            // A checkpoint may have been interrupted. If the process was killed and a write-back
+            // had failed, entries may be in the page cache only, for ever. This writes them again;
+            // the checkpoint that follows flushes.
+            // SAFETY: as above.
+            let written = unsafe { medium.write(superblock.entry_at(first), bytes) };
+            written.map_err(Error::io("writing the table again"))?;
+        }
         for (place, entry) in chunk.clone().zip(bytes.chunks_exact(ENTRY as usize)) {
             let entry = format::u64_at(entry, 0);
             take_entry(superblock, records, place, entry, &map, &mut noted)?;
