@@ -1,16 +1,11 @@
-//! Crashes at every step. On a disk: after every event, with writes lost, reordered and torn. On
-//! persistent memory: every image that the x86 model allows, and every crash during the recovery
-//! from it.
+//! Crashes of random batches on a disk, after every event, with writes lost, reordered and torn.
 
 use std::sync::Arc;
 
 use spanlock_journal_commit::testing::{History, Loss, Recorded};
-use spanlock_object_store::space::{Disk, Options, Persistent, Vector};
-use spanlock_pmem::simulated::{Judged, Method, Search, Simulated, Subject};
+use spanlock_object_store::space::{Disk, Options, Vector};
 
-use crate::common::{
-    BLOCK, Content, MEDIUM, OnDisk, OnPmem, Step, WINDOWS, create, draw, open, options, perform,
-};
+use crate::common::{BLOCK, Content, MEDIUM, OnDisk, create, draw, open, options, perform};
 
 /// The states of a space on a disk, and the events before which they cannot be.
 struct Expected {
@@ -158,124 +153,4 @@ fn a_crash_during_a_creation_leaves_an_empty_space_or_none() {
         assert_eq!(Content::of(&space).unwrap(), Content::empty());
     }
     assert!(none > 5 && empty > 1, "{none} {empty}");
-}
-
-/// The operations of the searches on persistent memory.
-const OPERATIONS: [&str; 5] = ["write", "overwrite", "batch", "trim", "checkpoint"];
-
-fn steps(operation: u32) -> Vec<Step> {
-    let write = |at, byte, len| Step::Write { at, byte, len };
-    match OPERATIONS[operation as usize] {
-        "write" => vec![write(3 * BLOCK, 1, 100)],
-        "overwrite" => vec![write(5, 2, 600)],
-        "batch" => vec![
-            write(BLOCK, 3, BLOCK),
-            write(WINDOWS[1], 4, 8),
-            Step::Trim(0..BLOCK),
-        ],
-        "trim" => vec![Step::Trim(0..2 * BLOCK)],
-        _ => Vec::new(),
-    }
-}
-
-struct Pmem;
-
-impl Subject for Pmem {
-    type Store = (OnPmem, Arc<Simulated>);
-    type State = Content;
-
-    fn recover(&self, region: &Arc<Simulated>) -> Result<Self::Store, String> {
-        let space = open(Persistent::new(region.clone())).map_err(|why| why.to_string())?;
-        Ok((space, region.clone()))
-    }
-
-    fn state(&self, (space, _): &Self::Store) -> Result<Content, String> {
-        Content::of(space).map_err(|why| why.to_string())
-    }
-
-    fn go_on(&self, (space, region): &Self::Store) -> Result<(), String> {
-        let mut content = Content::of(space).map_err(|why| why.to_string())?;
-        // More blocks than there are free places.
-        for round in 0..8 {
-            let steps = [Step::Write {
-                at: round % 2 * BLOCK,
-                byte: round as u8,
-                len: 2 * BLOCK,
-            }];
-            perform(space, &steps).map_err(|why| why.to_string())?;
-            content.apply(&steps);
-        }
-        let again = self.recover(&Simulated::new(&region.bytes()))?;
-        match (
-            self.state(&again)? == content,
-            again.0.stats().free == space.stats().free,
-        ) {
-            (true, true) => Ok(()),
-            differs => Err(format!("content, free places: {differs:?}")),
-        }
-    }
-
-    fn apply(&self, state: &Content, operation: u32, _: Option<&str>) -> Option<Content> {
-        let mut after = state.clone();
-        after.apply(&steps(operation));
-        Some(after)
-    }
-
-    fn name(&self, operation: u32) -> String {
-        OPERATIONS[operation as usize].to_owned()
-    }
-}
-
-/// Returns the bytes of a region whose space has two blocks, in the table or in a record.
-fn region_with(checkpoint: bool) -> Vec<u8> {
-    let region = Simulated::new(&vec![0; 8192 + 16_384 + 4096 + 16 * 512]);
-    let space = create(Persistent::new(region.clone()), &options());
-    space
-        .write_batch(&[Vector::write(0, &[9; 2 * BLOCK as usize])])
-        .unwrap();
-    if checkpoint {
-        space.checkpoint().unwrap();
-    }
-    region.bytes()
-}
-
-/// Judges all images of a run of operations.
-fn judge(bytes: &[u8], operations: &[u32]) -> Judged {
-    let search = Search::new(bytes, Method::Global, || 0);
-    let region = search.region();
-    let space = open(Persistent::new(region.clone())).unwrap();
-    region.watch();
-    for &operation in operations {
-        region.perform(operation, || {
-            match OPERATIONS[operation as usize] {
-                "checkpoint" => space.checkpoint().unwrap(),
-                _ => perform(&space, &steps(operation)).unwrap(),
-            }
-            String::new()
-        });
-    }
-    search.end(&region);
-    let judged = search.judge(&Arc::new(Pmem), |run| run());
-    judged.unwrap_or_else(|wrong| panic!("{operations:?}: {}", wrong.text))
-}
-
-/// The short searches; with `SPANLOCK_ROUNDS`, all of them.
-#[test]
-fn every_image_of_persistent_memory_is_all_or_nothing() {
-    // After a checkpoint, and before the first one; and the operation.
-    let mut runs = vec![(true, 1), (true, 3), (false, 4)];
-    if std::env::var_os("SPANLOCK_ROUNDS").is_some() {
-        runs.extend([(true, 0), (true, 2), (false, 1), (false, 2)]);
-    }
-    let mut judged = Judged::default();
-    for (checkpoint, operation) in runs {
-        let its = judge(&region_with(checkpoint), &[operation]);
-        judged.images += its.images;
-        judged.during_recovery += its.during_recovery;
-    }
-    println!("{judged:?}");
-    assert!(
-        judged.images > 80 && judged.during_recovery > 1000,
-        "{judged:?}"
-    );
 }

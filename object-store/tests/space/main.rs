@@ -5,5 +5,6 @@ mod common;
 mod crashes;
 mod errors;
 mod files;
+mod images;
 mod model;
 mod threads;
