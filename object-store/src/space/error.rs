@@ -143,6 +143,10 @@ pub enum Error {
 }
 
 impl Error {
+    pub(super) fn corrupt(what: &'static str, at: u64) -> Error {
+        Error::Corrupt { what, at }
+    }
+
     pub(super) fn io(during: &'static str) -> impl FnOnce(io::Error) -> Error {
         move |cause| Error::Io {
             during,

@@ -251,7 +251,7 @@ pub(super) fn decode(record: &[u8], superblock: &Superblock) -> Option<(u64, Vec
         let fits = |start: u64, most| start.checked_add(len).is_some_and(|end| end <= most);
         let is_inside = fits(block, superblock.size)
             && target.is_none_or(|place| fits(place, superblock.places));
-        let run = Run { target, len };
+        let run = Run::new(target, len);
         (len > 0 && is_inside).then_some(Change { block, run })
     };
     let changes: Option<Vec<Change>> = runs.chunks_exact(RUN).map(change).collect();

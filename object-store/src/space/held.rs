@@ -109,10 +109,7 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
         let trims: Vec<_> = batch.trims().collect();
         changes.extend(trims.iter().map(|it| Change {
             block: it.start,
-            run: Run {
-                target: None,
-                len: it.end - it.start,
-            },
+            run: Run::new(None, it.end - it.start),
         }));
         if changes.is_empty() {
             return Ok(());
@@ -177,10 +174,7 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
                 let len = (extent.end - extent.start).min((rest.len() / size) as u64);
                 let (now, later) = rest.split_at(len as usize * size);
                 writes.push((self.place_at(extent.start), now));
-                let run = Run {
-                    target: Some(extent.start),
-                    len,
-                };
+                let run = Run::new(Some(extent.start), len);
                 match changes.last_mut() {
                     Some(last) if last.block + last.run.len == block && last.run.continues(run) => {
                         last.run.len += len;
@@ -194,8 +188,8 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
         (writes, changes)
     }
 
-    /// Changes the map (W5). Returns the entries of the table that change, and adds each block's old
-    /// places to `old`.
+    /// Changes the map (W5). Returns the entries of the table that change, and adds the old places
+    /// of each block to `old`.
     fn apply(&self, changes: &[Change], old: &mut Vec<(u64, Range<u64>)>) -> Vec<(u64, Run)> {
         let map = &self.space.parts.map;
         let mut entries = Vec::new();
@@ -206,23 +200,11 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
             };
             for (block, run) in before {
                 let Some(place) = run.target else { continue };
-                entries.push((
-                    place,
-                    Run {
-                        target: None,
-                        ..run
-                    },
-                ));
+                entries.push((place, Run::new(None, run.len)));
                 old.push((block, place..place + run.len));
             }
             if let Some(place) = run.target {
-                entries.push((
-                    place,
-                    Run {
-                        target: Some(block),
-                        ..run
-                    },
-                ));
+                entries.push((place, Run::new(Some(block), run.len)));
             }
         }
         entries

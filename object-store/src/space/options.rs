@@ -38,10 +38,10 @@ impl Options {
         self
     }
 
-    /// Sets the number of rings, from 1 to 64, and the bytes of each, a multiple of 4096 of at least
-    /// 16,384. The record of a batch takes at most a quarter of a ring: 128 vectors fit into one of
-    /// 32,768 bytes, if the free places are not scattered. Several rings only help
-    /// where flushes are fast, as on persistent memory.
+    /// Sets the number of rings, from 1 to 64, and the bytes of each, a multiple of 4096 that is at
+    /// least 16,384. The record of a batch takes at most a quarter of a ring: 128 vectors fit into
+    /// one of 32,768 bytes, if the free places are not scattered. Several rings only help where
+    /// flushes are fast, as on persistent memory.
     pub fn rings(mut self, rings: u32, bytes: u64) -> Self {
         (self.rings, self.ring) = (rings, Some(bytes));
         self

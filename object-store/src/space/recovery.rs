@@ -98,10 +98,7 @@ fn newest(medium: &impl Medium) -> Result<Superblock, Error> {
     }
     let newest = newest.ok_or(error)?;
     if newest.place_at(newest.places) > medium.len() {
-        return Err(Error::Corrupt {
-            what: "the medium was cut short",
-            at: medium.len(),
-        });
+        return Err(Error::corrupt("the medium was cut short", medium.len()));
     }
     Ok(newest)
 }
@@ -131,10 +128,7 @@ pub(super) fn open<M: Medium>(medium: M) -> Result<Parts<M>, Error> {
     let places = map.places();
     if let Some(twice) = places.windows(2).find(|pair| pair[0].end > pair[1].start) {
         let at = superblock.place_at(twice[1].start);
-        return Err(Error::Corrupt {
-            what: "two blocks with one place",
-            at,
-        });
+        return Err(Error::corrupt("two blocks with one place", at));
     }
     let free = Free::new(superblock.places, places);
     let number = records.number;
@@ -157,10 +151,7 @@ fn read_records<R: Storage>(rings: &[Log<R>], superblock: &Superblock) -> Result
         .iter()
         .zip((0..).map(|ring| superblock.ring_range(ring)))
     {
-        let corrupt = |what| Error::Corrupt {
-            what,
-            at: range.start,
-        };
+        let corrupt = |what| Error::corrupt(what, range.start);
         for record in ring.records() {
             let record = record.map_err(Error::Ring)?;
             let decoded = format::decode(&record.data, superblock);
@@ -183,16 +174,10 @@ fn read_records<R: Storage>(rings: &[Log<R>], superblock: &Superblock) -> Result
     }
     for (block, run) in records.blocks.iter() {
         let Some(place) = run.target else { continue };
-        let its = Run {
-            target: Some(block),
-            ..run
-        };
+        let its = Run::new(Some(block), run.len);
         if !records.places.insert(place, its).is_empty() {
             let at = superblock.place_at(place);
-            return Err(Error::Corrupt {
-                what: "two blocks with one place",
-                at,
-            });
+            return Err(Error::corrupt("two blocks with one place", at));
         }
     }
     Ok(records)
@@ -250,12 +235,7 @@ fn take_entry(
     map: &Map,
     noted: &mut Runs,
 ) -> Result<(), Error> {
-    let corrupt = |what| {
-        Err(Error::Corrupt {
-            what,
-            at: superblock.entry_at(place),
-        })
-    };
+    let corrupt = |what| Err(Error::corrupt(what, superblock.entry_at(place)));
     let block = match format::decode_entry(place, entry) {
         Ok(Some(block)) => block,
         Ok(None) => return Ok(()),
@@ -264,23 +244,14 @@ fn take_entry(
     let is_taken = records.places.contains(place);
     if records.blocks.contains(block) {
         if !is_taken {
-            noted.insert(
-                place,
-                Run {
-                    target: None,
-                    len: 1,
-                },
-            );
+            noted.insert(place, Run::new(None, 1));
         }
         return Ok(());
     }
     if block >= superblock.size || place >= superblock.places {
         return corrupt("an entry of the table that lies outside the space");
     }
-    let run = Run {
-        target: Some(place),
-        len: 1,
-    };
+    let run = Run::new(Some(place), 1);
     match is_taken || !map.insert(block, run).is_empty() {
         true => corrupt("a place with two blocks, or a block with two places"),
         false => Ok(()),

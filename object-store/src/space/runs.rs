@@ -17,10 +17,13 @@ pub(super) struct Run {
 }
 
 impl Run {
+    pub(super) fn new(target: Target, len: u64) -> Self {
+        Run { target, len }
+    }
+
     /// Returns the part from `from` on, of `len` keys.
     pub(super) fn part(self, from: u64, len: u64) -> Run {
-        let target = self.target.map(|it| it + from);
-        Run { target, len }
+        Run::new(self.target.map(|it| it + from), len)
     }
 
     /// Returns whether `next` continues this run.

@@ -199,9 +199,8 @@ fn a_medium_that_has_no_space_or_has_one_is_recognized() {
     assert!(cut.to_string().contains("cut short"), "{cut}");
 }
 
-/// Flips a bit of each byte of the superblocks, of the ring's, of a truncated batch and of the table,
-/// one at a time. Then the space is refused, or opens with
-/// the same content.
+/// Flips a bit of each byte of the superblocks, of the ring's, of a truncated batch and of the
+/// table, one at a time. Then the space is refused, or opens with the same content.
 #[test]
 fn a_flipped_bit_is_found_or_harmless() {
     let region = Simulated::new(&vec![0; MEDIUM]);
