@@ -129,6 +129,62 @@ fn a_crash_during_recovery_from_a_disk_changes_nothing() {
     assert!(count > 500, "{count}");
 }
 
+/// Three threads stamp blocks of their own, two of them neighbours and one far away, and one also
+/// makes checkpoints. After a crash, all blocks of a thread have one stamp: the last that returned,
+/// or that of the batch that was running.
+#[test]
+fn a_crash_beside_other_writers_is_all_or_nothing() {
+    let mut count = 0;
+    for rings in 1..4 {
+        let device = Arc::new(Recorded::new(MEDIUM + 2 * 16_384));
+        let space = create(Disk::new(device.clone()), &options().rings(rings, 16_384));
+        let start = device.now();
+        let write = |thread: u64, round: u64| {
+            let begun = device.now();
+            let data = [round as u8; 2 * BLOCK as usize];
+            let far = Vector::write((1 + thread) << 35, &data[..9]);
+            let batch = [Vector::write(thread * 4 * BLOCK, &data), far];
+            space.write_batch(&batch).unwrap();
+            let ended = device.now();
+            if thread == 0 && round.is_multiple_of(5) {
+                space.checkpoint().unwrap();
+            }
+            (begun, ended)
+        };
+        let rounds: Vec<Vec<(usize, usize)>> = std::thread::scope(|scope| {
+            let threads = (0..3).map(|thread| {
+                scope.spawn(move || (1..=12).map(|round| write(thread, round)).collect())
+            });
+            let threads: Vec<_> = threads.collect();
+            threads.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        for (cut, loss, image) in images(&device.history(), start) {
+            let reopened = open(Disk::new(Arc::new(Recorded::from_image(image))));
+            let what = format!("{rings} rings, cut {cut}, {loss:?}");
+            let space = reopened.unwrap_or_else(|error| panic!("{what}: {error}"));
+            for (thread, rounds) in (0..).zip(&rounds) {
+                let mut found = vec![0; 2 * BLOCK as usize + 9];
+                let (near, far) = found.split_at_mut(2 * BLOCK as usize);
+                space.read(thread * 4 * BLOCK, near).unwrap();
+                space.read((1 + thread) << 35, far).unwrap();
+                let stamp = usize::from(found[0]);
+                let is_whole = found.iter().all(|it| usize::from(*it) == stamp);
+                assert!(is_whole, "{what}: thread {thread}");
+                let ended = rounds.iter().filter(|(_, ended)| *ended <= cut).count();
+                let begun = rounds.iter().filter(|(begun, _)| *begun < cut).count();
+                let may_be = ended..=begun.max(ended);
+                assert!(
+                    may_be.contains(&stamp),
+                    "{what}: {stamp}, not in {may_be:?}"
+                );
+            }
+            count += 1;
+        }
+    }
+    println!("{count} images");
+    assert!(count > 500, "{count}");
+}
+
 /// A creation that a crash interrupts leaves no space, or an empty one; and can be repeated.
 #[test]
 fn a_crash_during_a_creation_leaves_an_empty_space_or_none() {

@@ -169,6 +169,57 @@ fn every_cut_leaves_old_or_new_objects_and_fresh_ids() {
     assert!(count > 1000, "{count}");
 }
 
+/// Threads create objects until a crash. Each id that was returned has its object, and no thread
+/// gets it again afterwards.
+#[test]
+fn a_crash_beside_other_creations_gives_no_id_out_twice() {
+    let mut count = 0;
+    for (skip, heads) in [(1, 1), (3, 2), (16, 8)] {
+        for layout in LAYOUTS {
+            let device = device();
+            let options = options(layout, Mode::Direct)
+                .skip_number(skip)
+                .pre_create(heads);
+            let store = create(&device, &options);
+            let start = device.now();
+            let create_some = |store: &OnDisk, count| {
+                let create = || {
+                    let ids = (0..count).map(|_| (store.create_object().unwrap(), device.now()));
+                    ids.collect::<Vec<_>>()
+                };
+                std::thread::scope(|scope| {
+                    let threads: Vec<_> = (0..3).map(|_| scope.spawn(create)).collect();
+                    let joined = threads.into_iter().map(|it| it.join().unwrap());
+                    joined.flatten().collect::<Vec<_>>()
+                })
+            };
+            let given = create_some(&store, 8);
+            let history = device.history();
+            for cut in (start..=history.len()).step_by(3) {
+                for loss in [Loss::Everything, Loss::Sectors(cut as u64)] {
+                    let image = Arc::new(Recorded::from_image(history.image(cut, loss)));
+                    let store = open(&image, &options).unwrap();
+                    let before: Vec<u64> = (given.iter())
+                        .filter(|(_, returned)| *returned <= cut)
+                        .map(|(id, _)| *id)
+                        .collect();
+                    for id in &before {
+                        content(&store, *id).unwrap();
+                    }
+                    for (id, _) in create_some(&store, 2) {
+                        assert!(
+                            !before.contains(&id),
+                            "{id} twice, {skip} {heads}, cut {cut}"
+                        );
+                    }
+                    count += 1;
+                }
+            }
+        }
+    }
+    assert!(count > 200, "{count}");
+}
+
 /// A crash while a store is created leaves no store, or an empty one.
 #[test]
 fn a_crash_during_a_creation_leaves_an_empty_store_or_none() {
