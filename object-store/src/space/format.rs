@@ -134,16 +134,16 @@ impl Superblock {
             let wanted = "less than 2^48, and less than 2^64 bytes";
             return bad("the number of blocks of the space", self.size, wanted);
         }
-        if !(1..MOST).contains(&self.places)
-            || self.used > self.places.next_multiple_of(PAGE_ENTRIES)
-        {
-            return bad(
-                "the number of places",
-                self.places,
-                "at least 1 and less than 2^48",
-            );
+        let is_used = self.used <= self.places.next_multiple_of(PAGE_ENTRIES);
+        if !(1..=self.most_places()).contains(&self.places) || !is_used {
+            let wanted = "at least 1, less than 2^48, and less than 2^62 bytes";
+            return bad("the number of places", self.places, wanted);
         }
         Ok(())
+    }
+
+    fn most_places(&self) -> u64 {
+        (MOST - 1).min((1 << 62) / (u64::from(self.block) + ENTRY))
     }
 
     fn area(&self, at: u64) -> u64 {
@@ -174,7 +174,7 @@ impl Superblock {
     /// Sets the number of places to the most that fit into a medium of `len` bytes.
     pub(super) fn fit(&mut self, len: u64) {
         let bytes = len.saturating_sub(self.table());
-        self.places = (bytes / (u64::from(self.block) + ENTRY)).min(MOST - 1);
+        self.places = (bytes / (u64::from(self.block) + ENTRY)).min(self.most_places());
         // Rounding takes a few places.
         while self.places > 0 && self.place_at(self.places) > len {
             self.places -= 1;

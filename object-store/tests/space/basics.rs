@@ -158,6 +158,44 @@ fn reads_and_batches_under_one_hold_are_one_step() {
     assert_eq!(u64::from_le_bytes(found), 100);
 }
 
+/// On a medium that holds other data: only the superblocks must not be sound.
+#[test]
+fn blocks_have_any_size_and_media_any_content() {
+    for block in [512, 4096, 65_536] {
+        let device = Arc::new(Recorded::from_image(vec![0xA5; 4 << 20]));
+        let options = Options::new().block(block);
+        let space = create(Disk::new(device.clone()), &options);
+        let data: Vec<u8> = (0..300_000_u32).map(|nth| (nth % 251) as u8).collect();
+        let at = u64::from(block) * 1000 - 100;
+        for round in 0..3 {
+            space.write_batch(&[Vector::write(at, &data)]).unwrap();
+            space
+                .trim(0..at / u64::from(block) * u64::from(block))
+                .unwrap();
+            if round == 1 {
+                space.checkpoint().unwrap();
+            }
+        }
+        let check = |space: &Space<_, _>| {
+            let mut found = vec![1; data.len() + 300];
+            space.read(at - 100, &mut found).unwrap();
+            assert_eq!(found[100..][..data.len()], data);
+            assert!(
+                found[..100]
+                    .iter()
+                    .chain(&found[100 + data.len()..])
+                    .all(|it| *it == 0)
+            );
+        };
+        check(&space);
+        let free = space.stats().free;
+        drop(space);
+        let space = open(Disk::new(device)).unwrap();
+        check(&space);
+        assert_eq!(space.stats().free, free);
+    }
+}
+
 #[test]
 fn any_lock_of_batches_will_do() {
     let device = Disk::new(Recorded::new(1 << 20));
