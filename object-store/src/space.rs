@@ -8,8 +8,7 @@
 //!   for readers and in a crash.
 //! - **Durable**: a batch is durable when the call returns, and no reader sees it before.
 //! - **Written once**: new data goes to free places. Then one record of a log commits all the new
-//!   addresses. A batch waits for the medium twice: for its data, and for its record. On a disk,
-//!   threads that wait at the same time share the flushes.
+//!   addresses. That takes two flushes, of the data and of the record, which threads share.
 //! - **Parallel**: requests for disjoint blocks wait for each other only to share flushes, and
 //!   under short mutexes.
 //! - **Bounded**: a checkpoint moves what the records say into a table, when a ring is half full.

@@ -1,23 +1,32 @@
 //! Commits: each takes a number and appends one record to a ring; and the checkpoint, which makes
 //! the rings' records unnecessary.
 //!
-//! # Several rings
-//! A ring's log copies records under one mutex, and one thread at a time writes it. On a disk that
-//! costs nothing, because all waiting threads share a flush. On persistent memory it would
-//! serialize all threads. So a space can have several rings. Their records have one sequence of
-//! numbers, which recovery sorts by.
+//! # Group commit
+//! A thread writes its data, and joins the *group* of its ring with its record. One of the waiting
+//! threads, the leader, flushes all data that was written so far, appends all records that have
+//! joined, and makes them durable: two flushes for all of them. Had each thread waited for a flush
+//! of its data first, and then appended its record, the threads would seldom meet at either.
+//!
+//! Only the leader uses the ring's log. Joining moves one pointer under the group's mutex. Where
+//! flushes are fast, the leader would still serialize all threads. So a space can have several
+//! rings. Their records have one sequence of numbers, which recovery sorts by.
 //!
 //! # The checkpoint
 //! `docs/format.md` lists its steps, C1 to C5. A commit is *in flight* from before it has a number
-//! until its changes are noted. Commits in flight are counted in two groups. The checkpoint makes
-//! the other group the current one, and then waits until the old one is empty. It stalls nobody:
-//! later commits count in the new group.
+//! until its changes are noted. Commits in flight are counted in two halves. The checkpoint makes
+//! the other half the current one, and then waits until the old one is empty. It stalls nobody:
+//! later commits count in the new half.
 //!
-//! A commit that finds its ring full leaves its group before it makes a checkpoint, which would
-//! otherwise wait for it.
+//! A commit reserves room in its ring before it is in flight, and makes a checkpoint if there is
+//! none. So no leader finds its ring full: the checkpoint would wait for the commits that wait for
+//! the leader.
+
+use std::convert::Infallible;
 
 use spanlock_journal_commit::Storage;
-use spanlock_journal_commit::compact::{self, Log, Lsn};
+use spanlock_journal_commit::compact::group::{Batch, Failure, Group};
+use spanlock_journal_commit::compact::rendezvous::Rendezvous;
+use spanlock_journal_commit::compact::{Log, Lsn};
 use spanlock_sync::{Condvar, Mutex, thread};
 
 use super::error::Error;
@@ -28,9 +37,9 @@ use super::runs::{Run, Runs};
 /// The rings, and what the next checkpoint has to do.
 #[derive(Debug)]
 pub(super) struct Commits<R> {
-    rings: Box<[Log<R>]>,
+    rings: Box<[Ring<R>]>,
     flight: Mutex<Flight>,
-    /// Notified when a group becomes empty.
+    /// Notified when a half becomes empty.
     landed: Condvar,
     /// Entries of the table to be written: places, and their blocks.
     noted: Mutex<Runs>,
@@ -40,14 +49,54 @@ pub(super) struct Commits<R> {
     low: u64,
 }
 
+/// A ring, and the threads that commit to it together.
+#[derive(Debug)]
+struct Ring<R> {
+    log: Log<R>,
+    group: Group<Records, String, Option<Rendezvous>>,
+}
+
+/// The records that have joined.
+#[derive(Debug, Default)]
+struct Records(Vec<Vec<u8>>);
+
+impl Batch for Records {
+    type Load = Vec<Vec<u8>>;
+
+    fn take(&mut self) -> Self::Load {
+        std::mem::take(&mut self.0)
+    }
+
+    fn put_back(&mut self, _: Self::Load) {}
+}
+
+impl<R: Storage> Ring<R> {
+    fn new(log: Log<R>) -> Self {
+        let group = Group::new(1, Records::default(), Some(Rendezvous::new()));
+        Ring { log, group }
+    }
+
+    /// Makes records durable, and before them all data that was written: the leader's work.
+    fn write(&self, medium: &impl Medium, records: &[Vec<u8>]) -> Result<(), String> {
+        let flushed = medium.flush();
+        flushed.map_err(|error| format!("flushing data failed: {error}"))?;
+        for record in records {
+            self.log.append(record).map_err(|error| error.to_string())?;
+        }
+        self.log.commit().map_err(|error| error.to_string())
+    }
+}
+
 #[derive(Debug)]
 struct Flight {
     /// The last number given.
     number: u64,
-    /// The current group is `turn % 2`.
+    /// The current half is `turn % 2`.
     turn: u64,
-    /// The commits in flight of each group.
+    /// The commits in flight of each half.
     counts: [u64; 2],
+    /// The room in each ring that is reserved for commits in flight.
+    reserved: Box<[u64]>,
     /// Whether some thread makes the checkpoint that is due.
     is_checkpointing: bool,
     checkpoints: u64,
@@ -76,14 +125,17 @@ impl<R> Drop for Unsure<'_, R> {
 struct InFlight<'c, R> {
     commits: &'c Commits<R>,
     number: u64,
-    group: usize,
+    half: usize,
+    ring: usize,
+    room: u64,
 }
 
 impl<R> Drop for InFlight<'_, R> {
     fn drop(&mut self) {
         let mut flight = self.commits.flight.lock();
-        flight.counts[self.group] -= 1;
-        if flight.counts[self.group] == 0 {
+        flight.reserved[self.ring] -= self.room;
+        flight.counts[self.half] -= 1;
+        if flight.counts[self.half] == 0 {
             self.commits.landed.notify_all();
         }
     }
@@ -93,15 +145,16 @@ impl<R: Storage> Commits<R> {
     /// `noted` has the entries that the table lacks, and `number` is the last one in use.
     pub(super) fn new(rings: Vec<Log<R>>, newest: Superblock, noted: Runs, number: u64) -> Self {
         Commits {
-            rings: rings.into(),
             flight: Mutex::new(Flight {
                 number,
                 turn: 0,
                 counts: [0; 2],
+                reserved: vec![0; rings.len()].into(),
                 is_checkpointing: false,
                 checkpoints: 0,
                 failed: None,
             }),
+            rings: rings.into_iter().map(Ring::new).collect(),
             landed: Condvar::new(),
             noted: Mutex::new(noted),
             low: (newest.ring - format::RING_HEAD) / 2,
@@ -109,54 +162,64 @@ impl<R: Storage> Commits<R> {
         }
     }
 
-    fn begin(&self) -> Result<InFlight<'_, R>, Error> {
+    /// Begins a commit that takes this room in a ring, or returns `None` if the ring has too little.
+    fn begin(&self, ring: usize, room: u64) -> Result<Option<InFlight<'_, R>>, Error> {
         let mut flight = self.flight.lock();
         flight.check()?;
+        if self.rings[ring].log.free() < flight.reserved[ring] + room {
+            return Ok(None);
+        }
         flight.number += 1;
-        let group = (flight.turn % 2) as usize;
-        flight.counts[group] += 1;
-        Ok(InFlight {
+        flight.reserved[ring] += room;
+        let half = (flight.turn % 2) as usize;
+        flight.counts[half] += 1;
+        Ok(Some(InFlight {
             commits: self,
             number: flight.number,
-            group,
-        })
+            half,
+            ring,
+            room,
+        }))
     }
 
-    /// Makes a record durable, and then calls `apply`, which changes the map and returns the
-    /// entries to be noted, in order. On [`Error::Failed`] the record may be durable, on any other
-    /// error it is not.
+    /// Makes a record durable, and all data that was written before. Then calls `apply`, which
+    /// changes the map and returns the entries to be noted, in order. On [`Error::Failed`] the
+    /// record may be durable, on any other error it is not.
     ///
     /// # Panics
     /// If the medium panics. The space has then failed.
     pub(super) fn commit(
         &self,
         medium: &impl Medium,
-        record: &mut [u8],
+        mut record: Vec<u8>,
         apply: impl FnOnce() -> Vec<(u64, Run)>,
     ) -> Result<(), Error> {
-        let ring = &self.rings[thread::index() % self.rings.len()];
-        // Dropped in reverse order: the space has failed before the commit lands.
-        let (_flight, mut unsure, lsn) = loop {
-            let flight = self.begin()?;
-            format::set_number(record, flight.number);
-            let mut unsure = Unsure {
-                commits: self,
-                is_unsure: true,
-            };
-            match ring.append(record) {
-                Ok(lsn) => break (flight, unsure, lsn),
-                Err(compact::Error::Full { .. }) => {
-                    unsure.is_unsure = false;
-                    drop(flight);
-                    let needed = record.len() as u64;
-                    self.checkpoint_if(medium, || ring.free() < needed + format::BATCH_ROOM)?;
-                }
-                Err(error) => return Err(self.fail(error.to_string())),
+        let at = thread::index() % self.rings.len();
+        let ring = &self.rings[at];
+        let room = record.len() as u64 + format::BATCH_ROOM;
+        let flight = loop {
+            if let Some(flight) = self.begin(at, room)? {
+                break flight;
             }
+            let is_full = || ring.log.free() < self.flight.lock().reserved[at] + room;
+            self.checkpoint_if(medium, is_full)?;
         };
-        if let Err(error) = ring.wait(lsn) {
-            return Err(self.fail(error.to_string()));
-        }
+        // Dropped before `flight`: the space has failed before the commit lands.
+        let mut unsure = Unsure {
+            commits: self,
+            is_unsure: true,
+        };
+        format::set_number(&mut record, flight.number);
+        let join = |open: &mut Records, _| {
+            open.0.push(record);
+            Ok::<(), Infallible>(())
+        };
+        let joined = ring.group.join(join);
+        let Ok((ticket, ())) = joined.map_err(|why| self.fail(reason(why)))?;
+        let committed = ring
+            .group
+            .wait(ticket, |records| ring.write(medium, records));
+        committed.map_err(|why| self.fail(reason(why)))?;
         let entries = apply();
         let mut noted = self.noted.lock();
         for (place, run) in entries {
@@ -175,7 +238,7 @@ impl<R: Storage> Commits<R> {
     /// Makes a checkpoint if a ring is half full, unless another thread does. The caller is not in
     /// flight.
     pub(super) fn checkpoint_if_due(&self, medium: &impl Medium) -> Result<(), Error> {
-        let is_due = || self.rings.iter().any(|ring| ring.free() < self.low);
+        let is_due = || self.rings.iter().any(|ring| ring.log.free() < self.low);
         if !is_due() || std::mem::replace(&mut self.flight.lock().is_checkpointing, true) {
             return Ok(());
         }
@@ -199,7 +262,7 @@ impl<R: Storage> Commits<R> {
         if !wanted() {
             return Ok(());
         }
-        let ends: Vec<Lsn> = self.rings.iter().map(Log::durable).collect(); // C1
+        let ends: Vec<Lsn> = self.rings.iter().map(|it| it.log.durable()).collect(); // C1
         let cut = self.land()?; // C2
         let mut unsure = Unsure {
             commits: self,
@@ -219,7 +282,7 @@ impl<R: Storage> Commits<R> {
         *newest = new;
         for (ring, end) in self.rings.iter().zip(ends) {
             // C5.
-            (ring.truncate(end.next())).map_err(|error| self.fail(error.to_string()))?;
+            (ring.log.truncate(end.next())).map_err(|error| self.fail(error.to_string()))?;
         }
         self.flight.lock().checkpoints += 1;
         Ok(())
@@ -231,7 +294,7 @@ impl<R: Storage> Commits<R> {
         flight.check()?;
         let cut = flight.number;
         let old = (flight.turn % 2) as usize;
-        // The other group is empty: the last checkpoint has waited for it.
+        // The other half is empty: the last checkpoint has waited for it.
         flight.turn += 1;
         while flight.counts[old] > 0 {
             flight = self.landed.wait(flight);
@@ -271,6 +334,14 @@ impl Flight {
     }
 }
 
+/// Returns why a group has failed.
+fn reason(failure: Failure<String>) -> String {
+    match failure {
+        Failure::Failed(why) => why,
+        Failure::Panicked => "the medium panicked".to_owned(),
+    }
+}
+
 /// Pages of the table that are written by one call, if they are new.
 const FRESH: u64 = 256;
 
@@ -303,8 +374,7 @@ fn write_entries(medium: &impl Medium, new: &mut Superblock, noted: &Runs) -> Re
             fill(noted, number, page);
         }
         let at = new.entry_at(first * PAGE_ENTRIES);
-        // SAFETY: as above. Recovery reads these entries only once the superblock says that they
-        // are used.
+        // SAFETY: as above.
         unsafe { medium.write_all(&[(at, &bytes)]) }.map_err(Error::io("writing the table"))?;
     }
     medium.flush().map_err(Error::io("flushing the table"))

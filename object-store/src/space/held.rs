@@ -114,7 +114,7 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
         if changes.is_empty() {
             return Ok(());
         }
-        let mut record = format::record(&changes);
+        let record = format::record(&changes);
         if record.len() as u64 > space.max_record {
             release();
             let record = record.len() as u64;
@@ -132,7 +132,7 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
         }
         let mut old = Vec::new();
         let apply = || self.apply(&changes, &mut old);
-        let committed = space.parts.commits.commit(medium, &mut record, apply);
+        let committed = space.parts.commits.commit(medium, record, apply);
         if let Err(error) = committed {
             // A record that may be durable names the places: they stay taken.
             if !matches!(error, Error::Failed { .. }) {

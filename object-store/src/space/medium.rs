@@ -43,21 +43,19 @@ pub trait Medium: Send + Sync {
     /// Meanwhile no other thread reads or writes these bytes.
     unsafe fn write(&self, at: u64, data: &[u8]) -> io::Result<()>;
 
-    /// Makes durable what the calling thread has written. Threads that call this at the same time
-    /// may share one flush.
+    /// Makes durable every write of any thread that returned before this call.
     ///
     /// # Errors
     /// The medium's error. It is final: every later flush fails, too.
     fn flush(&self) -> io::Result<()>;
 
-    /// Writes all the pieces, and flushes once. They are durable when this returns.
+    /// Writes all the pieces, in any order. They are durable after a later [`flush`](Self::flush).
     ///
     /// # Errors
-    /// As for [`write`](Self::write) and [`flush`](Self::flush).
+    /// As for [`write`](Self::write).
     ///
     /// # Safety
-    /// As for [`write`](Self::write). Furthermore, no thread accesses these bytes before this
-    /// returns.
+    /// As for [`write`](Self::write), until this returns.
     unsafe fn write_all(&self, pieces: &[(u64, &[u8])]) -> io::Result<()>;
 
     /// Returns the storage of a ring in these bytes, which nothing else uses.

@@ -66,7 +66,7 @@ pub(super) fn create<M: Medium>(
     })
 }
 
-/// A wait for more threads would only delay a commit on persistent memory.
+/// One thread at a time uses a ring, so a wait for others would be in vain.
 fn ring_options() -> RingOptions {
     RingOptions::new().group_commit(GroupCommit::Plain)
 }

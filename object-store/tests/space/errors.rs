@@ -1,8 +1,10 @@
 //! Every bad input is an error that says what is wrong, and changes nothing.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 
 use spanlock_interval_lock::IntervalLock;
+use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::testing::{Fault, FaultAt, FaultKind, Loss, Recorded};
 use spanlock_object_store::space::{Disk, Error, Options, Persistent, Space, Vector};
 use spanlock_pmem::simulated::Simulated;
@@ -238,40 +240,117 @@ fn a_flipped_bit_is_found_or_harmless() {
     assert!(refused > 50 && harmless > 300, "{refused} {harmless}");
 }
 
-/// After a failure of the record's flush, the space refuses to write, and the next opening finds
-/// all of the batch or nothing.
+/// If data cannot be written, as on a full disk, nothing has happened.
 #[test]
-fn a_failing_medium_fails_the_space() {
+fn a_write_of_data_that_fails_changes_nothing() {
+    let device = Arc::new(Recorded::new(MEDIUM));
+    let space = create(Disk::new(device.clone()), &options());
+    space.write_batch(&[Vector::write(0, &[1; 100])]).unwrap();
+    let free = space.stats().free;
+    let at = FaultAt::Write(device.writes());
+    device.plan(Fault {
+        at,
+        kind: FaultKind::Error,
+        for_ever: false,
+        drop_dirty: false,
+    });
+    let error = space.write_batch(&[Vector::write(0, &[2; 100])]);
+    let error = error.unwrap_err();
+    assert!(matches!(error, Error::Io { .. }), "{error}");
+    let mut found = [0; 100];
+    space.read(0, &mut found).unwrap();
+    assert_eq!((found, space.stats().free), ([1; 100], free));
+    space.write_batch(&[Vector::write(0, &[3; 100])]).unwrap();
+}
+
+/// After a failed flush, of data or of the record, the space refuses to write, and the next opening
+/// finds all of the batch or nothing.
+#[test]
+fn a_failed_flush_fails_the_space() {
     for fault in 0..2 {
         let device = Arc::new(Recorded::new(MEDIUM));
         let space = create(Disk::new(device.clone()), &options());
         space.write_batch(&[Vector::write(0, &[1; 100])]).unwrap();
         let at = FaultAt::Flush(device.flushes() + fault);
-        let kind = FaultKind::Error;
         device.plan(Fault {
             at,
-            kind,
+            kind: FaultKind::Error,
             for_ever: false,
             drop_dirty: false,
         });
-        let error = space
-            .write_batch(&[Vector::write(0, &[2; 100])])
-            .unwrap_err();
+        let write = |byte| space.write_batch(&[Vector::write(0, &[byte; 100])]);
         let found = |space: &Space<_, _>| {
             let mut found = [0; 100];
             space.read(0, &mut found).unwrap();
             found
         };
-        assert_eq!(found(&space), [1; 100]);
-        match fault {
-            // Data: nothing names its places.
-            0 => assert!(matches!(error, Error::Io { .. }), "{error}"),
-            _ => assert!(matches!(error, Error::Failed { .. }), "{error}"),
+        for byte in [2, 3] {
+            let error = write(byte).unwrap_err();
+            assert!(matches!(error, Error::Failed { .. }), "{error}");
+            assert_eq!(found(&space), [1; 100]);
         }
-        assert!(space.write_batch(&[Vector::write(0, &[3; 100])]).is_err());
+        assert!(matches!(space.checkpoint(), Err(Error::Failed { .. })));
         let reopened = open(Disk::new(Arc::new(Recorded::from_image(device.visible())))).unwrap();
         assert_eq!(found(&reopened), [[1; 100], [2; 100]][fault as usize]);
     }
+}
+
+/// A device that does something in the middle of its next write to the table, which then fails.
+struct Interrupted {
+    device: Recorded,
+    next: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Storage for Interrupted {
+    fn len(&self) -> u64 {
+        self.device.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.device.read_at(buf, offset)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        if offset == 24_576
+            && let Some(next) = self.next.lock().unwrap().take()
+        {
+            next();
+            return Err(io::Error::other("planned"));
+        }
+        self.device.write_at(data, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.device.flush()
+    }
+
+    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.device.write_fua(data, offset)
+    }
+}
+
+/// A batch during a checkpoint that fails has newer entries of the table than those that the
+/// checkpoint could not write.
+#[test]
+fn a_failed_checkpoint_keeps_what_is_newer() {
+    let device = Arc::new(Interrupted {
+        device: Recorded::new(MEDIUM),
+        next: Mutex::default(),
+    });
+    let space = Arc::new(create(Disk::new(device.clone()), &options()));
+    space.write_batch(&[Vector::write(0, &[1; 1024])]).unwrap();
+    let beside = space.clone();
+    let batch = move || beside.write_batch(&[Vector::write(0, &[2; 512])]).unwrap();
+    *device.next.lock().unwrap() = Some(Box::new(|| std::thread::spawn(batch).join().unwrap()));
+    assert!(matches!(space.checkpoint(), Err(Error::Io { .. })));
+    space.checkpoint().unwrap();
+    let image = Arc::new(Recorded::from_image(device.device.medium()));
+    let reopened = open(Disk::new(image)).unwrap();
+    assert_eq!(
+        Content::of(&reopened).unwrap(),
+        Content::of(&space).unwrap()
+    );
+    assert_eq!(reopened.stats().free, space.stats().free);
 }
 
 #[test]

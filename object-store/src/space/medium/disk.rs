@@ -6,32 +6,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use spanlock_journal_commit::Storage;
-use spanlock_journal_commit::compact::group::{Batch, Failure, Group};
-use spanlock_journal_commit::compact::rendezvous::Rendezvous;
 
 use super::Medium;
 
 /// Neighbouring pieces that are shorter than this are written by one call.
 const SHORT: usize = 64 << 10;
 
-/// A [`Storage`] as a medium. Threads share flushes: one that asks during a flush waits for the
-/// next one, together with all others that ask meanwhile.
+/// A [`Storage`] as a medium.
 #[derive(Debug)]
 pub struct Disk<S> {
     storage: Arc<S>,
-    flushes: Group<Flushes, Arc<io::Error>, Option<Rendezvous>>,
     /// For punching holes; `None` if the storage has no holes.
     holes: Option<File>,
-}
-
-/// Flushes have no data to collect.
-#[derive(Debug)]
-struct Flushes;
-
-impl Batch for Flushes {
-    type Load = ();
-    fn take(&mut self) {}
-    fn put_back(&mut self, (): ()) {}
 }
 
 impl<S: Storage> Disk<S> {
@@ -40,7 +26,6 @@ impl<S: Storage> Disk<S> {
     pub fn new(storage: S) -> Self {
         Disk {
             storage: Arc::new(storage),
-            flushes: Group::new(1, Flushes, None),
             holes: None,
         }
     }
@@ -73,19 +58,7 @@ impl<S: Storage> Medium for Disk<S> {
     }
 
     fn flush(&self) -> io::Result<()> {
-        let told = |failure| match failure {
-            Failure::Failed(error) => {
-                let error: Arc<io::Error> = error;
-                io::Error::new(error.kind(), error.to_string())
-            }
-            Failure::Panicked => io::Error::other("the storage panicked during a flush"),
-        };
-        let joined = self
-            .flushes
-            .join(|_, _| Ok::<(), std::convert::Infallible>(()));
-        let Ok((ticket, ())) = joined.map_err(told)?;
-        let flush = |(): &mut ()| self.storage.flush().map_err(Arc::new);
-        self.flushes.wait(ticket, flush).map_err(told)
+        self.storage.flush()
     }
 
     unsafe fn write_all(&self, pieces: &[(u64, &[u8])]) -> io::Result<()> {
@@ -102,7 +75,7 @@ impl<S: Storage> Medium for Disk<S> {
                 }
             }
         }
-        self.flush()
+        Ok(())
     }
 
     fn ring(&self, range: Range<u64>) -> io::Result<Part<S>> {

@@ -10,7 +10,7 @@ use spanlock_pmem::{Flushed, Pmem};
 use super::Medium;
 
 /// A region of persistent memory as a medium. Blocks are stored past the cache, and one fence makes
-/// all blocks of a batch durable.
+/// all blocks of a batch durable. A flush does nothing: every write is durable when it returns.
 #[derive(Debug)]
 pub struct Persistent<P> {
     region: Arc<P>,
