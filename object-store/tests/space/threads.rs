@@ -1,8 +1,11 @@
 //! Several threads at once.
 
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
+use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::testing::Recorded;
 use spanlock_object_store::space::{Disk, Medium, Persistent, Vector};
 use spanlock_pmem::simulated::Simulated;
@@ -58,7 +61,7 @@ fn writers_and_a_reader<M: Medium>(space: &Locked<M>, rounds: u64) {
 
 #[test]
 fn threads_share_a_disk_and_its_flushes() {
-    let device = Recorded::new(MEDIUM).flush_takes(std::time::Duration::from_micros(200));
+    let device = Recorded::new(MEDIUM).flush_takes(Duration::from_micros(200));
     let device = Arc::new(device);
     let space = create(Disk::new(device.clone()), &options());
     writers_and_a_reader(&space, 40);
@@ -81,25 +84,57 @@ fn threads_use_several_rings_at_once() {
     assert_eq!(before, after);
 }
 
-/// Sixteen threads that write disjoint blocks share flushes: far fewer than two for each batch.
+/// A device whose flush waits until so many writes were made, and then for those who made them to
+/// ask for a flush of their own.
+struct Patient {
+    device: Recorded,
+    writes: AtomicU64,
+}
+
+impl Storage for Patient {
+    fn len(&self) -> u64 {
+        self.device.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.device.read_at(buf, offset)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.device.write_at(data, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        while self.device.writes() < self.writes.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        self.device.flush()
+    }
+
+    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.device.write_fua(data, offset)
+    }
+}
+
+/// Alone, each of these batches would take two flushes.
 #[test]
 fn writers_of_disjoint_blocks_share_flushes() {
-    let device = Recorded::new(1 << 20).flush_takes(std::time::Duration::from_millis(2));
-    let device = Arc::new(device);
-    let space = create(Disk::new(device.clone()), &options());
-    let before = device.flushes();
+    const WRITERS: u64 = 16;
+    let device = Arc::new(Patient {
+        device: Recorded::new(1 << 20),
+        writes: AtomicU64::new(0),
+    });
+    let space = create(Disk::new(device.clone()), &options().rings(1, 65_536));
+    let before = device.device.flushes();
+    let wanted = device.device.writes() + WRITERS;
+    device.writes.store(wanted, Ordering::Relaxed);
     std::thread::scope(|scope| {
-        for thread in 0..16 {
-            let space = &space;
-            scope.spawn(move || {
-                for _ in 0..8 {
-                    space
-                        .write_batch(&[Vector::write(thread * BLOCK, &[1])])
-                        .unwrap();
-                }
-            });
+        for thread in 0..WRITERS {
+            let vector = Vector::write(thread * BLOCK, &[1]);
+            scope.spawn(|| space.write_batch(&[vector]).unwrap());
         }
     });
-    let flushes = device.flushes() - before;
-    assert!(flushes < 16 * 8, "{flushes} flushes for 128 batches");
+    let flushes = device.device.flushes() - before;
+    assert!(flushes < WRITERS, "{flushes} flushes for {WRITERS} batches");
 }
