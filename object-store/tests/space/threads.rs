@@ -84,6 +84,31 @@ fn threads_use_several_rings_at_once() {
     assert_eq!(before, after);
 }
 
+/// Twelve threads whose records fit into the ring one by one, but not together: some make a
+/// checkpoint first, and none fails.
+#[test]
+fn records_that_fill_the_ring_together_wait_for_room() {
+    const THREADS: u64 = 12;
+    let device = Recorded::new(2 << 20).flush_takes(Duration::from_millis(2));
+    let space = create(Disk::new(Arc::new(device)), &options());
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let space = &space;
+            scope.spawn(move || {
+                for round in 0..5 {
+                    let at = |nth: u64| (thread << 36) + (nth << 20);
+                    let data = [round; 8];
+                    let apart: Vec<_> = (0..40).map(|nth| Vector::write(at(nth), &data)).collect();
+                    space.write_batch(&apart).unwrap();
+                }
+            });
+        }
+    });
+    let stats = space.stats();
+    assert_eq!(stats.places - stats.free, THREADS * 40);
+    assert!(stats.checkpoints > 5, "{stats:?}");
+}
+
 /// A device whose flush waits until so many writes were made, and then for those who made them to
 /// ask for a flush of their own.
 struct Patient {
