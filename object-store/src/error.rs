@@ -1,0 +1,72 @@
+//! The errors of a store.
+
+use thiserror::Error;
+
+use crate::space;
+
+/// Why an operation of a [`Store`](crate::Store) failed. An operation that fails changes nothing,
+/// except as [`space::Error::Failed`] says.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The space failed, or refused the request.
+    #[error(transparent)]
+    Space(#[from] space::Error),
+    /// The space holds no store.
+    #[error("no store here: the space begins with zeros; create a store, or open the right space")]
+    NotAStore,
+    /// The space already holds a store, or other data.
+    #[error("the space already holds a store or other data: open it, or trim the space first")]
+    Occupied,
+    /// Another version of this crate wrote the store.
+    #[error("the store has format version {found}, but this build reads version {supported}")]
+    Version {
+        /// The version in the super region.
+        found: u32,
+        /// The version that this build reads and writes.
+        supported: u32,
+    },
+    /// An option cannot be used.
+    #[error("{what} is {found}, but must be {wanted}")]
+    BadOption {
+        /// The option.
+        what: &'static str,
+        /// Its value.
+        found: u64,
+        /// The values it may have.
+        wanted: &'static str,
+    },
+    /// The space does not hold what was written there.
+    #[error("the store is damaged: {what}, at address {at} of the space; restore it from a copy")]
+    Corrupt {
+        /// What is damaged.
+        what: &'static str,
+        /// The address of the damage in the space.
+        at: u64,
+    },
+    /// No object has this id: it was never created, or it was deleted.
+    #[error("there is no object {id}: it was never created, or it was deleted")]
+    UnknownId {
+        /// The id.
+        id: u64,
+    },
+    /// The object would be larger than its region.
+    #[error(
+        "object {id} cannot have bytes up to {end}, because its region has room for {capacity}: \
+         split it, or create a store with larger regions"
+    )]
+    TooLarge {
+        /// The id.
+        id: u64,
+        /// Where the write would end.
+        end: u64,
+        /// The most bytes that an object can have.
+        capacity: u64,
+    },
+    /// All ids were given out.
+    #[error("all {regions} ids were given out: create a store with smaller regions")]
+    NoIds {
+        /// The number of ids.
+        regions: u64,
+    },
+}

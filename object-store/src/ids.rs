@@ -1,0 +1,190 @@
+//! Ids: each thread takes them from a slot of its own, whose reserved part is durable.
+//!
+//! # The problem
+//! An id must never be given out twice, not even after a crash, and giving out ids must not
+//! serialize the threads that create objects. A durable counter would do the first: one block,
+//! which every creation holds until its batch is durable. So each thread has a block of its own, a
+//! *slot*, with the end of what it may give out.
+//!
+//! ```text
+//!   a slot's range    given out │ pre-created │ reserved, without heads │ not reserved │
+//!                               next          written                   upto           end
+//! ```
+//!
+//! | word | changed by | survives |
+//! |---|---|---|
+//! | `next`, the next id | each creation | no: after a crash, the slot continues at `upto` |
+//! | `written`, the end of the heads | a creation that finds `next` = `written` | no |
+//! | `upto`, the end of what may have been given out | the same batch, if the heads pass it | yes |
+//! | `end`, the end of the slot's range | a creation that finds `next` = `end` | yes |
+//!
+//! # Locks
+//! A thread holds its slot's mutex while it commits, in the space. With more threads than slots,
+//! some share a slot and wait for each other's flushes. Nothing in the space waits for a slot.
+//!
+//! `docs/format.md` has the invariants O-I1 to O-I3.
+
+use spanlock_range_lock::{Access, RawRangeLockBatch};
+use spanlock_sync::atomic::{AtomicU64, Ordering};
+use spanlock_sync::{Mutex, thread};
+
+use crate::error::Error;
+use crate::regions::{Geometry, HEAD, Head, Layout, SLOT, SLOTS, Slot, State};
+use crate::space::{Medium, Space, Vector};
+
+/// A slot in memory. See the [module](self).
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    next: u64,
+    written: u64,
+    upto: u64,
+    end: u64,
+}
+
+/// The ids of a store.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    slots: Box<[Mutex<Range>]>,
+    /// The start of the next range.
+    fresh: AtomicU64,
+    /// *N*: the super region is written once in so many creations.
+    skip: u64,
+    /// *P*: so many heads are written by one batch.
+    heads: u64,
+    /// The ids of a range.
+    range: u64,
+}
+
+impl Ids {
+    /// Reads the slots.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Space`].
+    pub(crate) fn open<M: Medium, L: RawRangeLockBatch>(
+        space: &Space<M, L>,
+        geometry: &Geometry,
+        skip: u64,
+        heads: u64,
+    ) -> Result<Self, Error> {
+        let all = 0..geometry.slot_at(SLOTS);
+        let held = space.hold([(all, Access::Read)])?;
+        let mut fresh = 0;
+        let mut slots = Vec::new();
+        for number in 0..SLOTS {
+            let at = geometry.slot_at(number);
+            let mut bytes = [0; SLOT];
+            held.read(at, &mut bytes)?;
+            let what = "a slot of the super region";
+            let slot = Slot::decode(number, &bytes).ok_or(Error::Corrupt { what, at })?;
+            fresh = fresh.max(slot.end);
+            // O-I1: ids below `upto` may have been given out.
+            let (upto, end) = (slot.upto, slot.end);
+            slots.push(Mutex::new(Range {
+                next: upto,
+                written: upto,
+                upto,
+                end,
+            }));
+        }
+        Ok(Ids {
+            slots: slots.into(),
+            fresh: AtomicU64::new(fresh),
+            skip,
+            heads,
+            range: skip.next_multiple_of(geometry.heads_in_block()),
+        })
+    }
+
+    /// Gives out an id, whose head is durable.
+    ///
+    /// # Errors
+    /// [`Error::NoIds`], [`Error::Space`]. No id is lost then.
+    pub(crate) fn create<M: Medium, L: RawRangeLockBatch>(
+        &self,
+        space: &Space<M, L>,
+        geometry: &Geometry,
+    ) -> Result<u64, Error> {
+        let number = thread::index() as u64 % SLOTS;
+        let mut slot = self.slots[number as usize].lock();
+        if slot.next == slot.end {
+            *slot = self.fresh_range(geometry)?;
+        }
+        let id = slot.next;
+        if id == slot.written {
+            let written = slot.end.min(id + self.heads);
+            let upto = match written > slot.upto {
+                true => slot.end.min(written.max(id + self.skip)),
+                false => slot.upto,
+            };
+            let reserved = Slot {
+                upto,
+                end: slot.end,
+            };
+            let reserved = (upto > slot.upto).then(|| reserved.encode(number));
+            let reserved = reserved
+                .as_ref()
+                .map(|it| (geometry.slot_at(number), &it[..]));
+            write_heads(space, geometry, id..written, reserved)?;
+            (slot.written, slot.upto) = (written, upto);
+        }
+        slot.next = id + 1;
+        Ok(id)
+    }
+
+    /// Takes a range that no slot has. It is not reserved yet.
+    fn fresh_range(&self, geometry: &Geometry) -> Result<Range, Error> {
+        let regions = geometry.regions;
+        // Relaxed: ranges are disjoint, because additions are atomic; nothing else depends on them.
+        let start = self.fresh.fetch_add(self.range, Ordering::Relaxed);
+        let end = start.saturating_add(self.range).min(regions + 1);
+        if start > regions {
+            // Relaxed: as above. So many failing threads cannot make the counter overflow.
+            self.fresh.fetch_min(regions + 1, Ordering::Relaxed);
+            return Err(Error::NoIds { regions });
+        }
+        // There is no object 0.
+        let start = start.max(1);
+        Ok(Range {
+            next: start,
+            written: start,
+            upto: start,
+            end,
+        })
+    }
+
+    /// Returns the end of all ids that can have been given out.
+    pub(crate) fn end(&self) -> u64 {
+        // Relaxed: a caller that knows of an id has synchronized with the thread that got it.
+        self.fresh.load(Ordering::Relaxed)
+    }
+}
+
+/// Writes the heads of new objects, and the slot if it changes, in one batch: so an id is given out
+/// only when both are durable (O-I2). The first object is created, the others only pre-created
+/// (O-I3).
+fn write_heads<M: Medium, L: RawRangeLockBatch>(
+    space: &Space<M, L>,
+    geometry: &Geometry,
+    ids: std::ops::Range<u64>,
+    slot: Option<(u64, &[u8])>,
+) -> Result<(), Error> {
+    let first = ids.start;
+    let state = |id| match id == first {
+        true => State::Created,
+        false => State::PreCreated,
+    };
+    let heads: Vec<u8> = ids
+        .clone()
+        .flat_map(|id| Head::new(state(id)).encode(id))
+        .collect();
+    let mut vectors: Vec<Vector<'_>> = match geometry.layout {
+        Layout::Packed => vec![Vector::write(geometry.head_at(first), &heads)],
+        Layout::Region => {
+            let each = ids.zip(heads.chunks_exact(HEAD));
+            each.map(|(id, head)| Vector::write(geometry.head_at(id), head))
+                .collect()
+        }
+    };
+    vectors.extend(slot.map(|(at, bytes)| Vector::write(at, bytes)));
+    Ok(space.write_batch(&vectors)?)
+}

@@ -1,0 +1,146 @@
+//! The free places: extents in memory.
+//!
+//! Nothing of this is on the medium: recovery determines which places are free (O-S3). A request
+//! takes the first extent that suffices, so that the used part of the medium grows from its start;
+//! the table grows with it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use spanlock_sync::Mutex;
+
+use super::error::Error;
+
+/// The extents among which a request looks for one that suffices.
+const LOOK: usize = 16;
+
+/// The free places of a medium.
+#[derive(Debug)]
+pub(super) struct Free(Mutex<Extents>);
+
+#[derive(Debug, Default)]
+struct Extents {
+    /// Start and end of each.
+    extents: BTreeMap<u64, u64>,
+    count: u64,
+}
+
+impl Extents {
+    /// Takes up to `want` places.
+    fn take(&mut self, want: u64) -> Option<Range<u64>> {
+        let fits = |(start, end): &(&u64, &u64)| *end - *start >= want;
+        let found = self.extents.iter().take(LOOK).find(fits);
+        let found = found.or(self.extents.iter().next());
+        let (start, end) = found.map(|(start, end)| (*start, *end))?;
+        self.extents.remove(&start);
+        let taken = start..end.min(start + want);
+        if taken.end < end {
+            self.extents.insert(taken.end, end);
+        }
+        self.count -= taken.end - taken.start;
+        Some(taken)
+    }
+
+    /// Takes exactly these places, which are free.
+    fn remove(&mut self, places: Range<u64>) {
+        self.count -= places.end - places.start;
+        let found = self.extents.range(..=places.start).next_back();
+        let (start, end) = found
+            .map(|(start, end)| (*start, *end))
+            .expect("free places");
+        self.extents.remove(&start);
+        for rest in [start..places.start, places.end..end] {
+            if !rest.is_empty() {
+                self.extents.insert(rest.start, rest.end);
+            }
+        }
+    }
+
+    /// Adds an extent, and joins it with its neighbours.
+    fn release(&mut self, mut extent: Range<u64>) {
+        self.count += extent.end - extent.start;
+        if let Some((&start, &end)) = self.extents.range(..extent.end).next_back() {
+            debug_assert!(end <= extent.start, "{extent:?} was already free");
+            if end == extent.start {
+                extent.start = start;
+            }
+        }
+        if let Some(end) = self.extents.remove(&extent.end) {
+            extent.end = end;
+        }
+        self.extents.insert(extent.start, extent.end);
+    }
+}
+
+impl Free {
+    /// All places up to `places` are free, except those in `taken`, which do not overlap.
+    pub(super) fn new(places: u64, taken: impl IntoIterator<Item = Range<u64>>) -> Self {
+        let mut free = Extents::default();
+        free.release(0..places);
+        for extent in taken {
+            free.remove(extent);
+        }
+        Free(Mutex::new(free))
+    }
+
+    /// Takes `want` places.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; nothing was taken.
+    pub(super) fn take(&self, want: u64) -> Result<Vec<Range<u64>>, Error> {
+        let mut free = self.0.lock();
+        if want > free.count {
+            let (needed, free) = (want, free.count);
+            return Err(Error::NoSpace { needed, free });
+        }
+        let (mut taken, mut left) = (Vec::new(), want);
+        while left > 0 {
+            let extent = free.take(left).expect("enough are free");
+            left -= extent.end - extent.start;
+            taken.push(extent);
+        }
+        Ok(taken)
+    }
+
+    /// Releases places. The record that took them from their blocks is durable and applied (O-S3),
+    /// or no record names them.
+    pub(super) fn release(&self, extent: Range<u64>) {
+        self.0.lock().release(extent);
+    }
+
+    /// Returns the number of free places.
+    pub(super) fn count(&self) -> u64 {
+        self.0.lock().count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_is_taken_once_and_released_again() {
+        let free = Free::new(1000, [3..5, 5..9, 100..101]);
+        assert_eq!(free.count(), 993);
+        let mut seen = [false; 1000];
+        let mut all = Vec::new();
+        for want in [1, 20, 300, 672] {
+            for place in free.take(want).unwrap().into_iter().flatten() {
+                assert!(!seen[place as usize], "{place}");
+                seen[place as usize] = true;
+                all.push(place);
+            }
+        }
+        let taken: Vec<_> = (0..1000).filter(|&it| !seen[it as usize]).collect();
+        assert_eq!(taken, [3, 4, 5, 6, 7, 8, 100]);
+        let error = free.take(1).unwrap_err();
+        assert!(matches!(error, Error::NoSpace { needed: 1, free: 0 }));
+        for place in all.iter().step_by(2).chain(all.iter().skip(1).step_by(2)) {
+            free.release(*place..place + 1);
+        }
+        // Neighbours have joined again.
+        assert_eq!(free.take(899).unwrap()[0], 101..1000);
+        assert!(free.take(95).is_err());
+        assert_eq!(free.count(), 94);
+    }
+}

@@ -1,0 +1,363 @@
+//! The store: objects in regions of a space, in direct mode.
+
+use std::fmt;
+use std::ops::Range;
+
+use spanlock_range_lock::{Access, RawRangeLockBatch};
+
+use crate::error::Error;
+use crate::ids::Ids;
+use crate::regions::{Geometry, HEAD, Head, Layout, Mode, State, StoreBlock, VERSION};
+use crate::space::{Held, Medium, Space, Vector};
+
+/// Options of a store. The layout, the mode and the size of the regions are fixed when it is
+/// created; opening it ignores them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    layout: Layout,
+    mode: Mode,
+    region: u64,
+    skip: u64,
+    heads: u64,
+}
+
+impl Options {
+    /// The most objects whose heads one batch writes.
+    const MOST_HEADS: u64 = 100;
+
+    /// Returns the defaults: the packed layout, the mode with the stored size, regions of 1 GiB, a
+    /// skip number of 64, and no pre-creation.
+    pub fn new() -> Self {
+        Options {
+            layout: Layout::default(),
+            mode: Mode::default(),
+            region: 1 << 30,
+            skip: 64,
+            heads: 1,
+        }
+    }
+
+    /// Sets where the heads of objects are.
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.layout = layout;
+        self
+    }
+
+    /// Sets what the store keeps of an object.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Sets the bytes of a region, a multiple of the space's block. An object cannot be larger.
+    pub fn region(mut self, bytes: u64) -> Self {
+        self.region = bytes;
+        self
+    }
+
+    /// Sets the skip number *N*: the super region is written once in *N* creations, and a crash
+    /// loses at most *N* ids of each thread (or as many as are pre-created).
+    pub fn skip_number(mut self, creations: u64) -> Self {
+        self.skip = creations;
+        self
+    }
+
+    /// Sets how many objects' heads one batch writes, from 1 to 100: the created one's and those of
+    /// the next. Later creations then write nothing. An object that was created so, but never
+    /// written, is not [listed](Store::list).
+    pub fn pre_create(mut self, heads: u64) -> Self {
+        self.heads = heads;
+        self
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let (what, found) = ("the number of heads of a batch", self.heads);
+        if !(1..=Self::MOST_HEADS).contains(&found) {
+            return Err(Error::BadOption {
+                what,
+                found,
+                wanted: "from 1 to 100",
+            });
+        }
+        let (what, found) = ("the skip number", self.skip);
+        if !(1..=1 << 32).contains(&found) {
+            return Err(Error::BadOption {
+                what,
+                found,
+                wanted: "from 1 to 2^32",
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options::new()
+    }
+}
+
+/// A flat store of objects.
+///
+/// ```
+/// use spanlock_interval_lock::IntervalLock;
+/// use spanlock_journal_commit::testing::Recorded;
+/// use spanlock_object_store::space::{self, Disk, Space};
+/// use spanlock_object_store::{Options, Store};
+///
+/// let medium = Disk::new(Recorded::new(1 << 20));
+/// let space = Space::create(medium, &space::Options::new(), IntervalLock::new())?;
+/// let store = Store::create(space, &Options::new())?;
+/// let id = store.create_object()?;
+/// store.write(id, 0, b"hello, ")?;
+/// store.write(id, 7, b"world")?;
+/// let mut found = [0; 100];
+/// assert_eq!(store.read(id, 0, &mut found)?, 12);
+/// assert_eq!(&found[..12], b"hello, world");
+/// assert_eq!(store.list(0, 10)?, [id]);
+/// store.delete(id)?;
+/// assert!(store.read(id, 0, &mut found).is_err());
+/// # Ok::<(), spanlock_object_store::Error>(())
+/// ```
+pub struct Store<M: Medium, L: RawRangeLockBatch> {
+    space: Space<M, L>,
+    geometry: Geometry,
+    ids: Ids,
+}
+
+impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
+    /// Creates an empty store in an empty space.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`], [`Error::Occupied`], [`Error::Space`]. Nothing was written, except as
+    /// [`space::Error::Failed`](crate::space::Error::Failed) says.
+    pub fn create(space: Space<M, L>, options: &Options) -> Result<Self, Error> {
+        options.check()?;
+        let Options {
+            layout,
+            mode,
+            region,
+            ..
+        } = *options;
+        let geometry = Geometry::new(layout, mode, region, space.block(), space.size())?;
+        let stats = space.stats();
+        if stats.free < stats.places {
+            return Err(Error::Occupied);
+        }
+        space.write_batch(&[Vector::write(0, &geometry.encode())])?;
+        Self::with(space, geometry, options)
+    }
+
+    /// Opens a store. Of `options`, it uses the skip number and the pre-creation.
+    ///
+    /// # Errors
+    /// [`Error::NotAStore`], [`Error::Version`], [`Error::Corrupt`], [`Error::BadOption`],
+    /// [`Error::Space`].
+    pub fn open(space: Space<M, L>, options: &Options) -> Result<Self, Error> {
+        options.check()?;
+        let mut bytes = [0; HEAD];
+        space.read(0, &mut bytes)?;
+        let geometry = match Geometry::decode(&bytes, space.block(), space.size()) {
+            StoreBlock::Sound(geometry) => geometry,
+            StoreBlock::Zero => return Err(Error::NotAStore),
+            StoreBlock::OtherVersion(found) => {
+                return Err(Error::Version {
+                    found,
+                    supported: VERSION,
+                });
+            }
+            StoreBlock::Unsound => {
+                let what = "the store block of the super region";
+                return Err(Error::Corrupt { what, at: 0 });
+            }
+        };
+        Self::with(space, geometry, options)
+    }
+
+    fn with(space: Space<M, L>, geometry: Geometry, options: &Options) -> Result<Self, Error> {
+        let ids = Ids::open(&space, &geometry, options.skip, options.heads)?;
+        Ok(Store {
+            space,
+            geometry,
+            ids,
+        })
+    }
+
+    /// Returns the space. Do not write to it: the store's regions are there.
+    pub fn space(&self) -> &Space<M, L> {
+        &self.space
+    }
+
+    /// Returns the most bytes that an object can have.
+    pub fn capacity(&self) -> u64 {
+        self.geometry.capacity()
+    }
+
+    /// Creates an empty object, durably, and returns its id. No other object ever gets this id.
+    ///
+    /// # Errors
+    /// [`Error::NoIds`], [`Error::Space`]. No id is lost then.
+    pub fn create_object(&self) -> Result<u64, Error> {
+        self.ids.create(&self.space, &self.geometry)
+    }
+
+    /// Reads at byte `offset` of an object. Returns how many bytes of `into` were read: fewer than
+    /// all only at the end of the object. Without the stored size, reads all of them: bytes that
+    /// were never written are zero, up to the [capacity](Self::capacity).
+    ///
+    /// # Errors
+    /// [`Error::UnknownId`], [`Error::Corrupt`], [`Error::Space`].
+    pub fn read(&self, id: u64, offset: u64, into: &mut [u8]) -> Result<usize, Error> {
+        let data = self.bytes(id, offset, into.len())?;
+        let held = self.hold(id, Access::Read, data.clone(), Access::Read)?;
+        let head = self.head(&held, id)?;
+        let end = match self.geometry.mode {
+            Mode::Direct => self.capacity(),
+            Mode::DirectSized => head.size,
+        };
+        let len = end.saturating_sub(offset).min(data.end - data.start) as usize;
+        held.read(data.start, &mut into[..len])?;
+        Ok(len)
+    }
+
+    /// Writes at byte `offset` of an object: all of `data` or nothing, durable when this returns. A
+    /// gap before `offset` reads as zeros.
+    ///
+    /// # Errors
+    /// [`Error::UnknownId`], [`Error::TooLarge`], [`Error::Corrupt`], [`Error::Space`].
+    pub fn write(&self, id: u64, offset: u64, data: &[u8]) -> Result<(), Error> {
+        let capacity = self.capacity();
+        let end = offset.saturating_add(data.len() as u64);
+        if end > capacity {
+            self.check_id(id)?;
+            return Err(Error::TooLarge { id, end, capacity });
+        }
+        let bytes = self.bytes(id, offset, data.len())?;
+        // Most writes leave the head as it is, and so may go on beside writes to its neighbours.
+        for access in [Access::Read, Access::Write] {
+            let mut held = self.hold(id, access, bytes.clone(), Access::Write)?;
+            let old = self.head(&held, id)?;
+            let mut new = Head {
+                state: State::Created,
+                ..old
+            };
+            if self.geometry.mode == Mode::DirectSized && !data.is_empty() {
+                new.size = old.size.max(end);
+            }
+            let mut vectors = vec![Vector::write(bytes.start, data)];
+            let encoded = new.encode(id);
+            if new != old {
+                if access == Access::Read {
+                    continue;
+                }
+                vectors.push(Vector::write(self.geometry.head_at(id), &encoded));
+            }
+            held.write_batch(&vectors)?;
+            break;
+        }
+        Ok(())
+    }
+
+    /// Deletes an object, durably. Its id is not given out again.
+    ///
+    /// # Errors
+    /// [`Error::UnknownId`], [`Error::Corrupt`], [`Error::Space`].
+    pub fn delete(&self, id: u64) -> Result<(), Error> {
+        self.check_id(id)?;
+        let region = self.geometry.data(id);
+        let mut held = self.hold(id, Access::Write, region.clone(), Access::Write)?;
+        self.head(&held, id)?;
+        let head = self.geometry.head_at(id);
+        let none = Head::new(State::None).encode(id);
+        let forget = match self.geometry.layout {
+            Layout::Region => Vector::trim(head..region.start),
+            Layout::Packed => Vector::write(head, &none),
+        };
+        Ok(held.write_batch(&[forget, Vector::trim(region)])?)
+    }
+
+    /// Returns an object's size in bytes, or `None` if the store does not keep it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownId`], [`Error::Corrupt`], [`Error::Space`].
+    pub fn size(&self, id: u64) -> Result<Option<u64>, Error> {
+        self.check_id(id)?;
+        let held = self.hold(id, Access::Read, 0..0, Access::Read)?;
+        let head = self.head(&held, id)?;
+        Ok((self.geometry.mode == Mode::DirectSized).then_some(head.size))
+    }
+
+    /// Returns up to `most` ids of objects, in ascending order, from `from` on. Objects that were
+    /// only [pre-created](Options::pre_create) are not among them, until they are written.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Space`].
+    pub fn list(&self, from: u64, most: usize) -> Result<Vec<u64>, Error> {
+        let mut found = Vec::new();
+        for id in from.max(1)..self.ids.end().min(self.geometry.regions + 1) {
+            if found.len() == most {
+                break;
+            }
+            let held = self.hold(id, Access::Read, 0..0, Access::Read)?;
+            if self.read_head(&held, id)?.state == State::Created {
+                found.push(id);
+            }
+        }
+        Ok(found)
+    }
+
+    fn check_id(&self, id: u64) -> Result<(), Error> {
+        match (1..=self.geometry.regions).contains(&id) {
+            true => Ok(()),
+            false => Err(Error::UnknownId { id }),
+        }
+    }
+
+    /// Returns where the bytes of an object lie in the space, as far as they lie in its region.
+    fn bytes(&self, id: u64, offset: u64, len: usize) -> Result<Range<u64>, Error> {
+        self.check_id(id)?;
+        let all = self.geometry.data(id);
+        let start = all.start.saturating_add(offset).min(all.end);
+        Ok(start..start.saturating_add(len as u64).min(all.end))
+    }
+
+    /// Holds an object's head, and bytes of its data.
+    fn hold(
+        &self,
+        id: u64,
+        head: Access,
+        data: Range<u64>,
+        access: Access,
+    ) -> Result<Held<'_, M, L>, Error> {
+        let at = self.geometry.head_at(id);
+        Ok(self
+            .space
+            .hold([(at..at + HEAD as u64, head), (data, access)])?)
+    }
+
+    fn read_head(&self, held: &Held<'_, M, L>, id: u64) -> Result<Head, Error> {
+        let at = self.geometry.head_at(id);
+        let mut bytes = [0; HEAD];
+        held.read(at, &mut bytes)?;
+        let what = "the head of an object";
+        Head::decode(id, &bytes).ok_or(Error::Corrupt { what, at })
+    }
+
+    /// Reads the head of an object that exists.
+    fn head(&self, held: &Held<'_, M, L>, id: u64) -> Result<Head, Error> {
+        let head = self.read_head(held, id)?;
+        match head.state {
+            State::None => Err(Error::UnknownId { id }),
+            State::PreCreated | State::Created => Ok(head),
+        }
+    }
+}
+
+impl<M: Medium, L: RawRangeLockBatch> fmt::Debug for Store<M, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("geometry", &self.geometry)
+            .field("space", &self.space)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,7 @@
+//! Tests of the store through its public interface.
+
+mod common;
+mod crashes;
+mod ids;
+mod model;
+mod objects;
