@@ -38,8 +38,8 @@
 //! 2. The space's range lock, over blocks. A request takes all its blocks in one call.
 //! 3. The right to make the checkpoint.
 //! 4. The counts of commits in flight.
-//! 5. The mutexes of a ring and of its group, of a part of the map, of the noted entries, and of the
-//!    free places. No thread holds two of these.
+//! 5. The mutexes of a ring and of its group, of a part of the map, of the noted entries, and of
+//!    the free places. No thread holds two of these.
 //!
 //! # What is durable when
 //! Every change is durable when the call returns, whole. A reader sees a change only then, and sees

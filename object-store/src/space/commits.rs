@@ -162,7 +162,7 @@ impl<R: Storage> Commits<R> {
         }
     }
 
-    /// Begins a commit that takes this room in a ring, or returns `None` if the ring has too little.
+    /// Begins a commit that takes this room in a ring. Returns `None` if the ring has too little.
     fn begin(&self, ring: usize, room: u64) -> Result<Option<InFlight<'_, R>>, Error> {
         let mut flight = self.flight.lock();
         flight.check()?;

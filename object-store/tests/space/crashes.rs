@@ -131,8 +131,8 @@ fn a_crash_during_recovery_from_a_disk_changes_nothing() {
 }
 
 /// Three threads stamp blocks of their own, two of them neighbours and one far away. One of the
-/// threads also makes checkpoints. After a crash, all blocks of a thread have one stamp: the last that returned,
-/// or that of the batch that was running.
+/// threads also makes checkpoints. After a crash, all blocks of a thread have one stamp: the last
+/// that returned, or that of the batch that was running.
 #[test]
 fn a_crash_beside_other_writers_is_all_or_nothing() {
     let mut count = 0;
