@@ -30,7 +30,7 @@ fn has_cycle(ordered: &[(Moment, Moment)]) -> bool {
         from.thread == at.thread && from.events >= at.events
     };
     let mut left: Vec<&(Moment, Moment)> = ordered.iter().collect();
-    // What nothing follows is in no cycle.
+    // A pair that no other one follows is in no cycle.
     loop {
         let before = left.len();
         let kept = left.clone();

@@ -24,7 +24,7 @@ pub(crate) use self::explorer::{first, search};
 #[cfg(spanlock_loom)]
 pub(crate) use self::loom::{first, search};
 #[cfg(spanlock_shuttle)]
-pub(crate) use self::shuttle::{drawn, first, search, under};
+pub(crate) use self::shuttle::{Asking, drawn, first, search, under};
 
 #[cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
 use std::{sync::Mutex, thread};

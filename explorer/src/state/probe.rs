@@ -26,7 +26,7 @@ pub(crate) struct Probe {
 impl State {
     /// Returns a thread whose loop is to be tried, if there is one: once for each loop and thread.
     pub(crate) fn begin_probe(&mut self) -> Option<usize> {
-        // What looks like a loop without end may be one that gives up.
+        // A loop that seems to have no end may be one that gives up.
         let is_other = |it: &Failure| it.reason != Reason::Deadlock;
         if self.failure.as_ref().is_some_and(is_other) || self.is_over {
             return None;

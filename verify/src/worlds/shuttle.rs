@@ -66,20 +66,23 @@ fn schedules(search: &Search, most: usize, body: impl Fn() + Send + Sync + 'stat
         // A sequence has one thread, and so one schedule.
         _ => Box::new(Bounded::new(job.bound.unwrap_or(u64::MAX))),
     };
-    let left = most;
-    under(Limited { scheduler, left }, steps(search), body);
+    let mut begun = 0;
+    let goes_on = Box::new(move || {
+        begun += 1;
+        begun <= most
+    });
+    under(Asking { scheduler, goes_on }, steps(search), body);
 }
 
-/// Chooses as `scheduler` does, in `left` executions.
-struct Limited {
-    scheduler: Box<dyn Scheduler>,
-    left: usize,
+/// Chooses as `scheduler` does, and asks before each execution whether to go on.
+pub(crate) struct Asking {
+    pub(crate) scheduler: Box<dyn Scheduler>,
+    pub(crate) goes_on: Box<dyn FnMut() -> bool>,
 }
 
-impl Scheduler for Limited {
+impl Scheduler for Asking {
     fn new_execution(&mut self) -> Option<Schedule> {
-        self.left = self.left.checked_sub(1)?;
-        self.scheduler.new_execution()
+        (self.goes_on)().then(|| self.scheduler.new_execution())?
     }
 
     fn next_task(

@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use shuttle::scheduler::{RandomScheduler, Schedule, Scheduler, Task, TaskId};
+use shuttle::scheduler::RandomScheduler;
 
 use super::super::history::Recorder;
 use super::super::judge::judge;
 use super::super::model::Model;
 use super::subject::{Shown, Subject};
-use crate::worlds::under;
+use crate::worlds::{Asking, under};
 
 /// Draws schedules until one shows a history without an explanation.
 ///
@@ -25,7 +25,12 @@ pub(super) fn search<M: Model>(
     // The histories so far, and the one without an explanation, if any.
     let shown = Rc::new(RefCell::new((HashSet::new(), None)));
     let (into, model, record) = (shown.clone(), subject.model.clone(), recorder.clone());
-    let judge = move || {
+    let mut begun = false;
+    let goes_on = move || {
+        // Before the first execution, there is no history.
+        if !std::mem::replace(&mut begun, true) {
+            return true;
+        }
         let (history, _) = record.history(&|a, b| a < b);
         let (histories, wrong) = &mut *into.borrow_mut();
         if histories.insert(history.clone()) {
@@ -33,10 +38,9 @@ pub(super) fn search<M: Model>(
         }
         wrong.is_none()
     };
-    let scheduler = Watched {
-        scheduler: RandomScheduler::new_from_seed(1, subject.schedules),
-        begun: false,
-        goes_on: Box::new(judge),
+    let scheduler = Asking {
+        scheduler: Box::new(RandomScheduler::new_from_seed(1, subject.schedules)),
+        goes_on: Box::new(goes_on),
     };
     let run = || under(scheduler, subject.steps, body);
     if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
@@ -46,33 +50,4 @@ pub(super) fn search<M: Model>(
     }
     let (histories, wrong) = shown.take();
     Ok((histories.len() as u64, wrong))
-}
-
-/// Asks after each execution whether to go on.
-struct Watched {
-    scheduler: RandomScheduler,
-    begun: bool,
-    goes_on: Box<dyn FnMut() -> bool>,
-}
-
-impl Scheduler for Watched {
-    fn new_execution(&mut self) -> Option<Schedule> {
-        if std::mem::replace(&mut self.begun, true) && !(self.goes_on)() {
-            return None;
-        }
-        self.scheduler.new_execution()
-    }
-
-    fn next_task(
-        &mut self,
-        runnable: &[&Task],
-        current: Option<TaskId>,
-        yields: bool,
-    ) -> Option<TaskId> {
-        self.scheduler.next_task(runnable, current, yields)
-    }
-
-    fn next_u64(&mut self) -> u64 {
-        self.scheduler.next_u64()
-    }
 }
