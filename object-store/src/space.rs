@@ -4,8 +4,8 @@
 //! # Properties
 //! - **Sparse**: an address has no place until it is written, and reads as zeros. A trim takes the
 //!   place away again; in a sparse file, it becomes a hole.
-//! - **Atomic**: a batch of up to 128 vectors, writes and trims, happens as a whole or not at all,
-//!   for readers and in a crash.
+//! - **Atomic**: a batch of up to 128 vectors, writes, trims and relocations, happens as a whole or
+//!   not at all, for readers and in a crash.
 //! - **Durable**: a batch is durable when the call returns, and no reader sees it before.
 //! - **Written once**: new data goes to free places. Then one record of a log commits all the new
 //!   addresses. That takes two flushes, of the data and of the record, which threads share.
@@ -47,7 +47,7 @@ pub use held::Held;
 pub use medium::{Disk, Medium, Part, Persistent};
 pub use options::Options;
 
-use batch::{Batch, blocks, check_range};
+use batch::{Batch, blocks, check_count, check_range};
 use recovery::Parts;
 
 /// The most vectors that a batch may have.
@@ -180,6 +180,7 @@ impl<M: Medium, L: RawRangeLockBatch> Space<M, L> {
     /// [`Error::NoSpace`], [`Error::TooLong`], [`Error::Io`], [`Error::Lock`]: nothing has changed.
     /// [`Error::Failed`]: the next opening finds the whole batch or none of it.
     pub fn write_batch(&self, vectors: &[Vector<'_>]) -> Result<(), Error> {
+        check_count(vectors)?;
         let batch = Batch::new(vectors, self.block, self.size)?;
         self.hold_blocks(batch.blocks().map(|it| (it, Access::Write)))?
             .commit(&batch)

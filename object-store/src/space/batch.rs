@@ -6,12 +6,20 @@ use std::ops::Range;
 use super::MAX_VECTORS;
 use super::error::Error;
 
-/// One part of a batch: bytes to be written, or blocks to be trimmed.
+/// One part of a batch: bytes to be written, or blocks to be trimmed or relocated.
 #[derive(Clone, Debug)]
 pub struct Vector<'a> {
     range: Range<u64>,
-    /// `None`: the range is trimmed.
-    data: Option<&'a [u8]>,
+    content: Content<'a>,
+}
+
+/// What a range gets.
+#[derive(Clone, Copy, Debug)]
+enum Content<'a> {
+    Data(&'a [u8]),
+    Nothing,
+    /// What the range of the same length at this address had.
+    Of(u64),
 }
 
 impl<'a> Vector<'a> {
@@ -21,15 +29,37 @@ impl<'a> Vector<'a> {
         let range = at..at.saturating_add(data.len() as u64);
         Vector {
             range,
-            data: Some(data),
+            content: Content::Data(data),
         }
     }
 
     /// Trims a range of bytes, which begins and ends at a block: it reads as zeros then, and takes
     /// no room.
     pub fn trim(range: Range<u64>) -> Self {
-        Vector { range, data: None }
+        Vector {
+            range,
+            content: Content::Nothing,
+        }
     }
+
+    /// Moves a range of bytes, which begins and ends at a block, to `to`. Only addresses change; no
+    /// data is copied. Afterwards, `from` reads as zeros, unless the batch writes it too: a block
+    /// that the batch writes in part keeps its other bytes. So the batch can save what it
+    /// overwrites.
+    pub fn relocate(from: Range<u64>, to: u64) -> Self {
+        let len = from.end.saturating_sub(from.start);
+        Vector {
+            range: to..to.saturating_add(len),
+            content: Content::Of(from.start),
+        }
+    }
+}
+
+/// Blocks to be moved.
+#[derive(Clone, Debug)]
+pub(super) struct Move {
+    pub(super) from: Range<u64>,
+    pub(super) to: u64,
 }
 
 /// Whole blocks to be written.
@@ -42,7 +72,9 @@ pub(super) struct Piece<'a> {
 /// The vectors of a batch in ascending order, checked.
 #[derive(Debug)]
 pub(super) struct Batch<'a> {
-    vectors: Vec<(Range<u64>, Option<&'a [u8]>)>,
+    writes: Vec<(Range<u64>, &'a [u8])>,
+    trims: Vec<Range<u64>>,
+    moves: Vec<Move>,
     block: u64,
 }
 
@@ -50,50 +82,69 @@ impl<'a> Batch<'a> {
     /// Checks vectors for a space of `size` bytes.
     ///
     /// # Errors
-    /// [`Error::TooManyVectors`], [`Error::OutOfRange`], [`Error::Unaligned`], [`Error::Overlap`].
+    /// [`Error::OutOfRange`], [`Error::Unaligned`], [`Error::Overlap`].
     pub(super) fn new(vectors: &[Vector<'a>], block: u32, size: u64) -> Result<Self, Error> {
-        if vectors.len() > MAX_VECTORS {
-            return Err(Error::TooManyVectors {
-                found: vectors.len(),
-            });
-        }
-        for Vector { range, data } in vectors {
+        let mut batch = Batch {
+            writes: Vec::new(),
+            trims: Vec::new(),
+            moves: Vec::new(),
+            block: block.into(),
+        };
+        for Vector { range, content } in vectors {
             check_range(range, size)?;
-            let is_aligned = |at: u64| at.is_multiple_of(block.into());
-            if data.is_none() && !(is_aligned(range.start) && is_aligned(range.end)) {
-                return Err(Error::Unaligned {
-                    range: range.clone(),
-                    block,
-                });
+            match content {
+                _ if range.is_empty() => {}
+                Content::Data(data) => batch.writes.push((range.clone(), data)),
+                Content::Nothing => batch.trims.push(batch.whole(range)?),
+                Content::Of(from) => {
+                    let from = *from..from.saturating_add(range.end - range.start);
+                    check_range(&from, size)?;
+                    let (from, to) = (batch.whole(&from)?, batch.whole(range)?.start);
+                    batch.moves.push(Move { from, to });
+                }
             }
         }
-        let filled = vectors.iter().filter(|it| !it.range.is_empty());
-        let mut vectors: Vec<_> = filled.map(|it| (it.range.clone(), it.data)).collect();
-        vectors.sort_unstable_by_key(|(range, _)| range.start);
-        let overlap = vectors
-            .windows(2)
-            .find(|pair| pair[0].0.end > pair[1].0.start);
-        if let Some([(first, _), (second, _)]) = overlap {
-            let (first, second) = (first.clone(), second.clone());
-            return Err(Error::Overlap { first, second });
+        batch.writes.sort_unstable_by_key(|(range, _)| range.start);
+        let bytes = |it: &Range<u64>| it.start * batch.block..it.end * batch.block;
+        let trims = batch.trims.iter().map(bytes);
+        let writes = batch.writes.iter().map(|(range, _)| range.clone());
+        // What the batch changes; and what it moves, and where.
+        let moved_to: Vec<_> = batch.moves.iter().map(|it| bytes(&it.to())).collect();
+        check_apart(writes.chain(trims).chain(moved_to.clone()))?;
+        check_apart((batch.moves.iter().map(|it| bytes(&it.from))).chain(moved_to))?;
+        Ok(batch)
+    }
+
+    /// Returns the blocks of a range that begins and ends at a block.
+    fn whole(&self, range: &Range<u64>) -> Result<Range<u64>, Error> {
+        let is_aligned = |at: u64| at.is_multiple_of(self.block);
+        if is_aligned(range.start) && is_aligned(range.end) {
+            return Ok(blocks(range, self.block));
         }
-        Ok(Batch {
-            vectors,
-            block: block.into(),
+        Err(Error::Unaligned {
+            range: range.clone(),
+            block: self.block as u32,
         })
     }
 
-    /// Returns the blocks that the batch changes, for each vector.
+    /// Returns the blocks that the batch changes.
     pub(super) fn blocks(&self) -> impl Iterator<Item = Range<u64>> {
-        self.vectors
+        let writes = self
+            .writes
             .iter()
-            .map(|(range, _)| blocks(range, self.block))
+            .map(|(range, _)| blocks(range, self.block));
+        let moves = self.moves.iter().flat_map(|it| [it.from.clone(), it.to()]);
+        writes.chain(self.trims.iter().cloned()).chain(moves)
     }
 
     /// Returns the blocks to be trimmed.
-    pub(super) fn trims(&self) -> impl Iterator<Item = Range<u64>> {
-        let trims = self.vectors.iter().filter(|(_, data)| data.is_none());
-        trims.map(|(range, _)| blocks(range, self.block))
+    pub(super) fn trims(&self) -> &[Range<u64>] {
+        &self.trims
+    }
+
+    /// Returns the blocks to be moved.
+    pub(super) fn moves(&self) -> &[Move] {
+        &self.moves
     }
 
     /// Returns the whole blocks to be written, in ascending order. `read` fills the old content of
@@ -103,8 +154,7 @@ impl<'a> Batch<'a> {
         mut read: impl FnMut(u64, &mut [u8]) -> Result<(), Error>,
     ) -> Result<Vec<Piece<'a>>, Error> {
         let mut pieces: Vec<Piece<'a>> = Vec::new();
-        for (range, data) in &self.vectors {
-            let Some(data) = data else { continue };
+        for (range, data) in &self.writes {
             let (mut at, mut rest): (u64, &'a [u8]) = (range.start, data);
             while !rest.is_empty() {
                 let (block, within) = (at / self.block, at % self.block);
@@ -137,6 +187,33 @@ impl<'a> Batch<'a> {
             }
         }
         Ok(pieces)
+    }
+}
+
+impl Move {
+    fn to(&self) -> Range<u64> {
+        self.to..self.to + (self.from.end - self.from.start)
+    }
+}
+
+/// Checks the number of vectors.
+pub(super) fn check_count(vectors: &[Vector<'_>]) -> Result<(), Error> {
+    match vectors.len() {
+        ..=MAX_VECTORS => Ok(()),
+        found => Err(Error::TooManyVectors { found }),
+    }
+}
+
+/// Checks that ranges do not overlap.
+fn check_apart(ranges: impl Iterator<Item = Range<u64>>) -> Result<(), Error> {
+    let mut ranges: Vec<_> = ranges.collect();
+    ranges.sort_unstable_by_key(|it| it.start);
+    match ranges.windows(2).find(|pair| pair[0].end > pair[1].start) {
+        Some(pair) => Err(Error::Overlap {
+            first: pair[0].clone(),
+            second: pair[1].clone(),
+        }),
+        None => Ok(()),
     }
 }
 

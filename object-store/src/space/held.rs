@@ -6,7 +6,7 @@ use std::ops::Range;
 use spanlock_range_lock::{Access, BatchHold, RawRangeLockBatch};
 
 use super::Space;
-use super::batch::{Batch, Piece, Vector, blocks, check_range};
+use super::batch::{Batch, Move, Piece, Vector, blocks, check_count, check_range};
 use super::error::Error;
 use super::format::{self, Change};
 use super::medium::Medium;
@@ -35,12 +35,7 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
         let size = u64::from(space.block);
         let all = blocks(&range, size);
         self.check(&all, Access::Read)?;
-        let mut parts = Vec::new();
-        space
-            .parts
-            .map
-            .for_each(all, |part, run| parts.push((part, run)));
-        for (part, run) in parts {
+        for (part, run) in space.parts.map.parts(all) {
             let start = (part.start * size).max(range.start);
             let end = (part.end * size).min(range.end);
             let into = &mut into[(start - at) as usize..(end - at) as usize];
@@ -61,6 +56,12 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
     /// # Errors
     /// As for [`Space::write_batch`], and [`Error::NotHeld`].
     pub fn write_batch(&mut self, vectors: &[Vector<'_>]) -> Result<(), Error> {
+        check_count(vectors)?;
+        self.write_many(vectors)
+    }
+
+    /// Writes a batch of any number of vectors.
+    pub(crate) fn write_many(&mut self, vectors: &[Vector<'_>]) -> Result<(), Error> {
         let batch = Batch::new(vectors, self.space.block, self.space.size)?;
         for range in batch.blocks() {
             self.check(&range, Access::Write)?;
@@ -105,12 +106,8 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
             needed => free.take(needed)?,
         };
         let release = || taken.iter().for_each(|extent| free.release(extent.clone()));
-        let (writes, mut changes) = self.place(&pieces, &taken);
-        let trims: Vec<_> = batch.trims().collect();
-        changes.extend(trims.iter().map(|it| Change {
-            block: it.start,
-            run: Run::new(None, it.end - it.start),
-        }));
+        let mut changes = self.moves_and_trims(batch);
+        let writes = self.place(&pieces, &taken, &mut changes);
         if changes.is_empty() {
             return Ok(());
         }
@@ -131,7 +128,7 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
                 .map_err(Error::io("writing data"))?;
         }
         let mut old = Vec::new();
-        let apply = || self.apply(&changes, &mut old);
+        let apply = || self.apply(batch, &changes, &mut old);
         let committed = space.parts.commits.commit(medium, record, apply);
         if let Err(error) = committed {
             // A record that may be durable names the places: they stay taken.
@@ -141,7 +138,7 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
             return Err(error);
         }
         for (block, places) in old {
-            let is_trimmed = trims.iter().any(|it| it.contains(&block));
+            let is_trimmed = batch.trims().iter().any(|it| it.contains(&block));
             if is_trimmed {
                 let bytes = self.place_at(places.start)..self.place_at(places.end);
                 // The trim is durable. A hole that is not punched only takes room.
@@ -155,14 +152,42 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
         Ok(())
     }
 
-    /// Gives the pieces places. Returns what is to be written where, and the changes of the map.
+    /// Returns the changes of the map by which blocks move, and lose their places. They come before
+    /// those of [`place`](Self::place): a block may be moved, and then written.
+    fn moves_and_trims(&self, batch: &Batch<'_>) -> Vec<Change> {
+        let map = &self.space.parts.map;
+        let mut changes = Vec::new();
+        let lost = batch.moves().iter().map(|it| &it.from);
+        for blocks in lost.chain(batch.trims()) {
+            // Blocks without places have nothing to lose.
+            if map.has_places(blocks.clone()) {
+                let (block, run) = (blocks.start, Run::new(None, blocks.end - blocks.start));
+                changes.push(Change { block, run });
+            }
+        }
+        for Move { from, to } in batch.moves() {
+            for (part, run) in map.parts(from.clone()) {
+                let (block, len) = (to + (part.start - from.start), part.end - part.start);
+                let target = run.and_then(|it| it.target);
+                if target.is_some() || map.has_places(block..block + len) {
+                    let run = Run::new(target, len);
+                    changes.push(Change { block, run });
+                }
+            }
+        }
+        changes
+    }
+
+    /// Gives the pieces places, and adds the changes of the map. Returns what is to be written
+    /// where.
     fn place<'p>(
         &self,
         pieces: &'p [Piece<'_>],
         taken: &[Range<u64>],
-    ) -> (Vec<(u64, &'p [u8])>, Vec<Change>) {
+        changes: &mut Vec<Change>,
+    ) -> Vec<(u64, &'p [u8])> {
         let size = self.space.block as usize;
-        let (mut writes, mut changes) = (Vec::new(), Vec::<Change>::new());
+        let (mut writes, first) = (Vec::new(), changes.len());
         let mut extents = taken.iter().cloned();
         let mut extent = 0..0;
         for piece in pieces {
@@ -175,7 +200,7 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
                 let (now, later) = rest.split_at(len as usize * size);
                 writes.push((self.place_at(extent.start), now));
                 let run = Run::new(Some(extent.start), len);
-                match changes.last_mut() {
+                match changes[first..].last_mut() {
                     Some(last) if last.block + last.run.len == block && last.run.continues(run) => {
                         last.run.len += len;
                     }
@@ -185,14 +210,23 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
                 (block, rest) = (block + len, later);
             }
         }
-        (writes, changes)
+        writes
     }
 
     /// Changes the map (W5). Returns the entries of the table that change, and adds the old places
     /// of each block to `old`.
-    fn apply(&self, changes: &[Change], old: &mut Vec<(u64, Range<u64>)>) -> Vec<(u64, Run)> {
+    fn apply(
+        &self,
+        batch: &Batch<'_>,
+        changes: &[Change],
+        old: &mut Vec<(u64, Range<u64>)>,
+    ) -> Vec<(u64, Run)> {
         let map = &self.space.parts.map;
         let mut entries = Vec::new();
+        for it in batch.moves() {
+            // Their places are not old: other blocks get them.
+            map.remove(it.from.clone());
+        }
         for &Change { block, run } in changes {
             let before = match run.target {
                 Some(_) => map.insert(block, run),

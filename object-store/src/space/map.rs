@@ -63,16 +63,24 @@ impl Map {
             .collect()
     }
 
-    /// Calls `each` for the parts of `blocks` in order: with their run, or `None` if they have no
-    /// place.
-    pub(super) fn for_each(
-        &self,
-        blocks: Range<u64>,
-        mut each: impl FnMut(Range<u64>, Option<Run>),
-    ) {
-        for part in stripes(blocks) {
-            self.shard(part.start).lock().for_each(part, &mut each);
+    /// Returns the parts of `blocks` in order: with their run, or `None` if they have no place.
+    pub(super) fn parts(&self, blocks: Range<u64>) -> Vec<(Range<u64>, Option<Run>)> {
+        let mut parts = Vec::new();
+        for stripe in stripes(blocks) {
+            let shard = self.shard(stripe.start).lock();
+            shard.for_each(stripe, |part, run| parts.push((part, run)));
         }
+        parts
+    }
+
+    /// Returns whether any of the blocks has a place.
+    pub(super) fn has_places(&self, blocks: Range<u64>) -> bool {
+        // Large ranges, as of a trimmed region, look at each shard once.
+        if blocks.end - blocks.start > SHARDS * STRIPE {
+            let mut shards = self.shards.iter();
+            return shards.any(|it| it.lock().has_any(blocks.clone()));
+        }
+        stripes(blocks).any(|part| self.shard(part.start).lock().has_any(part))
     }
 
     /// Returns the places of all blocks, in ascending order.

@@ -97,6 +97,12 @@ impl Runs {
         run.is_some_and(|(start, run)| key < start + run.len)
     }
 
+    /// Returns whether any of the keys has an entry.
+    pub(super) fn has_any(&self, keys: Range<u64>) -> bool {
+        let first = self.first_from(keys.start);
+        self.0.range(first..keys.end.max(first)).next().is_some()
+    }
+
     /// Returns the runs in order.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, Run)> {
         self.0.iter().map(|(&key, &run)| (key, run))
@@ -145,6 +151,9 @@ mod tests {
             });
             assert!(single(found).into_iter().eq(keys.clone()));
             assert!((0..80).all(|key| runs.contains(key) == keys.contains_key(&key)));
+            let some = random.u64(0..70)..random.u64(70..80);
+            let has_any = keys.range(some.clone()).next().is_some();
+            assert_eq!(runs.has_any(some), has_any);
         }
     }
 

@@ -213,3 +213,76 @@ fn any_lock_of_batches_will_do() {
     );
     assert_eq!(space.unwrap().size(), 1 << 56);
 }
+
+#[test]
+fn a_relocation_moves_places_and_saves_what_the_batch_overwrites() {
+    let device = Arc::new(Recorded::new(MEDIUM));
+    let space = create(Disk::new(device.clone()), &options());
+    space.write_batch(&[Vector::write(0, &[1; 1024])]).unwrap();
+    let (free, written) = (space.stats().free, device.writes());
+    // One block is overwritten in part, the other only moves away; a hole moves too.
+    let vectors = [
+        Vector::relocate(0..1536, WINDOWS[1]),
+        Vector::write(10, &[2; 3]),
+    ];
+    space.write_batch(&vectors).unwrap();
+    assert_eq!(
+        (space.stats().free, device.writes()),
+        (free - 1, written + 2)
+    );
+    let check = |space: &Space<_, _>| {
+        let mut found = [9; 1536];
+        space.read(WINDOWS[1], &mut found).unwrap();
+        assert_eq!(
+            (&found[..1024], &found[1024..]),
+            (&[1; 1024][..], &[0; 512][..])
+        );
+        space.read(0, &mut found).unwrap();
+        let mut block = [1; 512];
+        block[10..13].fill(2);
+        assert_eq!((&found[..512], &found[512..]), (&block[..], &[0; 1024][..]));
+    };
+    check(&space);
+    drop(space);
+    let space = open(Disk::new(device)).unwrap();
+    check(&space);
+    space.checkpoint().unwrap();
+    check(&space);
+}
+
+#[test]
+fn a_relocation_that_makes_no_sense_is_refused() {
+    let space = create(Disk::new(Arc::new(Recorded::new(MEDIUM))), &options());
+    let refused = |vectors: &[Vector<'_>]| space.write_batch(vectors).unwrap_err().to_string();
+    for (vectors, part) in [
+        (vec![Vector::relocate(0..1000, 4096)], "0..1000"),
+        (vec![Vector::relocate(0..1024, 100)], "100..1124"),
+        (vec![Vector::relocate(0..1024, 512)], "overlap"),
+        (
+            vec![
+                Vector::relocate(0..512, 1024),
+                Vector::relocate(0..512, 2048),
+            ],
+            "overlap",
+        ),
+        (
+            vec![
+                Vector::relocate(0..512, 1024),
+                Vector::relocate(1024..1536, 2048),
+            ],
+            "overlap",
+        ),
+        (
+            vec![Vector::relocate(0..512, 1024), Vector::write(1025, &[1])],
+            "overlap",
+        ),
+        (vec![Vector::relocate(0..512, u64::MAX - 511)], "the space"),
+        (
+            vec![Vector::relocate(1 << 41..(1 << 41) + 512, 0)],
+            "the space",
+        ),
+    ] {
+        let why = refused(&vectors);
+        assert!(why.contains(part), "{why}");
+    }
+}

@@ -54,14 +54,17 @@ enum Op {
     /// Two writes and a trim.
     Batch,
     Trim,
+    /// Moves a block that it overwrites, and one that it does not.
+    Relocate,
     Checkpoint,
 }
 
-const OPS: [Op; 5] = [
+const OPS: [Op; 6] = [
     Op::Write,
     Op::Overwrite,
     Op::Batch,
     Op::Trim,
+    Op::Relocate,
     Op::Checkpoint,
 ];
 
@@ -77,6 +80,13 @@ impl Op {
                 Step::Trim(0..BLOCK),
             ],
             Op::Trim => vec![Step::Trim(0..2 * BLOCK)],
+            Op::Relocate => vec![
+                Step::Relocate {
+                    from: 0..2 * BLOCK,
+                    to: WINDOWS[1],
+                },
+                write(0, 5, 9),
+            ],
             Op::Checkpoint => Vec::new(),
         }
     }
