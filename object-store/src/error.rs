@@ -63,6 +63,46 @@ pub enum Error {
         /// The most bytes that an object can have.
         capacity: u64,
     },
+    /// The store keeps no versions.
+    #[error("the store keeps no versions: create one in `Mode::Versions`")]
+    NoVersions,
+    /// The object has no such version: it was reclaimed, rolled back, or never made.
+    #[error(
+        "object {id} has no version {version}: it was reclaimed, rolled back or never made; the \
+         oldest that can be read is {oldest}"
+    )]
+    UnknownVersion {
+        /// The id.
+        id: u64,
+        /// The version.
+        version: u64,
+        /// The oldest version that can be read.
+        oldest: u64,
+    },
+    /// The log has no room for a version, because an older one is retained.
+    #[error(
+        "the versions of object {id} from {retained} on are retained, and its log has no room for \
+         another: release some, or create a store with a larger log"
+    )]
+    Retained {
+        /// The id.
+        id: u64,
+        /// The oldest version that is retained.
+        retained: u64,
+    },
+    /// A write changes more blocks than the log of versions can keep.
+    #[error(
+        "a write to object {id} changes {needed} blocks of content, but its log of versions keeps \
+         at most {most}: split it, or create a store with a larger log"
+    )]
+    LogTooSmall {
+        /// The id.
+        id: u64,
+        /// The blocks of content that the write changes.
+        needed: u64,
+        /// The most blocks that one entry of the log can have.
+        most: u64,
+    },
     /// All ids were given out.
     #[error("all {regions} ids were given out: create a store with smaller regions")]
     NoIds {

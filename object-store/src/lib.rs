@@ -54,7 +54,7 @@ mod store;
 
 pub use error::Error;
 pub use regions::{Layout, Mode};
-pub use store::{Options, Store};
+pub use store::{Options, Store, Version};
 
 /// Tests the README's example.
 #[cfg(doctest)]

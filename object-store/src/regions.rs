@@ -35,6 +35,26 @@ pub enum Mode {
     /// Its data, at its offset, and its size.
     #[default]
     DirectSized,
+    /// As `DirectSized`, and its former versions, in a log of so many bytes in each region.
+    Versions {
+        /// The bytes of the log, a multiple of the space's block. Versions that find no room there
+        /// are reclaimed, the oldest first.
+        log: u64,
+    },
+}
+
+impl Mode {
+    /// Returns whether heads have the object's size.
+    pub(crate) fn has_size(self) -> bool {
+        self != Mode::Direct
+    }
+
+    pub(crate) fn log(self) -> u64 {
+        match self {
+            Mode::Versions { log } => log,
+            Mode::Direct | Mode::DirectSized => 0,
+        }
+    }
 }
 
 /// The layout of a store.
@@ -94,6 +114,17 @@ impl Geometry {
                 wanted,
             });
         }
+        let (log, first) = (mode.log(), u64::from(layout == Layout::Region) * block);
+        let is_log = (2..1 << 32).contains(&(log / block))
+            && log.is_multiple_of(block)
+            && log < region - first;
+        if matches!(mode, Mode::Versions { .. }) && !is_log {
+            return Err(Error::BadOption {
+                what: "the log of versions",
+                found: log,
+                wanted: "a multiple of the space's block, from two to 2^32, and smaller than the region",
+            });
+        }
         let mut geometry = Geometry {
             layout,
             mode,
@@ -121,7 +152,12 @@ impl Geometry {
         bytes[16..24].copy_from_slice(&self.region.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.regions.to_le_bytes());
         bytes[32] = u8::from(self.layout == Layout::Packed);
-        bytes[36] = u8::from(self.mode == Mode::DirectSized);
+        bytes[36] = match self.mode {
+            Mode::Direct => 0,
+            Mode::DirectSized => 1,
+            Mode::Versions { .. } => 2,
+        };
+        bytes[40..48].copy_from_slice(&self.mode.log().to_le_bytes());
         let sum = checksum(0, &bytes, 12);
         bytes[12..16].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -147,6 +183,9 @@ impl Geometry {
         let mode = match u32_at(bytes, 36) {
             0 => Mode::Direct,
             1 => Mode::DirectSized,
+            2 => Mode::Versions {
+                log: u64_at(bytes, 40),
+            },
             _ => return StoreBlock::Unsound,
         };
         match Geometry::new(layout, mode, u64_at(bytes, 16), block, size) {
@@ -179,6 +218,18 @@ impl Geometry {
 
     /// Returns the bytes that an object's data can take.
     pub(crate) fn data(&self, id: u64) -> Range<u64> {
+        let all = self.body(id);
+        all.start..all.end - self.mode.log()
+    }
+
+    /// Returns the bytes of an object's log of versions.
+    pub(crate) fn log(&self, id: u64) -> Range<u64> {
+        let all = self.body(id);
+        all.end - self.mode.log()..all.end
+    }
+
+    /// Returns the bytes of an object's region, without its head.
+    pub(crate) fn body(&self, id: u64) -> Range<u64> {
         let start = self.region_at(id);
         match self.layout {
             Layout::Region => start + self.block..start + self.region,
@@ -209,13 +260,37 @@ pub(crate) enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) state: State,
-    /// The size in bytes, in the mode that stores it.
+    /// The size in bytes, in the modes that store it.
     pub(crate) size: u64,
+    pub(crate) versions: Versions,
+}
+
+/// What a head says of versions. All zero in direct mode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Versions {
+    /// The number of the current version.
+    pub(crate) current: u64,
+    /// The largest number that a version ever had.
+    pub(crate) given: u64,
+    /// The time of the current version.
+    pub(crate) timestamp: u64,
+    /// Where the log ends, in blocks from its first one ever.
+    pub(crate) end: u64,
+    /// How far before the end the newest commit block lies, in blocks; 0 if there is none.
+    pub(crate) newest: u32,
+    /// The same for the oldest one.
+    pub(crate) oldest: u32,
+    /// Versions from this number on are not reclaimed; none if all can be.
+    pub(crate) retained: Option<u64>,
 }
 
 impl Head {
     pub(crate) fn new(state: State) -> Self {
-        Head { state, size: 0 }
+        Head {
+            state,
+            size: 0,
+            versions: Versions::default(),
+        }
     }
 
     /// The head of an object that does not exist is zero.
@@ -226,7 +301,21 @@ impl Head {
             State::PreCreated => 1,
             State::Created => 2,
         };
-        bytes[8..16].copy_from_slice(&self.size.to_le_bytes());
+        let it = &self.versions;
+        let back = u64::from(it.newest) | u64::from(it.oldest) << 32;
+        let retained = it.retained.map_or(0, |from| from + 1);
+        let numbers = [
+            self.size,
+            it.current,
+            it.given,
+            it.timestamp,
+            it.end,
+            back,
+            retained,
+        ];
+        for (into, number) in bytes[8..].chunks_exact_mut(8).zip(numbers) {
+            into.copy_from_slice(&number.to_le_bytes());
+        }
         let sum = checksum(id, &bytes, 4);
         bytes[4..8].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -240,11 +329,87 @@ impl Head {
             2 => State::Created,
             _ => return None,
         };
-        let is_sound = u32_at(bytes, 4) == checksum(id, bytes, 4);
+        let it = Versions {
+            current: u64_at(bytes, 16),
+            given: u64_at(bytes, 24),
+            timestamp: u64_at(bytes, 32),
+            end: u64_at(bytes, 40),
+            newest: u32_at(bytes, 48),
+            oldest: u32_at(bytes, 52),
+            retained: u64_at(bytes, 56).checked_sub(1),
+        };
+        let is_log = it.newest <= it.oldest && u64::from(it.oldest) <= it.end;
+        let is_sound = is_log && u32_at(bytes, 4) == checksum(id, bytes, 4);
         is_sound.then(|| Head {
             state,
             size: u64_at(bytes, 8),
+            versions: it,
         })
+    }
+}
+
+/// A commit block: what an object was before one write. The blocks that the write changed follow
+/// it in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Commit {
+    /// The number of the version that it keeps.
+    pub(crate) version: u64,
+    /// Where the commit block of the version before lies, in blocks of the log from its first one
+    /// ever; [`NO_PARENT`](Self::NO_PARENT) if there is none.
+    pub(crate) parent: u64,
+    /// The time of this version.
+    pub(crate) timestamp: u64,
+    /// The object's size in this version.
+    pub(crate) size: u64,
+    /// The first block of the object that the write changed.
+    pub(crate) first: u64,
+    /// How many blocks it changed.
+    pub(crate) count: u32,
+    /// How many of these follow in the log. The others were zero.
+    pub(crate) kept: u32,
+}
+
+impl Commit {
+    pub(crate) const NO_PARENT: u64 = u64::MAX;
+
+    /// Encodes the commit block at this position of an object's log.
+    pub(crate) fn encode(&self, id: u64, at: u64) -> [u8; HEAD] {
+        let mut bytes = [0; HEAD];
+        let counts = u64::from(self.count) | u64::from(self.kept) << 32;
+        let numbers = [
+            self.version,
+            self.parent,
+            self.timestamp,
+            self.size,
+            self.first,
+            counts,
+        ];
+        for (into, number) in bytes[8..].chunks_exact_mut(8).zip(numbers) {
+            into.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes[56..].copy_from_slice(&at.to_le_bytes());
+        let sum = checksum(id, &bytes, 4);
+        bytes[4..8].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// Returns `None` if it is not the commit block at this position.
+    pub(crate) fn decode(id: u64, at: u64, bytes: &[u8; HEAD]) -> Option<Self> {
+        let found = Commit {
+            version: u64_at(bytes, 8),
+            parent: u64_at(bytes, 16),
+            timestamp: u64_at(bytes, 24),
+            size: u64_at(bytes, 32),
+            first: u64_at(bytes, 40),
+            count: u32_at(bytes, 48),
+            kept: u32_at(bytes, 52),
+        };
+        (found.encode(id, at) == *bytes && found.kept <= found.count).then_some(found)
+    }
+
+    /// Returns where the next commit block lies, if this one is at `at`.
+    pub(crate) fn end(&self, at: u64) -> u64 {
+        at + 1 + u64::from(self.kept)
     }
 }
 

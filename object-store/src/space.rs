@@ -49,6 +49,7 @@ pub use options::Options;
 
 use batch::{Batch, blocks, check_count, check_range};
 use recovery::Parts;
+pub(crate) use runs::{Run, Runs};
 
 /// The most vectors that a batch may have.
 pub const MAX_VECTORS: usize = 128;

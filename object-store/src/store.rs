@@ -1,7 +1,12 @@
-//! The store: objects in regions of a space, in direct mode.
+//! The store: objects in regions of a space.
+
+mod versions;
 
 use std::fmt;
 use std::ops::Range;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub use versions::Version;
 
 use spanlock_range_lock::{Access, RawRangeLockBatch};
 
@@ -19,6 +24,7 @@ pub struct Options {
     region: u64,
     skip: u64,
     heads: u64,
+    versions: u64,
 }
 
 impl Options {
@@ -34,6 +40,7 @@ impl Options {
             region: 1 << 30,
             skip: 64,
             heads: 1,
+            versions: u64::MAX,
         }
     }
 
@@ -67,6 +74,13 @@ impl Options {
     /// written, is not [listed](Store::list).
     pub fn pre_create(mut self, heads: u64) -> Self {
         self.heads = heads;
+        self
+    }
+
+    /// Sets how many versions before the current one a write keeps, in [`Mode::Versions`]: it
+    /// reclaims those whose number is smaller by more. Without this, it keeps all that find room.
+    pub fn keep_versions(mut self, most: u64) -> Self {
+        self.versions = most;
         self
     }
 
@@ -123,6 +137,8 @@ pub struct Store<M: Medium, L: RawRangeLockBatch> {
     space: Space<M, L>,
     geometry: Geometry,
     ids: Ids,
+    /// The versions that a write keeps.
+    keep: u64,
 }
 
 impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
@@ -180,6 +196,7 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
             space,
             geometry,
             ids,
+            keep: options.versions,
         })
     }
 
@@ -211,9 +228,9 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         let data = self.bytes(id, offset, into.len())?;
         let held = self.hold(id, Access::Read, data.clone(), Access::Read)?;
         let head = self.head(&held, id)?;
-        let end = match self.geometry.mode {
-            Mode::Direct => self.capacity(),
-            Mode::DirectSized => head.size,
+        let end = match self.geometry.mode.has_size() {
+            true => head.size,
+            false => self.capacity(),
         };
         let len = end.saturating_sub(offset).min(data.end - data.start) as usize;
         held.read(data.start, &mut into[..len])?;
@@ -221,18 +238,17 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
     }
 
     /// Writes at byte `offset` of an object: all of `data` or nothing, durable when this returns. A
-    /// gap before `offset` reads as zeros.
+    /// gap before `offset` reads as zeros. In [`Mode::Versions`], this makes a version, with the
+    /// system's time; see [`write_version`](Self::write_version).
     ///
     /// # Errors
-    /// [`Error::UnknownId`], [`Error::TooLarge`], [`Error::Corrupt`], [`Error::Space`].
+    /// [`Error::UnknownId`], [`Error::TooLarge`], [`Error::Corrupt`], [`Error::Space`]; those of
+    /// `write_version`.
     pub fn write(&self, id: u64, offset: u64, data: &[u8]) -> Result<(), Error> {
-        let capacity = self.capacity();
-        let end = offset.saturating_add(data.len() as u64);
-        if end > capacity {
-            self.check_id(id)?;
-            return Err(Error::TooLarge { id, end, capacity });
+        if let Mode::Versions { .. } = self.geometry.mode {
+            return self.write_version(id, offset, data, now()).map(drop);
         }
-        let bytes = self.bytes(id, offset, data.len())?;
+        let (bytes, end) = self.written(id, offset, data.len())?;
         // Most writes leave the head as it is, and so may go on beside writes to its neighbours.
         for access in [Access::Read, Access::Write] {
             let mut held = self.hold(id, access, bytes.clone(), Access::Write)?;
@@ -241,7 +257,7 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
                 state: State::Created,
                 ..old
             };
-            if self.geometry.mode == Mode::DirectSized && !data.is_empty() {
+            if self.geometry.mode.has_size() && !data.is_empty() {
                 new.size = old.size.max(end);
             }
             let mut vectors = vec![Vector::write(bytes.start, data)];
@@ -264,7 +280,7 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
     /// [`Error::UnknownId`], [`Error::Corrupt`], [`Error::Space`].
     pub fn delete(&self, id: u64) -> Result<(), Error> {
         self.check_id(id)?;
-        let region = self.geometry.data(id);
+        let region = self.geometry.body(id);
         let mut held = self.hold(id, Access::Write, region.clone(), Access::Write)?;
         self.head(&held, id)?;
         let head = self.geometry.head_at(id);
@@ -284,7 +300,7 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         self.check_id(id)?;
         let held = self.hold(id, Access::Read, 0..0, Access::Read)?;
         let head = self.head(&held, id)?;
-        Ok((self.geometry.mode == Mode::DirectSized).then_some(head.size))
+        Ok(self.geometry.mode.has_size().then_some(head.size))
     }
 
     /// Returns up to `most` ids of objects, in ascending order, from `from` on. Objects that were
@@ -321,6 +337,17 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         Ok(start..start.saturating_add(len as u64).min(all.end))
     }
 
+    /// Returns where bytes to be written lie in the space, and where they end in the object.
+    fn written(&self, id: u64, offset: u64, len: usize) -> Result<(Range<u64>, u64), Error> {
+        let capacity = self.capacity();
+        let end = offset.saturating_add(len as u64);
+        if end > capacity {
+            self.check_id(id)?;
+            return Err(Error::TooLarge { id, end, capacity });
+        }
+        Ok((self.bytes(id, offset, len)?, end))
+    }
+
     /// Holds an object's head, and bytes of its data.
     fn hold(
         &self,
@@ -351,6 +378,12 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
             State::PreCreated | State::Created => Ok(head),
         }
     }
+}
+
+/// Returns the nanoseconds since 1970.
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |it| it.as_nanos() as u64)
 }
 
 impl<M: Medium, L: RawRangeLockBatch> fmt::Debug for Store<M, L> {

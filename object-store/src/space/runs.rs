@@ -7,38 +7,38 @@ use std::ops::Range;
 /// What a run of keys is mapped to: consecutive numbers from this one on, or nothing.
 ///
 /// A key that is mapped to nothing is not the same as a key without an entry.
-pub(super) type Target = Option<u64>;
+pub(crate) type Target = Option<u64>;
 
 /// What consecutive keys are mapped to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) target: Target,
-    pub(super) len: u64,
+pub(crate) struct Run {
+    pub(crate) target: Target,
+    pub(crate) len: u64,
 }
 
 impl Run {
-    pub(super) fn new(target: Target, len: u64) -> Self {
+    pub(crate) fn new(target: Target, len: u64) -> Self {
         Run { target, len }
     }
 
     /// Returns the part from `from` on, of `len` keys.
-    pub(super) fn part(self, from: u64, len: u64) -> Run {
+    pub(crate) fn part(self, from: u64, len: u64) -> Run {
         Run::new(self.target.map(|it| it + from), len)
     }
 
     /// Returns whether `next` continues this run.
-    pub(super) fn continues(self, next: Run) -> bool {
+    pub(crate) fn continues(self, next: Run) -> bool {
         self.target.map(|it| it + self.len) == next.target
     }
 }
 
 /// The map. Its runs do not overlap.
 #[derive(Debug, Default)]
-pub(super) struct Runs(BTreeMap<u64, Run>);
+pub(crate) struct Runs(BTreeMap<u64, Run>);
 
 impl Runs {
     /// Maps the keys from `key` on. Returns the runs that they had before.
-    pub(super) fn insert(&mut self, key: u64, run: Run) -> Vec<(u64, Run)> {
+    pub(crate) fn insert(&mut self, key: u64, run: Run) -> Vec<(u64, Run)> {
         let before = self.remove(key..key + run.len);
         if let Some((&last, it)) = self.0.range_mut(..key).next_back()
             && last + it.len == key
@@ -52,7 +52,7 @@ impl Runs {
     }
 
     /// Removes the entries of `keys`, and returns them.
-    pub(super) fn remove(&mut self, keys: Range<u64>) -> Vec<(u64, Run)> {
+    pub(crate) fn remove(&mut self, keys: Range<u64>) -> Vec<(u64, Run)> {
         let mut removed = Vec::new();
         if keys.is_empty() {
             return removed;
@@ -76,7 +76,7 @@ impl Runs {
 
     /// Calls `each` for the parts of `keys` in order: with the run of a part, or `None` if its keys
     /// have no entry.
-    pub(super) fn for_each(&self, keys: Range<u64>, mut each: impl FnMut(Range<u64>, Option<Run>)) {
+    pub(crate) fn for_each(&self, keys: Range<u64>, mut each: impl FnMut(Range<u64>, Option<Run>)) {
         let mut at = keys.start;
         for (&start, run) in self.0.range(self.first_from(keys.start)..keys.end) {
             let (from, to) = (start.max(at), (start + run.len).min(keys.end));
@@ -92,19 +92,19 @@ impl Runs {
     }
 
     /// Returns whether the key has an entry.
-    pub(super) fn contains(&self, key: u64) -> bool {
+    pub(crate) fn contains(&self, key: u64) -> bool {
         let run = self.0.range(..=key).next_back();
         run.is_some_and(|(start, run)| key < start + run.len)
     }
 
     /// Returns whether any of the keys has an entry.
-    pub(super) fn has_any(&self, keys: Range<u64>) -> bool {
+    pub(crate) fn has_any(&self, keys: Range<u64>) -> bool {
         let first = self.first_from(keys.start);
         self.0.range(first..keys.end.max(first)).next().is_some()
     }
 
     /// Returns the runs in order.
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, Run)> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, Run)> {
         self.0.iter().map(|(&key, &run)| (key, run))
     }
 

@@ -5,3 +5,4 @@ mod crashes;
 mod ids;
 mod model;
 mod objects;
+mod versions;
