@@ -54,7 +54,7 @@ mod store;
 
 pub use error::Error;
 pub use regions::{Layout, Mode};
-pub use store::{Options, Store, Version};
+pub use store::{Options, Report, Store, Version};
 
 /// Tests the README's example.
 #[cfg(doctest)]

@@ -212,8 +212,21 @@ impl Geometry {
     pub(crate) fn head_at(&self, id: u64) -> u64 {
         match self.layout {
             Layout::Region => self.region_at(id),
-            Layout::Packed => self.region_at(self.regions + 1) + id * HEAD as u64,
+            Layout::Packed => self.heads().start + id * HEAD as u64,
         }
+    }
+
+    /// Returns the bytes of the head table.
+    pub(crate) fn heads(&self) -> Range<u64> {
+        let start = self.region_at(self.regions + 1);
+        let len = (self.regions + 1) * HEAD as u64;
+        start..start + len.next_multiple_of(self.block)
+    }
+
+    /// Returns the object in whose region an address lies.
+    pub(crate) fn id_at(&self, at: u64) -> Option<u64> {
+        let id = at.checked_sub(self.base())? / self.region + 1;
+        (id <= self.regions).then_some(id)
     }
 
     /// Returns the bytes that an object's data can take.

@@ -25,6 +25,7 @@
 //! - Whether a batch that returned [`Error::Failed`] is there is known only after the next opening.
 
 mod batch;
+mod check;
 mod commits;
 mod error;
 mod format;
@@ -42,6 +43,7 @@ use std::ops::Range;
 use spanlock_range_lock::{Access, RangeLockExt, RawRangeLockBatch};
 
 pub use batch::Vector;
+pub use check::Finding;
 pub use error::Error;
 pub use held::Held;
 pub use medium::{Disk, Medium, Part, Persistent};

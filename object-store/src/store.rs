@@ -1,11 +1,13 @@
 //! The store: objects in regions of a space.
 
+mod check;
 mod versions;
 
 use std::fmt;
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use check::Report;
 pub use versions::Version;
 
 use spanlock_range_lock::{Access, RawRangeLockBatch};

@@ -108,6 +108,15 @@ impl Free {
         self.0.lock().release(extent);
     }
 
+    /// Returns the free places in ascending order.
+    pub(super) fn extents(&self) -> Vec<Range<u64>> {
+        let free = self.0.lock();
+        free.extents
+            .iter()
+            .map(|(&start, &end)| start..end)
+            .collect()
+    }
+
     /// Returns the number of free places.
     pub(super) fn count(&self) -> u64 {
         self.0.lock().count

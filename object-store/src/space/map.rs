@@ -83,6 +83,25 @@ impl Map {
         stripes(blocks).any(|part| self.shard(part.start).lock().has_any(part))
     }
 
+    /// Returns the runs of all blocks, in ascending order, as long as they can be.
+    pub(super) fn all(&self) -> Vec<(u64, Run)> {
+        let mut all: Vec<(u64, Run)> = Vec::new();
+        for shard in &self.shards {
+            all.extend(shard.lock().iter());
+        }
+        all.sort_unstable_by_key(|(block, _)| *block);
+        let mut joined: Vec<(u64, Run)> = Vec::new();
+        for (block, run) in all {
+            match joined.last_mut() {
+                Some((first, last)) if *first + last.len == block && last.continues(run) => {
+                    last.len += run.len;
+                }
+                _ => joined.push((block, run)),
+            }
+        }
+        joined
+    }
+
     /// Returns the places of all blocks, in ascending order.
     pub(super) fn places(&self) -> Vec<Range<u64>> {
         let mut places = Vec::new();

@@ -183,6 +183,18 @@ fn read_records<R: Storage>(rings: &[Log<R>], superblock: &Superblock) -> Result
     Ok(records)
 }
 
+/// Returns the map that the table alone gives. Nothing writes the table meanwhile.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Io`].
+pub(super) fn read_table(medium: &impl Medium, superblock: &Superblock) -> Result<Map, Error> {
+    let none = Records {
+        number: superblock.cut,
+        ..Records::default()
+    };
+    build(medium, superblock, &none).map(|(map, _)| map)
+}
+
 /// Returns the map, and the entries that the table lacks.
 fn build(
     medium: &impl Medium,

@@ -64,9 +64,9 @@ impl Version {
 }
 
 /// An object whose head and log are held.
-struct Log<'h, 's, M: Medium, L: RawRangeLockBatch> {
+pub(super) struct Log<'h, 's, M: Medium, L: RawRangeLockBatch> {
     held: &'h Held<'s, M, L>,
-    id: u64,
+    pub(super) id: u64,
     /// The log in the space.
     bytes: Range<u64>,
     block: u64,
@@ -79,12 +79,15 @@ impl<M: Medium, L: RawRangeLockBatch> Log<'_, '_, M, L> {
     }
 
     /// Returns where a block of the log lies in the space.
-    fn at(&self, position: u64) -> u64 {
+    pub(super) fn at(&self, position: u64) -> u64 {
         self.bytes.start + position % self.blocks() * self.block
     }
 
     /// Returns where positions of the log lie in the space: in one part or, around its end, in two.
-    fn parts(&self, positions: Range<u64>) -> impl Iterator<Item = (Range<u64>, Range<u64>)> {
+    pub(super) fn parts(
+        &self,
+        positions: Range<u64>,
+    ) -> impl Iterator<Item = (Range<u64>, Range<u64>)> {
         let Range { start, end } = positions;
         // If the log's end lies at the start, the first part is empty.
         let turn = start.next_multiple_of(self.blocks()).min(end);
@@ -107,7 +110,11 @@ impl<M: Medium, L: RawRangeLockBatch> Log<'_, '_, M, L> {
 
     /// Calls `each` for the entries of the log from the newest on, until it returns `false`: with
     /// the position of the commit block. The chain ends where the oldest entry is (O-V2).
-    fn walk(&self, head: &Head, mut each: impl FnMut(u64, &Commit) -> bool) -> Result<(), Error> {
+    pub(super) fn walk(
+        &self,
+        head: &Head,
+        mut each: impl FnMut(u64, &Commit) -> bool,
+    ) -> Result<(), Error> {
         let versions = &head.versions;
         if versions.newest == 0 {
             return Ok(());
@@ -456,14 +463,19 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
     }
 
     /// Holds an object's head and log, and bytes of its data.
-    fn hold_log(&self, id: u64, data: Range<u64>, access: Access) -> Result<Held<'_, M, L>, Error> {
+    pub(super) fn hold_log(
+        &self,
+        id: u64,
+        data: Range<u64>,
+        access: Access,
+    ) -> Result<Held<'_, M, L>, Error> {
         let at = self.geometry.head_at(id);
         let head = at..at + HEAD as u64;
         let held = [head, data, self.geometry.log(id)];
         Ok(self.space.hold(held.map(|it| (it, access)))?)
     }
 
-    fn log<'h, 's>(&self, held: &'h Held<'s, M, L>, id: u64) -> Log<'h, 's, M, L> {
+    pub(super) fn log<'h, 's>(&self, held: &'h Held<'s, M, L>, id: u64) -> Log<'h, 's, M, L> {
         Log {
             held,
             id,

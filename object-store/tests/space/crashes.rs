@@ -18,10 +18,11 @@ impl Expected {
     /// Asserts that the image holds a state that a crash after `cut` events may leave.
     fn check(&self, cut: usize, image: Vec<u8>, what: &str) -> Arc<Recorded> {
         let device = Arc::new(Recorded::from_image(image));
-        let space = match open(Disk::new(device.clone())) {
+        let mut space = match open(Disk::new(device.clone())) {
             Ok(space) => space,
             Err(error) => panic!("{what}: {error}"),
         };
+        assert_eq!(space.check().unwrap(), [], "{what}");
         let found = Content::of(&space).unwrap();
         let last = self
             .states

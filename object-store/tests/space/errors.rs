@@ -405,3 +405,39 @@ fn a_failed_checkpoint_can_be_repeated() {
         }
     }
 }
+
+/// The table is damaged while the space is open. A check finds it; an opening would refuse it.
+#[test]
+fn a_check_finds_what_is_wrong_with_the_table() {
+    let device = Arc::new(Recorded::new(MEDIUM));
+    let mut space = create(Disk::new(device.clone()), &options());
+    space.write_batch(&[Vector::write(0, &[5; 2000])]).unwrap();
+    assert_eq!(space.check().unwrap(), []);
+    // The table begins after the superblocks and the ring.
+    let table = 8192 + 16_384;
+    let mut first = [0; 8];
+    device.read_at(&mut first, table).unwrap();
+    device.write_at(&[!first[0]], table).unwrap();
+    let found = space.check().unwrap();
+    assert!(
+        found[0].to_string().contains("an entry of the table"),
+        "{found:?}"
+    );
+    // An entry that is sound, but of another time.
+    let mut free = [0; 8];
+    device.read_at(&mut free, table + 50 * 8).unwrap();
+    device.write_at(&first, table).unwrap();
+    space.trim(0..512).unwrap();
+    space.write_batch(&[Vector::write(0, &[6])]).unwrap();
+    space.checkpoint().unwrap();
+    let mut now = [0; 8];
+    device.read_at(&mut now, table).unwrap();
+    space.trim(0..512).unwrap();
+    space.checkpoint().unwrap();
+    device.write_at(&now, table).unwrap();
+    let found = space.check().unwrap();
+    assert!(
+        found[0].to_string().contains("a place that is not its own"),
+        "{found:?}"
+    );
+}

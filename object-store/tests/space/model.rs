@@ -51,6 +51,7 @@ fn run<M: Medium>(
         prop_assert_eq!(&Content::of(&space).unwrap(), &model);
         prop_assert_eq!(space.stats().free, free);
     }
+    prop_assert_eq!(space.check().unwrap(), []);
     Ok(())
 }
 

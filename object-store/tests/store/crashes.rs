@@ -83,7 +83,8 @@ fn script(device: &Arc<Recorded>, store: &OnDisk, seed: u64) -> Vec<Step> {
 /// not.
 fn check(steps: &[Step], cut: usize, image: Vec<u8>, mode: Mode, options: &Options, what: &str) {
     let device = Arc::new(Recorded::from_image(image));
-    let store = open(&device, options).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let mut store = open(&device, options).unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(store.check().unwrap().findings, [], "{what}");
     let (mut old, mut given) = (Model::new(), 0);
     for step in steps.iter().filter(|it| it.ended <= cut) {
         apply(&mut old, &step.op);

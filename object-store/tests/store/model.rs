@@ -85,7 +85,10 @@ proptest! {
                 prop_assert_eq!(&content(&store, *id).unwrap(), &expected);
             }
         }
+        let report = store.check().unwrap();
+        prop_assert_eq!(report.findings, []);
         let listed = store.list(0, usize::MAX).unwrap();
+        prop_assert_eq!(report.objects, listed.len() as u64);
         // Without pre-creation, the list is exact; with it, objects may be missing that were never
         // written.
         prop_assert!(listed.iter().all(|id| model.contains_key(id)));

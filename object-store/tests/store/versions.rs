@@ -215,6 +215,7 @@ proptest! {
             model.check(&store, id, "after an operation");
         }
         prop_assert_eq!(version(&store, other, 1), b"other");
+        prop_assert_eq!(store.check().unwrap().findings, []);
         // Nothing of it stays.
         store.delete(other).unwrap();
         store.delete(id).unwrap();
