@@ -1,5 +1,6 @@
-//! Kills a process with SIGKILL while its threads create, write and delete objects. The next
-//! process finds all that was reported, each object wholly old or wholly new, and gets no id twice.
+//! Kills a process with SIGKILL while its threads create, write, roll back and delete objects. The
+//! next process finds all that was reported, each object wholly old or wholly new with all its
+//! versions, and gets no id twice.
 //!
 //! `SPANLOCK_ROUNDS` multiplies the kills.
 
@@ -11,7 +12,7 @@ use std::process::{Command, Stdio};
 use spanlock_interval_lock::IntervalLock;
 use spanlock_journal_commit::storage::FileMode;
 use spanlock_object_store::space::{self, Disk, Medium, Persistent, Space};
-use spanlock_object_store::{Error, Layout, Options, Store};
+use spanlock_object_store::{Error, Layout, Mode, Options, Store};
 use spanlock_pmem::MappedFile;
 
 const PATH: &str = "SPANLOCK_OBJECTS_KILL_PATH";
@@ -21,13 +22,16 @@ const SIZE: usize = 5000;
 /// The writes of an object, each with its number in every byte.
 const WRITES: u8 = 4;
 
+/// The version that some objects are rolled back to.
+const BACK: u8 = 2;
+
 /// Opens or creates the store at `path`, whose name says on which medium.
-fn with_store(path: &Path, run: impl FnOnce(&dyn Objects)) {
+fn with_store(path: &Path, run: impl FnOnce(&mut dyn Objects)) {
     if path.ends_with("file") {
         let medium = |file: Result<_, _>| file.expect("a file");
         match path.exists() {
-            true => run(&open(medium(Disk::open_file(path, FileMode::Buffered)))),
-            false => run(&create(medium(Disk::create_file(
+            true => run(&mut open(medium(Disk::open_file(path, FileMode::Buffered)))),
+            false => run(&mut create(medium(Disk::create_file(
                 path,
                 Some(LEN),
                 FileMode::Buffered,
@@ -36,10 +40,10 @@ fn with_store(path: &Path, run: impl FnOnce(&dyn Objects)) {
     } else {
         let options = spanlock_pmem::Options::new();
         match path.exists() {
-            true => run(&open(Persistent::new(
+            true => run(&mut open(Persistent::new(
                 MappedFile::open(path, options).unwrap(),
             ))),
-            false => run(&create(Persistent::new(
+            false => run(&mut create(Persistent::new(
                 MappedFile::create(path, LEN, options).unwrap(),
             ))),
         }
@@ -49,6 +53,7 @@ fn with_store(path: &Path, run: impl FnOnce(&dyn Objects)) {
 fn options() -> Options {
     Options::new()
         .layout(Layout::Packed)
+        .mode(Mode::Versions { log: 16 * 4096 })
         .skip_number(8)
         .pre_create(3)
 }
@@ -69,10 +74,14 @@ fn open<M: Medium>(medium: M) -> Store<M, IntervalLock> {
 trait Objects: Sync {
     fn create(&self) -> u64;
     fn write(&self, id: u64, data: &[u8]);
+    fn roll_back(&self, id: u64, version: u64);
     fn delete(&self, id: u64);
     /// Returns the content, or `None` if there is no such object.
     fn content(&self, id: u64) -> Option<Vec<u8>>;
+    /// Returns the numbers of an object's versions, and their contents.
+    fn versions(&self, id: u64) -> Vec<(u64, Vec<u8>)>;
     fn list(&self) -> Vec<u64>;
+    fn assert_sound(&mut self);
 }
 
 impl<M: Medium> Objects for Store<M, IntervalLock> {
@@ -82,6 +91,10 @@ impl<M: Medium> Objects for Store<M, IntervalLock> {
 
     fn write(&self, id: u64, data: &[u8]) {
         Store::write(self, id, 0, data).unwrap();
+    }
+
+    fn roll_back(&self, id: u64, version: u64) {
+        Store::roll_back(self, id, version).unwrap();
     }
 
     fn delete(&self, id: u64) {
@@ -96,6 +109,21 @@ impl<M: Medium> Objects for Store<M, IntervalLock> {
             Err(error) => panic!("object {id}: {error}"),
         }
         Some(found)
+    }
+
+    fn versions(&self, id: u64) -> Vec<(u64, Vec<u8>)> {
+        let read = |number| {
+            let mut found = vec![0; SIZE + 1];
+            let len = self.read_version(id, number, 0, &mut found).unwrap();
+            found.truncate(len);
+            (number, found)
+        };
+        let versions = Store::versions(self, id, usize::MAX).unwrap();
+        versions.iter().map(|it| read(it.number)).collect()
+    }
+
+    fn assert_sound(&mut self) {
+        assert_eq!(self.check().unwrap().findings, []);
     }
 
     fn list(&self) -> Vec<u64> {
@@ -115,6 +143,7 @@ fn child_uses_objects() {
         writeln!(out, "report: {what} {id} .").unwrap();
     };
     with_store(Path::new(&path), |store| {
+        let store = &*store;
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
@@ -124,6 +153,11 @@ fn child_uses_objects() {
                         for nth in 1..=WRITES {
                             store.write(id, &[nth; SIZE]);
                             say("wrote", id);
+                        }
+                        if id % 3 == 0 {
+                            say("rolling", id);
+                            store.roll_back(id, BACK.into());
+                            say("rolled", id);
                         }
                         if id % 50 > 0 {
                             say("deleting", id);
@@ -140,6 +174,7 @@ fn child_uses_objects() {
 #[derive(Debug, Default)]
 struct Object {
     writes: u8,
+    is_rolling: bool,
     is_deleting: bool,
     is_deleted: bool,
 }
@@ -160,6 +195,8 @@ fn take(objects: &mut BTreeMap<u64, Object>, line: &str) -> Option<()> {
     let object = objects.get_mut(&id).expect("it was created");
     match what {
         "wrote" => object.writes += 1,
+        "rolling" => object.is_rolling = true,
+        "rolled" => (object.writes, object.is_rolling) = (BACK, false),
         "deleting" => object.is_deleting = true,
         "deleted" => object.is_deleted = true,
         other => panic!("{other}"),
@@ -190,6 +227,7 @@ fn kill_after(path: &Path, reports: usize, objects: &mut BTreeMap<u64, Object>) 
 /// Compares the store with what the child has reported. Notes the objects that are gone.
 fn check(path: &Path, objects: &mut BTreeMap<u64, Object>) {
     with_store(path, |store| {
+        store.assert_sound();
         let listed = store.list();
         for (id, object) in objects.iter_mut() {
             let Some(content) = store.content(*id) else {
@@ -202,13 +240,29 @@ fn check(path: &Path, objects: &mut BTreeMap<u64, Object>) {
             let is_whole = content.is_empty() || content == [stamp; SIZE];
             assert!(is_whole, "object {id} is neither old nor new");
             let may_be = object.writes..=object.writes + 1;
-            assert!(may_be.contains(&stamp), "object {id}: {stamp}, {object:?}");
+            let is_back = object.is_rolling && stamp == BACK;
+            assert!(
+                may_be.contains(&stamp) || is_back,
+                "object {id}: {stamp}, {object:?}"
+            );
+            // The log has room for all of them.
+            let versions = store.versions(*id);
+            let numbers: Vec<_> = versions.iter().map(|(number, _)| *number).collect();
+            assert!(
+                numbers.into_iter().eq((0..=u64::from(stamp)).rev()),
+                "object {id}"
+            );
+            for (number, bytes) in versions {
+                let expected = [number as u8; SIZE];
+                let expected = if number == 0 { &[] } else { &expected[..] };
+                assert!(bytes == expected, "object {id}, version {number}");
+            }
             assert!(
                 stamp == 0 || listed.contains(id),
                 "object {id} is not listed"
             );
             object.writes = stamp;
-            object.is_deleting = false;
+            (object.is_rolling, object.is_deleting) = (false, false);
         }
     });
 }

@@ -1,5 +1,6 @@
 //! The check of a whole store.
 
+use std::iter;
 use std::ops::Range;
 
 use spanlock_range_lock::{Access, RawRangeLockBatch};
@@ -48,10 +49,9 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         };
         let unused = self.check_slots(&mut report)?;
         // The bytes that may have places.
-        let mut used = vec![0..self.geometry.slot_at(SLOTS)];
-        if self.geometry.layout == Layout::Packed {
-            used.push(self.geometry.heads());
-        }
+        let table = (self.geometry.layout == Layout::Packed).then(|| self.geometry.heads());
+        let super_region = 0..self.geometry.slot_at(SLOTS);
+        let mut used: Vec<_> = iter::once(super_region).chain(table).collect();
         for id in 1..self.ids.end().min(self.geometry.regions + 1) {
             self.check_object(id, &unused, &mut used, &mut report)?;
         }
