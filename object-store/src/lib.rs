@@ -17,9 +17,12 @@
 //!
 //! ```text
 //!   │  store         objects: create, read, write, delete, list
+//!   │    versions    version mode: what objects were
+//!   │    check       whether all of the store fits together
 //!   │  ids           which ids may be given out
 //!   │  regions       where an object's head and data lie in the space
 //!   │  space         a sparse address space with atomic batches: `read`, `write_batch`, `trim`
+//!   │    check       whether map, table and free places agree; reading all data
 //!   │    held        one request: its range held, its batch planned, written and committed
 //!   │    commits     numbers of commits, rings, the checkpoint
 //!   │    recovery    what the medium has: map, free places
@@ -28,8 +31,8 @@
 //! ```
 //!
 //! `docs/format.md` says what is on the medium, byte by byte, and what a crash can leave. It states
-//! the invariants O-S1…O-S5 of the space and O-I1…O-I3 of ids, which comments cite, and lists where
-//! this store differs from the paper's.
+//! the invariants O-S1…O-S5 of the space, O-I1…O-I3 of ids and O-V1…O-V3 of versions, which
+//! comments cite, and lists where this store differs from the paper's.
 //!
 //! # Locks
 //! In this order; a thread that holds one takes only later ones.

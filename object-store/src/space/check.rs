@@ -47,8 +47,8 @@ impl fmt::Display for Finding {
 }
 
 impl<M: Medium, L: RawRangeLockBatch> Space<M, L> {
-    /// Makes a checkpoint, and checks that each place is free or has one block, in memory and in the
-    /// table. Takes memory for two maps.
+    /// Makes a checkpoint, and checks that each place is free or has one block, in memory and in
+    /// the table. Takes memory for two maps.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Failed`]. What is wrong with the space is no error, but a finding.
@@ -101,8 +101,8 @@ impl<M: Medium, L: RawRangeLockBatch> Space<M, L> {
     }
 
     /// Reads all data, so that a medium that reports errors reports them now. Other threads go on
-    /// meanwhile. `progress` is called with the bytes that were read and with all bytes. Damage that
-    /// the medium does not report is not found: data has no checksums.
+    /// meanwhile. `progress` is called with the bytes that were read and with all bytes. Damage
+    /// that the medium does not report is not found: data has no checksums.
     ///
     /// # Errors
     /// [`Error::Lock`]. Data that cannot be read is no error, but a finding.

@@ -37,8 +37,8 @@ impl Report {
 }
 
 impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
-    /// Checks the space, the super region, all heads and all chains of versions; and that each place
-    /// belongs to one of them, or to an object's data. Repairs nothing.
+    /// Checks the space, the super region, all heads and all chains of versions; and that each
+    /// place belongs to one of them, or to an object's data. Repairs nothing.
     ///
     /// # Errors
     /// [`Error::Space`]. What is wrong with the store is no error, but a finding.

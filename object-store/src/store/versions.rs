@@ -16,9 +16,9 @@
 //! among the entries from this version on; or it has not changed since.
 //!
 //! # Reclaiming
-//! A write that finds no room reclaims the oldest versions, in the same batch: it moves the *oldest*
-//! mark of the head past their entries, which cuts the chain of parents there, and only then takes
-//! their blocks (O-V2). The versions that are left need none of these blocks.
+//! A write that finds no room reclaims the oldest versions, in the same batch: it moves the head's
+//! *oldest* mark past their entries, which cuts the chain of parents there, and takes their blocks
+//! (O-V2). The versions that are left need none of these blocks.
 //!
 //! `docs/format.md` has the invariants O-V1 to O-V3.
 
@@ -430,8 +430,8 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         self.retain(id, |it| it.retained.or(Some(it.current)))
     }
 
-    /// Retains the versions from a number on, or none: they are not reclaimed. A write that finds no
-    /// room in the log then fails.
+    /// Retains the versions from a number on, or none: they are not reclaimed. A write that finds
+    /// no room in the log then fails.
     ///
     /// # Errors
     /// As for [`snapshot`](Self::snapshot).

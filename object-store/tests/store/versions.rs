@@ -407,3 +407,51 @@ fn logs_that_cannot_be_are_refused() {
     );
     assert_eq!(store.capacity(), BLOCK);
 }
+
+/// Readers of old versions beside a writer that reclaims them: a version is read whole, or is gone.
+#[test]
+fn readers_of_versions_see_them_whole_or_not_at_all() {
+    let store = create(&device(), &options(Layout::Packed, VERSIONS));
+    let id = store.create_object().unwrap();
+    store.write_version(id, 0, &[1; 800], 1).unwrap();
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    let (mut read, mut gone) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for time in 2..400_u64 {
+                if time % 10 == 0 {
+                    let some = store.versions(id, 2).unwrap();
+                    store.roll_back(id, some.last().unwrap().number).unwrap();
+                }
+                let number = store.versions(id, 1).unwrap()[0].number;
+                assert!(
+                    store
+                        .write_version(id, 0, &[time as u8; 800], time)
+                        .unwrap()
+                        > number
+                );
+            }
+            is_done.store(true, std::sync::atomic::Ordering::Release);
+        });
+        while !is_done.load(std::sync::atomic::Ordering::Acquire) {
+            for listed in store.versions(id, 9).unwrap() {
+                let mut found = [0; 900];
+                match store.read_version(id, listed.number, 0, &mut found) {
+                    Ok(len) => {
+                        let expected = [listed.timestamp as u8; 800];
+                        let size = listed.size as usize;
+                        assert_eq!(
+                            (len, &found[..len]),
+                            (size, &expected[..size]),
+                            "{listed:?}"
+                        );
+                        read += 1;
+                    }
+                    Err(Error::UnknownVersion { .. }) => gone += 1,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+    });
+    assert!(read > 0, "{read} read, {gone} gone");
+}
