@@ -182,6 +182,29 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
     /// returns. `timestamp` is kept with the version, and has no other use. Returns the version's
     /// number. Empty data makes no version.
     ///
+    /// ```
+    /// # use spanlock_interval_lock::IntervalLock;
+    /// # use spanlock_journal_commit::testing::Recorded;
+    /// # use spanlock_object_store::space::{self, Disk, Space};
+    /// use spanlock_object_store::{Mode, Options, Store};
+    ///
+    /// # let medium = Disk::new(Recorded::new(1 << 20));
+    /// # let space = Space::create(medium, &space::Options::new(), IntervalLock::new())?;
+    /// let store = Store::create(space, &Options::new().mode(Mode::Versions { log: 64 << 20 }))?;
+    /// let id = store.create_object()?;
+    /// let first = store.write_version(id, 0, b"hello, world", 1_000)?;
+    /// store.write_version(id, 7, b"there", 2_000)?;
+    /// let mut found = [0; 12];
+    /// store.read_version(id, first, 0, &mut found)?;
+    /// assert_eq!(&found, b"hello, world");
+    /// store.read(id, 0, &mut found)?;
+    /// assert_eq!(&found, b"hello, there");
+    /// store.roll_back(id, first)?;
+    /// store.read(id, 0, &mut found)?;
+    /// assert_eq!(&found, b"hello, world");
+    /// # Ok::<(), spanlock_object_store::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NoVersions`], [`Error::UnknownId`], [`Error::TooLarge`], [`Error::LogTooSmall`],
     /// [`Error::Retained`], [`Error::Corrupt`], [`Error::Space`].
