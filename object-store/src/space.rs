@@ -7,8 +7,8 @@
 //! - **Atomic**: a batch of up to 128 vectors, writes, trims and relocations, happens as a whole or
 //!   not at all, for readers and in a crash.
 //! - **Durable**: a batch is durable when the call returns, and no reader sees it before.
-//! - **Written once**: new data goes to free places. Then one record of a log commits all the new
-//!   addresses. That takes two flushes, of the data and of the record, which threads share.
+//! - **Written once**: new data goes to free places, and one record of a log commits all the new
+//!   addresses. One flush makes both durable, and threads share it.
 //! - **Parallel**: requests for disjoint blocks wait for each other only to share flushes, and
 //!   under short mutexes.
 //! - **Bounded**: a checkpoint moves what the records say into a table, when a ring is half full.

@@ -10,6 +10,9 @@ use crate::Storage;
 pub struct Record {
     /// Its number.
     pub lsn: Lsn,
+    /// The first record of its batch. All records of a batch became durable by the same flush,
+    /// which came after the flushes of all batches before.
+    pub batch: Lsn,
     /// Its bytes.
     pub data: Vec<u8>,
 }
@@ -25,6 +28,8 @@ pub struct Records<'a, S> {
     next: u64,
     end: u64,
     batch: Option<Found>,
+    /// The first record of `batch`.
+    first: u64,
     /// Where the next record of `batch` starts, and its number.
     at: usize,
     number: u64,
@@ -45,6 +50,7 @@ impl<'a, S: Storage> Records<'a, S> {
             next: from,
             end: end.record,
             batch: None,
+            first: record,
             at: 0,
             number: record,
         }
@@ -62,8 +68,8 @@ impl<'a, S: Storage> Records<'a, S> {
                 self.at += before.len() + record.len();
                 self.number += 1;
                 if lsn.0 >= self.next {
-                    let data = record.to_vec();
-                    return Ok(Some(Record { lsn, data }));
+                    let (batch, data) = (Lsn(self.first), record.to_vec());
+                    return Ok(Some(Record { lsn, batch, data }));
                 }
             } else {
                 self.read_batch()?;
@@ -78,7 +84,7 @@ impl<'a, S: Storage> Records<'a, S> {
             return Err(self.why_gone());
         };
         self.position += found.bytes.len() as u64;
-        self.number = self.record;
+        (self.first, self.number) = (self.record, self.record);
         self.record += u64::from(found.header.count);
         self.batch = Some(found);
         self.at = 0;

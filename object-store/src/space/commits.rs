@@ -2,14 +2,13 @@
 //! the rings' records unnecessary.
 //!
 //! # Group commit
-//! A thread writes its data, and joins the *group* of its ring with its record. One of the waiting
-//! threads, the leader, flushes all data that was written so far, appends all records that have
-//! joined, and makes them durable: two flushes for all of them. Had each thread waited for a flush
-//! of its data first, and then appended its record, the threads would seldom meet at either.
+//! A thread writes its data, appends its record, and waits until the record is durable. Threads that
+//! wait for the same ring share one flush: that is the log's group commit. The flush makes the data
+//! durable, too, because all of it was written before. A crash may nevertheless leave the record
+//! without its data. So the record has the data's checksum, and recovery drops such a record.
 //!
-//! Only the leader uses the ring's log. Joining moves one pointer under the group's mutex. Where
-//! flushes are fast, the leader would still serialize all threads. So a space can have several
-//! rings. Their records have one sequence of numbers, which recovery sorts by.
+//! Where flushes are fast, the threads of a ring would still wait for each other. So a space can
+//! have several rings. Their records have one sequence of numbers, which recovery sorts by.
 //!
 //! # The checkpoint
 //! `docs/format.md` lists its steps, C1 to C5. A commit is *in flight* from before it has a number
@@ -21,11 +20,7 @@
 //! none. So no leader finds its ring full: the checkpoint would wait for the commits that wait for
 //! the leader.
 
-use std::convert::Infallible;
-
 use spanlock_journal_commit::Storage;
-use spanlock_journal_commit::compact::group::{Batch, Failure, Group};
-use spanlock_journal_commit::compact::rendezvous::Rendezvous;
 use spanlock_journal_commit::compact::{Log, Lsn};
 use spanlock_sync::{Condvar, Mutex, thread};
 
@@ -37,7 +32,7 @@ use super::runs::{Run, Runs};
 /// The rings, and what the next checkpoint has to do.
 #[derive(Debug)]
 pub(super) struct Commits<R> {
-    rings: Box<[Ring<R>]>,
+    rings: Box<[Log<R>]>,
     flight: Mutex<Flight>,
     /// Notified when a half becomes empty.
     landed: Condvar,
@@ -47,44 +42,6 @@ pub(super) struct Commits<R> {
     newest: Mutex<Superblock>,
     /// A ring with less free room makes a checkpoint due.
     low: u64,
-}
-
-/// A ring, and the threads that commit to it together.
-#[derive(Debug)]
-struct Ring<R> {
-    log: Log<R>,
-    group: Group<Records, String, Option<Rendezvous>>,
-}
-
-/// The records that have joined.
-#[derive(Debug, Default)]
-struct Records(Vec<Vec<u8>>);
-
-impl Batch for Records {
-    type Load = Vec<Vec<u8>>;
-
-    fn take(&mut self) -> Self::Load {
-        std::mem::take(&mut self.0)
-    }
-
-    fn put_back(&mut self, _: Self::Load) {}
-}
-
-impl<R: Storage> Ring<R> {
-    fn new(log: Log<R>) -> Self {
-        let group = Group::new(1, Records::default(), Some(Rendezvous::new()));
-        Ring { log, group }
-    }
-
-    /// Makes records durable, and before them all data that was written: the leader's work.
-    fn write(&self, medium: &impl Medium, records: &[Vec<u8>]) -> Result<(), String> {
-        let flushed = medium.flush();
-        flushed.map_err(|error| format!("flushing data failed: {error}"))?;
-        for record in records {
-            self.log.append(record).map_err(|error| error.to_string())?;
-        }
-        self.log.commit().map_err(|error| error.to_string())
-    }
 }
 
 #[derive(Debug)]
@@ -154,7 +111,7 @@ impl<R: Storage> Commits<R> {
                 checkpoints: 0,
                 failed: None,
             }),
-            rings: rings.into_iter().map(Ring::new).collect(),
+            rings: rings.into(),
             landed: Condvar::new(),
             noted: Mutex::new(noted),
             low: (newest.ring - format::RING_HEAD) / 2,
@@ -166,7 +123,7 @@ impl<R: Storage> Commits<R> {
     fn begin(&self, ring: usize, room: u64) -> Result<Option<InFlight<'_, R>>, Error> {
         let mut flight = self.flight.lock();
         flight.check()?;
-        if self.rings[ring].log.free() < flight.reserved[ring] + room {
+        if self.rings[ring].free() < flight.reserved[ring] + room {
             return Ok(None);
         }
         flight.number += 1;
@@ -201,7 +158,7 @@ impl<R: Storage> Commits<R> {
             if let Some(flight) = self.begin(at, room)? {
                 break flight;
             }
-            let is_full = || ring.log.free() < self.flight.lock().reserved[at] + room;
+            let is_full = || ring.free() < self.flight.lock().reserved[at] + room;
             self.checkpoint_if(medium, is_full)?;
         };
         // Dropped before `flight`: the space has failed before the commit lands.
@@ -210,16 +167,10 @@ impl<R: Storage> Commits<R> {
             is_unsure: true,
         };
         format::set_number(&mut record, flight.number);
-        let join = |open: &mut Records, _| {
-            open.0.push(record);
-            Ok::<(), Infallible>(())
-        };
-        let joined = ring.group.join(join);
-        let Ok((ticket, ())) = joined.map_err(|why| self.fail(reason(why)))?;
-        let committed = ring
-            .group
-            .wait(ticket, |records| ring.write(medium, records));
-        committed.map_err(|why| self.fail(reason(why)))?;
+        // The flush that makes the record durable comes after the data was written, so it makes
+        // the data durable, too (W4).
+        let appended = ring.append_durable(&record);
+        appended.map_err(|error| self.fail(error.to_string()))?;
         let entries = apply();
         let mut noted = self.noted.lock();
         for (place, run) in entries {
@@ -238,7 +189,7 @@ impl<R: Storage> Commits<R> {
     /// Makes a checkpoint if a ring is half full, unless another thread does. The caller is not in
     /// flight.
     pub(super) fn checkpoint_if_due(&self, medium: &impl Medium) -> Result<(), Error> {
-        let is_due = || self.rings.iter().any(|ring| ring.log.free() < self.low);
+        let is_due = || self.rings.iter().any(|ring| ring.free() < self.low);
         if !is_due() || std::mem::replace(&mut self.flight.lock().is_checkpointing, true) {
             return Ok(());
         }
@@ -262,7 +213,7 @@ impl<R: Storage> Commits<R> {
         if !wanted() {
             return Ok(());
         }
-        let ends: Vec<Lsn> = self.rings.iter().map(|it| it.log.durable()).collect(); // C1
+        let ends: Vec<Lsn> = self.rings.iter().map(|it| it.durable()).collect(); // C1
         let cut = self.land()?; // C2
         let mut unsure = Unsure {
             commits: self,
@@ -282,7 +233,7 @@ impl<R: Storage> Commits<R> {
         *newest = new;
         for (ring, end) in self.rings.iter().zip(ends) {
             // C5.
-            (ring.log.truncate(end.next())).map_err(|error| self.fail(error.to_string()))?;
+            (ring.truncate(end.next())).map_err(|error| self.fail(error.to_string()))?;
         }
         self.flight.lock().checkpoints += 1;
         Ok(())
@@ -331,14 +282,6 @@ impl Flight {
             Some(why) => Err(Error::Failed { why: why.clone() }),
             None => Ok(()),
         }
-    }
-}
-
-/// Returns why a group has failed.
-fn reason(failure: Failure<String>) -> String {
-    match failure {
-        Failure::Failed(why) => why,
-        Failure::Panicked => "the medium panicked".to_owned(),
     }
 }
 

@@ -213,21 +213,33 @@ pub(super) struct Unsound;
 
 const NO_PLACE: u64 = u64::MAX;
 const RECORD_HEAD: usize = 16;
-const RUN: usize = 24;
+/// Above the sum of a run, if it has one.
+const HAS_SUM: u64 = 1 << 32;
+const RUN: usize = 32;
 
 /// A change of the map: blocks from `block` on get a run of places, or lose theirs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     pub(super) block: u64,
     pub(super) run: Run,
+    /// The crc32c of the data, if the record may become durable before it.
+    pub(super) sum: Option<u32>,
+}
+
+impl Change {
+    pub(super) fn new(block: u64, run: Run) -> Self {
+        let sum = None;
+        Change { block, run, sum }
+    }
 }
 
 /// Encodes a record, whose number is still to be [set](set_number).
 pub(super) fn record(changes: &[Change]) -> Vec<u8> {
     let mut bytes = vec![0; RECORD_HEAD];
     bytes[8..12].copy_from_slice(&(changes.len() as u32).to_le_bytes());
-    for Change { block, run } in changes {
-        for number in [*block, run.target.unwrap_or(NO_PLACE), run.len] {
+    for Change { block, run, sum } in changes {
+        let sum = sum.map_or(0, |it| u64::from(it) | HAS_SUM);
+        for number in [*block, run.target.unwrap_or(NO_PLACE), run.len, sum] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
     }
@@ -246,13 +258,14 @@ pub(super) fn decode(record: &[u8], superblock: &Superblock) -> Option<(u64, Vec
         return None;
     }
     let change = |run: &[u8]| {
-        let [block, place, len] = [0, 8, 16].map(|at| u64_at(run, at));
+        let [block, place, len, sum] = [0, 8, 16, 24].map(|at| u64_at(run, at));
         let target = (place != NO_PLACE).then_some(place);
         let fits = |start: u64, most| start.checked_add(len).is_some_and(|end| end <= most);
         let is_inside = fits(block, superblock.size)
             && target.is_none_or(|place| fits(place, superblock.places));
         let run = Run::new(target, len);
-        (len > 0 && is_inside).then_some(Change { block, run })
+        let sum = (sum & HAS_SUM != 0).then_some(sum as u32);
+        (len > 0 && is_inside).then_some(Change { block, run, sum })
     };
     let changes: Option<Vec<Change>> = runs.chunks_exact(RUN).map(change).collect();
     Some((u64_at(head, 0), changes?))

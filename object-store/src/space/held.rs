@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use crc32c::{crc32c, crc32c_append};
 use spanlock_range_lock::{Access, BatchHold, RawRangeLockBatch};
 
 use super::Space;
@@ -161,8 +162,8 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
         for blocks in lost.chain(batch.trims()) {
             // Blocks without places have nothing to lose.
             if map.has_places(blocks.clone()) {
-                let (block, run) = (blocks.start, Run::new(None, blocks.end - blocks.start));
-                changes.push(Change { block, run });
+                let run = Run::new(None, blocks.end - blocks.start);
+                changes.push(Change::new(blocks.start, run));
             }
         }
         for Move { from, to } in batch.moves() {
@@ -170,8 +171,7 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
                 let (block, len) = (to + (part.start - from.start), part.end - part.start);
                 let target = run.and_then(|it| it.target);
                 if target.is_some() || map.has_places(block..block + len) {
-                    let run = Run::new(target, len);
-                    changes.push(Change { block, run });
+                    changes.push(Change::new(block, Run::new(target, len)));
                 }
             }
         }
@@ -188,6 +188,8 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
     ) -> Vec<(u64, &'p [u8])> {
         let size = self.space.block as usize;
         let (mut writes, first) = (Vec::new(), changes.len());
+        // Data that is durable before the record needs no checksum there.
+        let has_sums = !self.space.parts.medium.is_synchronous();
         let mut extents = taken.iter().cloned();
         let mut extent = 0..0;
         for piece in pieces {
@@ -203,8 +205,12 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
                 match changes[first..].last_mut() {
                     Some(last) if last.block + last.run.len == block && last.run.continues(run) => {
                         last.run.len += len;
+                        last.sum = last.sum.map(|sum| crc32c_append(sum, now));
                     }
-                    _ => changes.push(Change { block, run }),
+                    _ => changes.push(Change {
+                        sum: has_sums.then(|| crc32c(now)),
+                        ..Change::new(block, run)
+                    }),
                 }
                 extent.start += len;
                 (block, rest) = (block + len, later);
@@ -227,7 +233,7 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
             // Their places are not old: other blocks get them.
             map.remove(it.from.clone());
         }
-        for &Change { block, run } in changes {
+        for &Change { block, run, .. } in changes {
             let before = match run.target {
                 Some(_) => map.insert(block, run),
                 None => map.remove(block..block + run.len),

@@ -19,7 +19,7 @@ pub use persistent::Persistent;
     reason = "no space fits into an empty one"
 )]
 pub trait Medium: Send + Sync {
-    /// The storage of a ring, which is a part of the medium.
+    /// The storage of a ring, which is a part of the medium. Its flushes are the medium's.
     type Ring: Storage;
 
     /// Returns the length in bytes.
@@ -48,6 +48,9 @@ pub trait Medium: Send + Sync {
     /// # Errors
     /// The medium's error. It is final: every later flush fails, too.
     fn flush(&self) -> io::Result<()>;
+
+    /// Returns whether every write is durable when it returns, so that flushes do nothing.
+    fn is_synchronous(&self) -> bool;
 
     /// Writes all the pieces, in any order. They are durable after a later [`flush`](Self::flush).
     ///

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crc32c::crc32c_append;
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::compact::{GroupCommit, Log, Options as RingOptions};
 
@@ -15,6 +16,8 @@ use super::runs::{Run, Runs};
 
 /// Entries of the table that are read at a time.
 const CHUNK: u64 = 1 << 16;
+/// Blocks of data that are read at a time.
+const DATA_CHUNK: u64 = 64;
 
 /// The parts of an open space.
 pub(super) struct Parts<M: Medium> {
@@ -66,9 +69,12 @@ pub(super) fn create<M: Medium>(
     })
 }
 
-/// One thread at a time uses a ring, so a wait for others would be in vain.
 fn ring_options() -> RingOptions {
-    RingOptions::new().group_commit(GroupCommit::Plain)
+    // A wait for others depends on the time, so the log's own models explore it.
+    match cfg!(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)) {
+        true => RingOptions::new().group_commit(GroupCommit::Plain),
+        false => RingOptions::new(),
+    }
 }
 
 fn read_slot(medium: &impl Medium, at: u64) -> Result<Slot, Error> {
@@ -123,7 +129,7 @@ pub(super) fn open<M: Medium>(medium: M) -> Result<Parts<M>, Error> {
             .map_err(Error::io("placing a ring"))?;
         rings.push(Log::open(storage, &ring_options()).map_err(Error::Ring)?);
     }
-    let records = read_records(&rings, &superblock)?;
+    let records = read_records(&medium, &rings, &superblock)?;
     let (map, noted) = build(&medium, &superblock, &records)?;
     let places = map.places();
     if let Some(twice) = places.windows(2).find(|pair| pair[0].end > pair[1].start) {
@@ -145,32 +151,56 @@ pub(super) fn open<M: Medium>(medium: M) -> Result<Parts<M>, Error> {
     })
 }
 
-fn read_records<R: Storage>(rings: &[Log<R>], superblock: &Superblock) -> Result<Records, Error> {
-    let mut all: BTreeMap<u64, Vec<Change>> = BTreeMap::new();
+/// A record after the cut.
+struct Record {
+    changes: Vec<Change>,
+    /// Whether it may be durable without its data.
+    is_unsure: bool,
+}
+
+fn read_records<R: Storage>(
+    medium: &impl Medium,
+    rings: &[Log<R>],
+    superblock: &Superblock,
+) -> Result<Records, Error> {
+    let mut all: BTreeMap<u64, Record> = BTreeMap::new();
     for (ring, range) in rings
         .iter()
         .zip((0..).map(|ring| superblock.ring_range(ring)))
     {
         let corrupt = |what| Error::corrupt(what, range.start);
+        // The last batch, and its records.
+        let (mut batch, mut last) = (None, Vec::new());
         for record in ring.records() {
             let record = record.map_err(Error::Ring)?;
             let decoded = format::decode(&record.data, superblock);
             let (number, changes) =
                 decoded.ok_or(corrupt("a record that is none of this space"))?;
-            if number > superblock.cut && all.insert(number, changes).is_some() {
+            if batch.replace(record.batch) != Some(record.batch) {
+                last.clear();
+            }
+            last.push(number);
+            let is_unsure = false;
+            let record = Record { changes, is_unsure };
+            if number > superblock.cut && all.insert(number, record).is_some() {
                 return Err(corrupt("two records with one number"));
             }
         }
+        for number in last {
+            // Only the last flush of a ring can have been interrupted.
+            all.entry(number).and_modify(|it| it.is_unsure = true);
+        }
     }
     let mut records = Records {
-        number: superblock.cut,
+        number: all.keys().next_back().copied().unwrap_or(superblock.cut),
         ..Records::default()
     };
-    for (number, changes) in all {
-        records.number = number;
-        for Change { block, run } in changes {
-            records.blocks.insert(block, run);
-        }
+    records.blocks = blocks(&all);
+    let lacking = without_data(medium, superblock, &all, &records.blocks)?;
+    if !lacking.is_empty() {
+        // Nobody has built on them: whoever wrote them still held their blocks.
+        all.retain(|number, _| !lacking.contains(number));
+        records.blocks = blocks(&all);
     }
     for (block, run) in records.blocks.iter() {
         let Some(place) = run.target else { continue };
@@ -181,6 +211,65 @@ fn read_records<R: Storage>(rings: &[Log<R>], superblock: &Superblock) -> Result
         }
     }
     Ok(records)
+}
+
+/// Returns the last places of all blocks that records name.
+fn blocks(all: &BTreeMap<u64, Record>) -> Runs {
+    let mut blocks = Runs::default();
+    for Change { block, run, .. } in all.values().flat_map(|it| &it.changes) {
+        blocks.insert(*block, *run);
+    }
+    blocks
+}
+
+/// Returns the numbers of the records that lack data. Makes the data of the others durable, before
+/// the table names its places: a later recovery must not find it gone. The data is written again:
+/// if a write-back has failed, and the process was killed, it may be in the page cache only, for
+/// ever.
+fn without_data(
+    medium: &impl Medium,
+    superblock: &Superblock,
+    all: &BTreeMap<u64, Record>,
+    blocks: &Runs,
+) -> Result<Vec<u64>, Error> {
+    let mut lacking = Vec::new();
+    for (number, record) in all.iter().filter(|(_, it)| it.is_unsure) {
+        for change in &record.changes {
+            let (Some(sum), Some(place)) = (change.sum, change.run.target) else {
+                continue;
+            };
+            // If a later record has changed one of the blocks, this one had been acknowledged, and
+            // other blocks may have its places now.
+            let mut is_last = true;
+            let keys = change.block..change.block + change.run.len;
+            blocks.for_each(keys, |part, its| {
+                let own = change
+                    .run
+                    .part(part.start - change.block, part.end - part.start);
+                is_last &= its == Some(own);
+            });
+            if !is_last {
+                continue;
+            }
+            let mut found = 0;
+            for first in (0..change.run.len).step_by(DATA_CHUNK as usize) {
+                let len = DATA_CHUNK.min(change.run.len - first);
+                let at = superblock.place_at(place + first);
+                let mut data = vec![0; (len * u64::from(superblock.block)) as usize];
+                // SAFETY: no other thread has this medium yet.
+                (unsafe { medium.read(at, &mut data) }).map_err(Error::io("reading data"))?;
+                found = crc32c_append(found, &data);
+                // SAFETY: as above.
+                (unsafe { medium.write(at, &data) }).map_err(Error::io("writing data again"))?;
+            }
+            if found != sum {
+                lacking.push(*number);
+                break;
+            }
+        }
+    }
+    medium.flush().map_err(Error::io("flushing data"))?;
+    Ok(lacking)
 }
 
 /// Returns the map that the table alone gives. Nothing writes the table meanwhile.

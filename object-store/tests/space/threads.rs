@@ -98,14 +98,14 @@ fn records_that_fill_the_ring_together_wait_for_room() {
                 for round in 0..5 {
                     let at = |nth: u64| (thread << 36) + (nth << 20);
                     let data = [round; 8];
-                    let apart: Vec<_> = (0..40).map(|nth| Vector::write(at(nth), &data)).collect();
+                    let apart: Vec<_> = (0..30).map(|nth| Vector::write(at(nth), &data)).collect();
                     space.write_batch(&apart).unwrap();
                 }
             });
         }
     });
     let stats = space.stats();
-    assert_eq!(stats.places - stats.free, THREADS * 40);
+    assert_eq!(stats.places - stats.free, THREADS * 30);
     assert!(stats.checkpoints > 5, "{stats:?}");
 }
 
@@ -142,7 +142,7 @@ impl Storage for Patient {
     }
 }
 
-/// Alone, each of these batches would take two flushes.
+/// Alone, each of these batches would take a flush.
 #[test]
 fn writers_of_disjoint_blocks_share_flushes() {
     const WRITERS: u64 = 16;

@@ -61,6 +61,10 @@ impl<S: Storage> Medium for Disk<S> {
         self.storage.flush()
     }
 
+    fn is_synchronous(&self) -> bool {
+        false
+    }
+
     unsafe fn write_all(&self, pieces: &[(u64, &[u8])]) -> io::Result<()> {
         let continues = |before: &(u64, &[u8]), next: &(u64, &[u8])| {
             let is_short = before.1.len() < SHORT && next.1.len() < SHORT;

@@ -71,6 +71,10 @@ impl<P: Pmem> Medium for Persistent<P> {
         Ok(())
     }
 
+    fn is_synchronous(&self) -> bool {
+        true
+    }
+
     unsafe fn write_all(&self, pieces: &[(u64, &[u8])]) -> io::Result<()> {
         self.check_writable()?;
         for (at, data) in pieces {
