@@ -2,10 +2,11 @@
 //! the rings' records unnecessary.
 //!
 //! # Group commit
-//! A thread writes its data, appends its record, and waits until the record is durable. Threads that
-//! wait for the same ring share one flush: that is the log's group commit. The flush makes the data
-//! durable, too, because all of it was written before. A crash may nevertheless leave the record
-//! without its data. So the record has the data's checksum, and recovery drops such a record.
+//! A thread writes its data, appends its record, and waits until the record is durable. Threads
+//! that wait for the same ring share one flush: that is the log's group commit. The flush makes the
+//! data durable, too, because all of it was written before. A crash may nevertheless leave the
+//! record without its data. So the record has the data's checksum, and recovery drops such a
+//! record.
 //!
 //! Where flushes are fast, the threads of a ring would still wait for each other. So a space can
 //! have several rings. Their records have one sequence of numbers, which recovery sorts by.

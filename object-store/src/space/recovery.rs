@@ -198,7 +198,7 @@ fn read_records<R: Storage>(
     records.blocks = blocks(&all);
     let lacking = without_data(medium, superblock, &all, &records.blocks)?;
     if !lacking.is_empty() {
-        // Nobody has built on them: whoever wrote them still held their blocks.
+        // No other record depends on them: their threads still held the blocks.
         all.retain(|number, _| !lacking.contains(number));
         records.blocks = blocks(&all);
     }
