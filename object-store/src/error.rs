@@ -66,6 +66,9 @@ pub enum Error {
     /// The store keeps no versions.
     #[error("the store keeps no versions: create one in `Mode::Versions`")]
     NoVersions,
+    /// A batch of changes cannot write in version mode.
+    #[error("a batch of changes makes no versions: write the object by `write_version`")]
+    MakesNoVersion,
     /// The object has no such version: it was reclaimed, rolled back, or never made.
     #[error(
         "object {id} has no version {version}: it was reclaimed, rolled back or never made; the \
@@ -102,6 +105,12 @@ pub enum Error {
         needed: u64,
         /// The most blocks that one entry of the log can have.
         most: u64,
+    },
+    /// A batch names an object twice.
+    #[error("two changes of one batch concern object {id}: make one change of them")]
+    Repeated {
+        /// The id.
+        id: u64,
     },
     /// All ids were given out.
     #[error("all {regions} ids were given out: create a store with smaller regions")]

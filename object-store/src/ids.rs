@@ -95,14 +95,16 @@ impl Ids {
         })
     }
 
-    /// Gives out an id, whose head is durable.
+    /// Gives out an id. If the batch that this takes is not empty, `commit` makes it durable, alone
+    /// or with others' vectors. With a `size`, it has the object's head in any case.
     ///
     /// # Errors
-    /// [`Error::NoIds`], [`Error::Space`]. No id is lost then.
-    pub(crate) fn create<M: Medium, L: RawRangeLockBatch>(
+    /// [`Error::NoIds`], or that of `commit`. No id is lost then.
+    pub(crate) fn create(
         &self,
-        space: &Space<M, L>,
         geometry: &Geometry,
+        size: Option<u64>,
+        commit: impl FnOnce(u64, &[Vector<'_>]) -> Result<(), Error>,
     ) -> Result<u64, Error> {
         let number = thread::index() as u64 % SLOTS;
         let mut slot = self.slots[number as usize].lock();
@@ -110,24 +112,31 @@ impl Ids {
             *slot = self.fresh_range(geometry)?;
         }
         let id = slot.next;
+        let mut new = Range {
+            next: id + 1,
+            ..*slot
+        };
         if id == slot.written {
-            let written = slot.end.min(id + self.heads);
-            let upto = match written > slot.upto {
-                true => slot.end.min(written.max(id + self.skip)),
-                false => slot.upto,
-            };
-            let reserved = Slot {
-                upto,
-                end: slot.end,
-            };
-            let reserved = (upto > slot.upto).then(|| reserved.encode(number));
-            let reserved = reserved
-                .as_ref()
-                .map(|it| (geometry.slot_at(number), &it[..]));
-            write_heads(space, geometry, id..written, reserved)?;
-            (slot.written, slot.upto) = (written, upto);
+            new.written = slot.end.min(id + self.heads);
+            if new.written > slot.upto {
+                new.upto = slot.end.min(new.written.max(id + self.skip));
+            }
         }
-        slot.next = id + 1;
+        let heads = match id == slot.written {
+            true => id..new.written,
+            false => id..id + u64::from(size.is_some()),
+        };
+        if !heads.is_empty() {
+            let Range { upto, end, .. } = new;
+            let reserved = (upto > slot.upto).then(|| Slot { upto, end }.encode(number));
+            let bytes = encode_heads(heads.clone(), size.unwrap_or(0));
+            let mut vectors = head_vectors(geometry, heads, &bytes);
+            let at = geometry.slot_at(number);
+            vectors.extend(reserved.iter().map(|it| Vector::write(at, it)));
+            // So an id is given out only when its head and the slot are durable (O-I2).
+            commit(id, &vectors)?;
+        }
+        *slot = new;
         Ok(id)
     }
 
@@ -159,32 +168,31 @@ impl Ids {
     }
 }
 
-/// Writes the heads of new objects, and the slot if it changes, in one batch: so an id is given out
-/// only when both are durable (O-I2). The first object is created, the others only pre-created
-/// (O-I3).
-fn write_heads<M: Medium, L: RawRangeLockBatch>(
-    space: &Space<M, L>,
+/// Encodes the heads of new objects. The first is created, with this size, the others are only
+/// pre-created (O-I3).
+fn encode_heads(ids: std::ops::Range<u64>, size: u64) -> Vec<u8> {
+    let first = ids.start;
+    let head = |id| match id == first {
+        true => Head {
+            size,
+            ..Head::new(State::Created)
+        },
+        false => Head::new(State::PreCreated),
+    };
+    ids.flat_map(|id| head(id).encode(id)).collect()
+}
+
+fn head_vectors<'h>(
     geometry: &Geometry,
     ids: std::ops::Range<u64>,
-    slot: Option<(u64, &[u8])>,
-) -> Result<(), Error> {
-    let first = ids.start;
-    let state = |id| match id == first {
-        true => State::Created,
-        false => State::PreCreated,
-    };
-    let heads: Vec<u8> = ids
-        .clone()
-        .flat_map(|id| Head::new(state(id)).encode(id))
-        .collect();
-    let mut vectors: Vec<Vector<'_>> = match geometry.layout {
-        Layout::Packed => vec![Vector::write(geometry.head_at(first), &heads)],
+    heads: &'h [u8],
+) -> Vec<Vector<'h>> {
+    match geometry.layout {
+        Layout::Packed => vec![Vector::write(geometry.head_at(ids.start), heads)],
         Layout::Region => {
             let each = ids.zip(heads.chunks_exact(HEAD));
             each.map(|(id, head)| Vector::write(geometry.head_at(id), head))
                 .collect()
         }
-    };
-    vectors.extend(slot.map(|(at, bytes)| Vector::write(at, bytes)));
-    Ok(space.write_batch(&vectors)?)
+    }
 }

@@ -57,7 +57,7 @@ mod store;
 
 pub use error::Error;
 pub use regions::{Layout, Mode};
-pub use store::{Options, Report, Store, Version};
+pub use store::{Change, Options, Report, Store, Version};
 
 /// Tests the README's example.
 #[cfg(doctest)]

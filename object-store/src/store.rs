@@ -1,5 +1,6 @@
 //! The store: objects in regions of a space.
 
+mod changes;
 mod check;
 mod versions;
 
@@ -7,6 +8,7 @@ use std::fmt;
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use changes::Change;
 pub use check::Report;
 pub use versions::Version;
 
@@ -217,7 +219,7 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
     /// # Errors
     /// [`Error::NoIds`], [`Error::Space`]. No id is lost then.
     pub fn create_object(&self) -> Result<u64, Error> {
-        self.ids.create(&self.space, &self.geometry)
+        (self.ids).create(&self.geometry, None, |_, heads| self.commit(heads, &[]))
     }
 
     /// Reads at byte `offset` of an object. Returns how many bytes of `into` were read: fewer than
@@ -255,13 +257,7 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         for access in [Access::Read, Access::Write] {
             let mut held = self.hold(id, access, bytes.clone(), Access::Write)?;
             let old = self.head(&held, id)?;
-            let mut new = Head {
-                state: State::Created,
-                ..old
-            };
-            if self.geometry.mode.has_size() && !data.is_empty() {
-                new.size = old.size.max(end);
-            }
+            let new = self.head_after(old, end, data.is_empty());
             let mut vectors = vec![Vector::write(bytes.start, data)];
             let encoded = new.encode(id);
             if new != old {
@@ -281,17 +277,7 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
     /// # Errors
     /// [`Error::UnknownId`], [`Error::Corrupt`], [`Error::Space`].
     pub fn delete(&self, id: u64) -> Result<(), Error> {
-        self.check_id(id)?;
-        let region = self.geometry.body(id);
-        let mut held = self.hold(id, Access::Write, region.clone(), Access::Write)?;
-        self.head(&held, id)?;
-        let head = self.geometry.head_at(id);
-        let none = Head::new(State::None).encode(id);
-        let forget = match self.geometry.layout {
-            Layout::Region => Vector::trim(head..region.start),
-            Layout::Packed => Vector::write(head, &none),
-        };
-        Ok(held.write_batch(&[forget, Vector::trim(region)])?)
+        self.apply(&[Change::Delete { id }])
     }
 
     /// Returns an object's size in bytes, or `None` if the store does not keep it.

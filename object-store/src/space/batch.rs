@@ -53,6 +53,11 @@ impl<'a> Vector<'a> {
             content: Content::Of(from.start),
         }
     }
+
+    /// Returns the bytes that are written, trimmed, or moved to.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
 }
 
 /// Blocks to be moved.

@@ -1,5 +1,6 @@
 //! Tests of the store through its public interface.
 
+mod batches;
 mod check;
 mod common;
 mod crashes;
