@@ -1,0 +1,221 @@
+//! Bad input, and stores that are none of named objects.
+
+use std::sync::Arc;
+
+use object_store::path::Path;
+use object_store::{
+    Attribute, Attributes, Error as TraitError, GetOptions, GetRange, ObjectStore, ObjectStoreExt,
+    PutOptions,
+};
+use spanlock_interval_lock::IntervalLock;
+use spanlock_journal_commit::testing::Recorded;
+use spanlock_named_objects::{Error, NamedObjects};
+use spanlock_object_store::space::{self, Disk, Space};
+use spanlock_object_store::{Options, Store};
+
+use crate::common::{BLOCK, REGION, content, create, device, flat, now, open_image, reopen_flat};
+
+/// Returns the error of this crate inside one of the trait.
+fn inner(error: &TraitError) -> &Error {
+    let source = std::error::Error::source(error).expect("it has a source");
+    source.downcast_ref().expect("it is ours")
+}
+
+#[test]
+fn missing_names_and_bad_ranges_are_named() {
+    let store = create(&device());
+    let (path, other) = (Path::from("a/b"), Path::from("c"));
+    let missing = [
+        now(store.get(&path)).map(drop),
+        now(store.head(&path)).map(drop),
+        now(store.delete(&path)),
+        now(store.copy(&path, &other)),
+        now(store.rename(&path, &other)),
+        now(store.rename(&path, &path)),
+    ];
+    for error in missing {
+        let error = error.expect_err("there is none");
+        assert!(matches!(error, TraitError::NotFound { .. }), "{error}");
+        assert!(
+            error.to_string().contains("no object is named a/b"),
+            "{error}"
+        );
+    }
+    now(store.put(&path, "12345".into())).expect("room");
+    for range in [
+        GetRange::Offset(5),
+        GetRange::Bounded(7..9),
+        GetRange::Bounded(3..3),
+    ] {
+        let error = now(store.get_opts(&path, GetOptions::new().with_range(Some(range))));
+        let error = error.expect_err("a bad range");
+        assert!(
+            matches!(inner(&error), Error::BadRange { size: 5, .. }),
+            "{error}"
+        );
+    }
+    let error = now(store.get_opts(&path, GetOptions::new().with_version(Some("1"))));
+    let error = error.expect_err("no versions");
+    assert!(matches!(inner(&error), Error::NoVersions { .. }), "{error}");
+    now(store.put(&other, "x".into())).expect("room");
+    for error in [
+        now(store.copy_if_not_exists(&path, &other)),
+        now(store.rename_if_not_exists(&path, &other)),
+        now(store.rename_if_not_exists(&path, &path)),
+    ] {
+        let error = error.expect_err("it exists");
+        assert!(matches!(inner(&error), Error::Exists { .. }), "{error}");
+    }
+    assert_eq!(content(&store, "c").unwrap(), "x");
+    now(store.rename(&path, &path)).expect("it is there");
+    assert_eq!(content(&store, "a/b").unwrap(), "12345");
+}
+
+#[test]
+fn an_object_larger_than_a_region_is_refused() {
+    let store = create(&device());
+    let path = Path::from("a");
+    now(store.put(&path, "old".into())).expect("room");
+    let most = (REGION - BLOCK) as usize;
+    let error = now(store.put(&path, vec![1; most + 1].into())).expect_err("too large");
+    assert!(matches!(inner(&error), Error::TooLarge { .. }), "{error}");
+    assert!(error.to_string().contains("`Options::region`"), "{error}");
+    assert_eq!(content(&store, "a").unwrap(), "old");
+    now(store.put(&path, vec![1; most].into())).expect("it fits");
+    assert_eq!(content(&store, "a").unwrap(), vec![1; most]);
+}
+
+#[test]
+fn a_full_device_keeps_the_old_content_and_loses_no_room() {
+    let device = device();
+    let store = create(&device);
+    let path = |nth| Path::from(format!("file {nth}"));
+    now(store.put(&path(0), "old".into())).expect("room");
+    let before = store.store().space().stats().free;
+    let mut made = 0;
+    let error = loop {
+        match now(store.put(&path(made + 1), vec![1; 20 << 10].into())) {
+            Ok(_) => made += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("no space"), "{error}");
+    now(store.put(&path(0), vec![1; 40 << 10].into())).expect_err("no room");
+    now(store.get_opts(&path(0), GetOptions::new())).expect("it is not locked");
+    assert_eq!(content(&store, "file 0").unwrap(), "old");
+    for nth in 1..=made {
+        now(store.delete(&path(nth))).expect("it is there");
+    }
+    now(store.put(&path(0), "new".into())).expect("room");
+    // The table of heads may have taken a block more.
+    assert!(store.store().space().stats().free + 1 >= before);
+}
+
+/// Free places that lie scattered need a longer record than one batch may have.
+#[test]
+fn content_for_scattered_places_is_written_in_several_batches() {
+    let device = Arc::new(Recorded::new(256 << 10));
+    let of_space = space::Options::new()
+        .block(512)
+        .size(1 << 28)
+        .rings(1, 16_384)
+        .id(3);
+    let space = Space::create(Disk::new(device.clone()), &of_space, IntervalLock::new());
+    let store = Store::create(space.expect("a space"), &Options::new().region(REGION));
+    let store = NamedObjects::open(store.expect("a store")).expect("an empty store");
+    let path = |nth: u32| Path::from(format!("{nth:03}"));
+    let mut made = 0;
+    while now(store.put(&path(made), "x".into())).is_ok() {
+        made += 1;
+    }
+    for nth in (0..made).step_by(2) {
+        now(store.delete(&path(nth))).expect("it is there");
+    }
+    let many: Vec<u8> = (0..50_000_u32).map(|at| (at / 100) as u8).collect();
+    let commits = store.store().space().stats().commits;
+    now(store.put(&"many".into(), many.clone().into())).expect("there is room");
+    assert!(
+        store.store().space().stats().commits > commits + 2,
+        "it took one batch"
+    );
+    let store = open_image(device.visible());
+    assert_eq!(content(&store, "many").unwrap(), many);
+    assert_eq!(content(&store, "001").unwrap(), "x");
+}
+
+#[test]
+fn names_and_attributes_of_a_megabyte_are_refused() {
+    let store = create(&device());
+    let path = Path::from("x".repeat(1 << 20));
+    let error = now(store.put(&path, "x".into())).expect_err("too long");
+    assert!(matches!(inner(&error), Error::LongName { .. }), "{error}");
+    assert!(error.to_string().len() < 400, "{error}");
+    let value = "x".repeat(1000);
+    let mut attributes = Attributes::new();
+    for nth in 0..40 {
+        attributes.insert(
+            Attribute::Metadata(format!("{nth}").into()),
+            value.clone().into(),
+        );
+    }
+    // 40 KiB fit, and lie before the content.
+    let options = PutOptions::from(attributes.clone());
+    now(store.put_opts(&"a".into(), "content".into(), options)).expect("room");
+    let got = now(store.get(&"a".into())).expect("it is there");
+    assert_eq!(got.attributes, attributes);
+    assert_eq!(now(got.bytes()).unwrap(), "content");
+    // A short name keeps the place of the content; a longer one than its block does not.
+    now(store.put(&"b".into(), "content".into())).expect("room");
+    let long = "y".repeat(700);
+    now(store.rename(&"b".into(), &Path::from(long.clone()))).expect("room");
+    assert_eq!(content(&store, &long).unwrap(), "content");
+    now(store.rename(&Path::from(long.clone()), &"b".into())).expect("room");
+    assert_eq!(content(&store, "b").unwrap(), "content");
+    assert_eq!(content(&store, &long), None);
+}
+
+#[test]
+fn a_store_of_other_objects_is_refused_and_kept() {
+    for data in [&b""[..], b"data", &[0; 600], b"SpanlkNO and more"] {
+        let device = device();
+        let store = flat(&device);
+        let named = |store| NamedObjects::open(store);
+        let id = store.create_with(&[(0, data)], &[]).expect("room");
+        let error = named(store).expect_err("it is not ours");
+        assert!(
+            matches!(error, Error::Unsound { id: found } if found == id),
+            "{error}"
+        );
+        assert_eq!(reopen_flat(&device).list(0, 9).expect("a list"), [id]);
+    }
+}
+
+#[test]
+fn a_damaged_name_block_and_a_name_twice_are_found() {
+    let device = device();
+    let store = create(&device);
+    now(store.put(&"a".into(), "1".into())).expect("room");
+    now(store.put(&"b".into(), "2".into())).expect("room");
+    drop(store);
+    let store = reopen_flat(&device);
+    let ids = store.list(0, 9).expect("a list");
+    let mut block = vec![0; BLOCK as usize];
+    store.read(ids[0], 0, &mut block).expect("it is there");
+    let mut old = vec![0; BLOCK as usize];
+    store.read(ids[1], 0, &mut old).expect("it is there");
+    store.write(ids[1], 0, &block).expect("room");
+    drop(store);
+    let open = || NamedObjects::open(reopen_flat(&device));
+    let error = open().expect_err("a name twice");
+    assert!(matches!(error, Error::TwoWithOneName { .. }), "{error}");
+    old[30] ^= 1;
+    reopen_flat(&device).write(ids[1], 0, &old).expect("room");
+    let error = open().expect_err("damage");
+    assert!(
+        matches!(error, Error::Unsound { id } if id == ids[1]),
+        "{error}"
+    );
+    old[30] ^= 1;
+    reopen_flat(&device).write(ids[1], 0, &old).expect("room");
+    assert_eq!(content(&open().expect("as before"), "b").unwrap(), "2");
+}
