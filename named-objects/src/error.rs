@@ -2,8 +2,6 @@
 
 use thiserror::Error;
 
-use crate::head::MOST;
-
 /// Why an operation on named objects failed. It is the source of the `object_store::Error` that the
 /// trait's methods return.
 #[derive(Clone, Debug, Error)]
@@ -34,16 +32,10 @@ pub enum Error {
     Stale {
         /// The name.
         path: String,
-        /// The ETag that the request names.
+        /// The ETag that the request names, or `none`.
         wanted: String,
         /// The number in the current ETag, if there is an object.
         found: Option<u64>,
-    },
-    /// A conditional update names no ETag.
-    #[error("the update of {path} names no ETag: take it from the result of a get or put")]
-    NoTag {
-        /// The name.
-        path: String,
     },
     /// The object does not fit into a region.
     #[error(
@@ -58,18 +50,10 @@ pub enum Error {
         /// The most bytes that a region holds.
         capacity: u64,
     },
-    /// The name and the attributes are too long.
-    #[error("the name and the attributes of {path:.40} take {len} bytes, but may take {MOST}")]
-    LongName {
-        /// The name.
-        path: String,
-        /// The bytes that they would take.
-        len: usize,
-    },
-    /// An attribute that this version cannot store.
-    #[error("the attribute {what} cannot be stored: this version does not know it")]
-    UnknownAttribute {
-        /// The attribute.
+    /// What this store does not have.
+    #[error("not supported: {what}")]
+    Unsupported {
+        /// What was requested.
         what: String,
     },
     /// A range of bytes that the object does not have.
@@ -82,36 +66,21 @@ pub enum Error {
         /// What is wrong with the range.
         why: String,
     },
-    /// A version was requested; only the current content of a name is kept.
-    #[error("{path} has no versions: leave out the version {version}")]
-    NoVersions {
-        /// The name.
-        path: String,
-        /// The version.
-        version: String,
-    },
-    /// An object without a sound name block was found when the store was opened.
+    /// An object that is not a sound one, or has another's name, was found when the store was
+    /// opened.
     #[error(
-        "object {id} has no sound name block: it is damaged, or this store is not one of named \
-         objects; nothing was changed"
+        "object {id} {why}: the store is damaged, or is not one of named objects; nothing was \
+         changed"
     )]
     Unsound {
         /// The object.
         id: u64,
-    },
-    /// Two objects with one name were found when the store was opened.
-    #[error("the objects {ids:?} are both named {path}: the store is damaged; nothing was changed")]
-    TwoWithOneName {
-        /// The name.
-        path: String,
-        /// The objects.
-        ids: [u64; 2],
+        /// What is wrong.
+        why: String,
     },
     /// An upload cannot be continued or completed.
-    #[error("the upload of {path} {why}")]
+    #[error("the upload {why}")]
     Upload {
-        /// The name.
-        path: String,
         /// What is wrong.
         why: &'static str,
     },
@@ -124,9 +93,7 @@ impl From<Error> for object_store::Error {
             Error::NotFound { path } => Self::NotFound { path, source },
             Error::Exists { path, .. } => Self::AlreadyExists { path, source },
             Error::Stale { path, .. } => Self::Precondition { path, source },
-            Error::UnknownAttribute { .. } | Error::NoVersions { .. } => {
-                Self::NotSupported { source }
-            }
+            Error::Unsupported { .. } => Self::NotSupported { source },
             _ => {
                 let store = "Spanlock";
                 Self::Generic { store, source }

@@ -1,25 +1,4 @@
-//! The name block, with which the data of every object begins.
-//!
-//! ```text
-//!   data of an object   0            block                      start
-//!                       ┊ name block ┊ more of it, if it is long ┊ content: `size` bytes ┊
-//! ```
-//!
-//! | name block | at | bytes | |
-//! |---|---|---|---|
-//! | magic | 0 | 8 | `SpanlkNO` |
-//! | version | 8 | 4 | 1 |
-//! | checksum | 12 | 4 | crc32c of the *len* bytes, these four as zeros |
-//! | len | 16 | 4 | bytes of the name block that are used |
-//! | kind | 20 | 4 | 0: no name, and what follows is zero; 1: named |
-//! | start | 24 | 8 | where the content begins, a multiple of the space's block |
-//! | size | 32 | 8 | bytes of the content |
-//! | modified | 40 | 8 | microseconds since 1970 |
-//! | name | 48 | 4 | bytes of the name, which follow |
-//! | attributes | | 4 | how many follow, in ascending order |
-//! | an attribute: kind | | 4 | 0 to 5: the first six of `Attribute`, in its order; 6: metadata |
-//! | key | | 4 | bytes of the key, which follow; 0 except for metadata |
-//! | value | | 4 | bytes of the value, which follow |
+//! The name block, with which the data of every object begins. `docs/format.md` shows its bytes.
 
 use std::borrow::Cow;
 
@@ -35,7 +14,7 @@ const VERSION: u32 = 1;
 /// Bytes before the name, without its length.
 const FIXED: usize = 48;
 /// The most bytes that a name and attributes may take.
-pub(crate) const MOST: usize = 1 << 20;
+const MOST: usize = 1 << 20;
 /// The kinds of attributes without a key. The position of each is its kind on the medium.
 const KINDS: [Attribute; 6] = [
     Attribute::ContentDisposition,
@@ -100,7 +79,7 @@ impl Head {
     /// it is set.
     ///
     /// # Errors
-    /// [`Error::UnknownAttribute`], [`Error::LongName`].
+    /// [`Error::Unsupported`].
     pub(crate) fn encode(&mut self, block: u64) -> Result<Vec<u8>, Error> {
         let mut attributes = Vec::new();
         for (attribute, value) in &self.attributes {
@@ -109,8 +88,8 @@ impl Head {
                 (Some(kind), _) => (kind, ""),
                 (None, Attribute::Metadata(key)) => (KINDS.len(), &key[..]),
                 (None, other) => {
-                    let what = format!("{other:?}");
-                    return Err(Error::UnknownAttribute { what });
+                    let what = format!("the attribute {other:?}");
+                    return Err(Error::Unsupported { what });
                 }
             };
             attributes.push((kind as u32, key, &value[..]));
@@ -129,8 +108,9 @@ impl Head {
             text(&mut bytes, value);
         }
         if bytes.len() > MOST {
-            let (path, len) = (self.name.to_string(), bytes.len());
-            return Err(Error::LongName { path, len });
+            let len = bytes.len();
+            let what = format!("a name and attributes of {len} bytes: they may have {MOST}");
+            return Err(Error::Unsupported { what });
         }
         if self.start == 0 {
             self.start = (bytes.len() as u64).next_multiple_of(block);
@@ -259,6 +239,6 @@ mod tests {
         let mut long = head();
         long.name = Path::from("x".repeat(MOST));
         let error = long.encode(512).unwrap_err();
-        assert!(matches!(error, Error::LongName { .. }), "{error}");
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
     }
 }

@@ -35,20 +35,27 @@ use crate::head::Head;
 /// Objects of the store that are to be deleted.
 pub(crate) type Doomed = Arc<Mutex<Vec<u64>>>;
 
-/// An object that has, or had, a name.
+/// An object of the store.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) id: u64,
-    /// Without the name.
+    /// With the name only as long as the object has none yet.
     pub(crate) head: Head,
-    /// Whether the last reader dooms it.
-    is_replaced: AtomicBool,
+    /// Whether the last user dooms it: it has lost its name, or has none yet.
+    is_doomed: AtomicBool,
     doomed: Doomed,
+}
+
+impl Object {
+    pub(crate) fn doom(&self, is_doomed: bool) {
+        // Relaxed: the last drop of the Arc comes after all others, and so sees this.
+        self.is_doomed.store(is_doomed, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Object {
     fn drop(&mut self) {
-        if *self.is_replaced.get_mut() {
+        if *self.is_doomed.get_mut() {
             self.doomed.lock().push(self.id);
         }
     }
@@ -112,16 +119,14 @@ pub(crate) struct Scanned {
 }
 
 impl Names {
-    /// Returns an object, and its name, which only the map keeps.
-    pub(crate) fn object(&self, id: u64, mut head: Head) -> (Path, Arc<Object>) {
-        let name = std::mem::take(&mut head.name);
-        let object = Object {
+    pub(crate) fn object(&self, id: u64, head: Head) -> Arc<Object> {
+        let (is_doomed, doomed) = (AtomicBool::new(false), self.doomed.clone());
+        Arc::new(Object {
             id,
             head,
-            is_replaced: AtomicBool::new(false),
-            doomed: self.doomed.clone(),
-        };
-        (name, Arc::new(object))
+            is_doomed,
+            doomed,
+        })
     }
 
     /// Adds a name that was found on the medium. Returns the object that already has it.
@@ -156,15 +161,17 @@ impl Names {
         match (mode, found) {
             (PutMode::Overwrite, _) | (PutMode::Create, None) => Ok(()),
             (PutMode::Create, Some(id)) => Err(Error::Exists { path: path(), id }),
-            (PutMode::Update(version), found) => match &version.e_tag {
-                None => Err(Error::NoTag { path: path() }),
-                Some(wanted) if found.is_some_and(|id| e_tag(id) == *wanted) => Ok(()),
-                Some(wanted) => Err(Error::Stale {
-                    path: path(),
-                    wanted: wanted.clone(),
-                    found,
-                }),
-            },
+            (PutMode::Update(version), found) => {
+                let current = found.map(e_tag);
+                match current.is_some() && current == version.e_tag {
+                    true => Ok(()),
+                    false => Err(Error::Stale {
+                        path: path(),
+                        wanted: version.e_tag.clone().unwrap_or("none".to_owned()),
+                        found,
+                    }),
+                }
+            }
         }
     }
 
@@ -286,8 +293,7 @@ impl Claim<'_> {
                 None => state.objects.remove::<str>(path.as_ref()),
             };
             if let (Some(object), Some(Fate::Erased)) = (&before, fate) {
-                // Relaxed: the last drop of the Arc comes after all others, and sees this.
-                object.is_replaced.store(true, Ordering::Relaxed);
+                object.doom(true);
             }
             old.push(before);
         }

@@ -1,9 +1,7 @@
 //! The operations on named objects, which block.
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use chrono::{DateTime, SubsecRound, Utc};
@@ -18,32 +16,15 @@ use crate::head::{self, Found, Head};
 use crate::names::{Fate, Names, Object};
 
 /// Content up to this many bytes is written together with its name, in one batch. More would make
-/// other creations wait that share the thread's slot of ids.
+/// other creations wait that share the thread's slot of ids. Copies read as much at a time.
 const AT_ONCE: u64 = 8 << 20;
 /// Objects that one batch deletes.
 const DELETIONS: usize = 16;
 
 /// A store, and the names of its objects.
 pub(crate) struct Objects<M: Medium, L: RawRangeLockBatch> {
-    store: Store<M, L>,
+    pub(crate) store: Store<M, L>,
     pub(crate) names: Names,
-}
-
-/// An object that has no name yet. Dropping it dooms the object, unless it was named or deleted.
-pub(crate) struct Nameless<M: Medium, L: RawRangeLockBatch> {
-    objects: Arc<Objects<M, L>>,
-    pub(crate) id: u64,
-    /// Its future head, without the size.
-    head: Head,
-    is_settled: AtomicBool,
-}
-
-impl<M: Medium, L: RawRangeLockBatch> Drop for Nameless<M, L> {
-    fn drop(&mut self) {
-        if !*self.is_settled.get_mut() {
-            self.objects.names.doomed.lock().push(self.id);
-        }
-    }
 }
 
 impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
@@ -73,15 +54,19 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
         let mut nameless = Vec::new();
         for &id in ids {
             match self.read_head(id)? {
-                Found::Named(head) => {
-                    let (path, object) = self.names.object(id, head);
+                Found::Named(mut head) => {
+                    let path = std::mem::take(&mut head.name);
+                    let object = self.names.object(id, head);
                     if let Some(other) = self.names.add(path.clone(), object) {
-                        let (path, ids) = (path.to_string(), [other.id, id]);
-                        return Err(Error::TwoWithOneName { path, ids });
+                        let why = format!("has the name {path}, like object {}", other.id);
+                        return Err(Error::Unsound { id, why });
                     }
                 }
                 Found::Nameless => nameless.push(id),
-                Found::Unsound => return Err(Error::Unsound { id }),
+                Found::Unsound => {
+                    let why = "has no sound name block".to_owned();
+                    return Err(Error::Unsound { id, why });
+                }
             }
         }
         Ok(nameless)
@@ -104,18 +89,11 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
         self.store.space().block().into()
     }
 
-    pub(crate) fn store(&self) -> &Store<M, L> {
-        &self.store
-    }
-
-    /// Reads all of `range` of the content of a named object.
-    pub(crate) fn read_object(&self, object: &Object, range: Range<u64>) -> Result<Bytes, Error> {
-        self.read(object.id, object.head.start, range)
-    }
-
-    fn read(&self, id: u64, start: u64, range: Range<u64>) -> Result<Bytes, Error> {
+    /// Reads all of `range` of an object's content.
+    pub(crate) fn read(&self, object: &Object, range: Range<u64>) -> Result<Bytes, Error> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
-        let read = self.store.read(id, start + range.start, &mut bytes)?;
+        let at = object.head.start + range.start;
+        let read = self.store.read(object.id, at, &mut bytes)?;
         debug_assert_eq!(read, bytes.len(), "the content is there, whole");
         Ok(bytes.into())
     }
@@ -138,8 +116,8 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
         }
     }
 
-    fn check_size(&self, head: &Head) -> Result<(), Error> {
-        let (capacity, size) = (self.store.capacity(), head.size);
+    fn check_size(&self, head: &Head, size: u64) -> Result<(), Error> {
+        let capacity = self.store.capacity();
         match head.start.saturating_add(size) > capacity {
             false => Ok(()),
             true => Err(Error::TooLarge {
@@ -152,7 +130,7 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
 
     /// Puts content under a name. Returns the id.
     pub(crate) fn put(
-        self: &Arc<Self>,
+        &self,
         path: &Path,
         content: &Bytes,
         attributes: Attributes,
@@ -160,7 +138,7 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
     ) -> Result<u64, Error> {
         let mut head = head(path, attributes.clone(), content.len() as u64);
         let block = head.encode(self.block())?;
-        self.check_size(&head)?;
+        self.check_size(&head, head.size)?;
         self.sweep()?;
         if head.size <= AT_ONCE {
             let parts = [(0, &block[..]), (head.start, content)];
@@ -171,75 +149,112 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
             }
         }
         self.names.check(path, mode)?;
-        let nameless = self.nameless(path, attributes)?;
-        nameless.write(0, content)?;
-        nameless.name(content.len() as u64, mode)
+        let object = self.nameless(path, attributes)?;
+        self.write(&object, 0, content)?;
+        self.name(&object, content.len() as u64, mode)
     }
 
     /// Gives an object a name, by a batch with `commit`, which returns the object's id. The batch
     /// retires the object that had the name.
     fn publish(
         &self,
-        head: Head,
+        mut head: Head,
         mode: &PutMode,
         commit: impl FnOnce(&[Change<'_>]) -> Result<u64, StoreError>,
     ) -> Result<u64, Error> {
-        let path = head.name.clone();
+        let path = std::mem::take(&mut head.name);
         let claim = self.names.claim(&[&path]);
         self.names.check(&path, mode)?;
         let nameless = head::nameless();
         let retired = claim.retire(&path).map(|it| change(it, &nameless));
         let id = commit(retired.as_slice())?;
-        let (path, object) = self.names.object(id, head);
-        claim.set([(path, Some(object))]);
+        claim.set([(path, Some(self.names.object(id, head)))]);
         Ok(id)
     }
 
-    /// Creates an object that has no name yet.
+    /// Creates an object that has no name yet. It is doomed, unless it is [named](Self::name).
     pub(crate) fn nameless(
-        self: &Arc<Self>,
+        &self,
         path: &Path,
         attributes: Attributes,
-    ) -> Result<Nameless<M, L>, Error> {
+    ) -> Result<Arc<Object>, Error> {
         let mut head = head(path, attributes, 0);
         head.encode(self.block())?;
-        self.check_size(&head)?;
+        self.check_size(&head, 0)?;
         self.sweep()?;
         let id = self.store.create_with(&[(0, &head::nameless())], &[])?;
-        Ok(Nameless {
-            objects: self.clone(),
-            id,
-            head,
-            is_settled: AtomicBool::new(false),
-        })
+        let object = self.names.object(id, head);
+        object.doom(true);
+        Ok(object)
+    }
+
+    /// Writes at `offset` of a nameless object's content, in several batches if free places are so
+    /// scattered that the record of one would be too long.
+    pub(crate) fn write(&self, object: &Object, offset: u64, data: &[u8]) -> Result<(), Error> {
+        self.check_size(&object.head, offset.saturating_add(data.len() as u64))?;
+        match self
+            .store
+            .write(object.id, object.head.start + offset, data)
+        {
+            Err(StoreError::Space(SpaceError::TooLong { .. })) if data.len() > 1 => {
+                let (first, second) = data.split_at(data.len() / 2);
+                self.write(object, offset, first)?;
+                self.write(object, offset + first.len() as u64, second)
+            }
+            result => Ok(result?),
+        }
+    }
+
+    /// Copies the first `size` bytes of `from` to `offset` of a nameless object's content.
+    pub(crate) fn fill(
+        &self,
+        object: &Object,
+        offset: u64,
+        from: &Object,
+        size: u64,
+    ) -> Result<(), Error> {
+        for start in (0..size).step_by(AT_ONCE as usize) {
+            let data = self.read(from, start..size.min(start + AT_ONCE))?;
+            self.write(object, offset + start, &data)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a nameless object its name. It has `size` bytes of content. Returns its id.
+    pub(crate) fn name(&self, object: &Object, size: u64, mode: &PutMode) -> Result<u64, Error> {
+        let id = object.id;
+        let mut head = Head {
+            size,
+            modified: now(),
+            ..object.head.clone()
+        };
+        let block = head.encode(self.block())?;
+        self.publish(head, mode, |retired| {
+            let (offset, data) = (0, &block[..]);
+            let mut changes = vec![Change::Write { id, offset, data }];
+            changes.extend(retired);
+            self.store.apply(&changes).map(|()| id)
+        })?;
+        object.doom(false);
+        Ok(id)
     }
 
     /// Copies an object. Returns the id of the copy.
-    pub(crate) fn copy(
-        self: &Arc<Self>,
-        from: &Path,
-        to: &Path,
-        mode: &PutMode,
-    ) -> Result<u64, Error> {
+    pub(crate) fn copy(&self, from: &Path, to: &Path, mode: &PutMode) -> Result<u64, Error> {
         let source = self.names.get(from)?;
         self.names.check(to, mode)?;
         let (size, attributes) = (source.head.size, source.head.attributes.clone());
         if size <= AT_ONCE {
-            let content = self.read_object(&source, 0..size)?;
+            let content = self.read(&source, 0..size)?;
             return self.put(to, &content, attributes, mode);
         }
-        let nameless = self.nameless(to, attributes)?;
-        nameless.fill(0, size, |range| self.read_object(&source, range))?;
-        nameless.name(size, mode)
+        let object = self.nameless(to, attributes)?;
+        self.fill(&object, 0, &source, size)?;
+        self.name(&object, size, mode)
     }
 
     /// Moves an object to another name, in one batch. It stays the same object, with its ETag.
-    pub(crate) fn rename(
-        self: &Arc<Self>,
-        from: &Path,
-        to: &Path,
-        mode: &PutMode,
-    ) -> Result<(), Error> {
+    pub(crate) fn rename(&self, from: &Path, to: &Path, mode: &PutMode) -> Result<(), Error> {
         self.sweep()?;
         let claim = self.names.claim(&[from, to]);
         let object = self.names.get(from)?;
@@ -310,103 +325,5 @@ fn change((id, fate): (u64, Fate), nameless: &[u8]) -> Change<'_> {
             offset: 0,
             data: nameless,
         },
-    }
-}
-
-impl<M: Medium, L: RawRangeLockBatch> Nameless<M, L> {
-    /// Checks that content of this size fits.
-    pub(crate) fn check_size(&self, size: u64) -> Result<(), Error> {
-        self.objects.check_size(&Head {
-            size,
-            ..self.head.clone()
-        })
-    }
-
-    /// Writes at `offset` of the content, in several batches if it is much.
-    pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
-        self.check_size(offset.saturating_add(data.len() as u64))?;
-        let each = AT_ONCE as usize;
-        for (at, data) in (offset..).step_by(each).zip(data.chunks(each)) {
-            self.write_part(self.head.start + at, data)?;
-        }
-        Ok(())
-    }
-
-    /// Copies `size` bytes to `offset` of the content.
-    pub(crate) fn fill(
-        &self,
-        offset: u64,
-        size: u64,
-        read: impl Fn(Range<u64>) -> Result<Bytes, Error>,
-    ) -> Result<(), Error> {
-        for start in (0..size).step_by(AT_ONCE as usize) {
-            let data = read(start..size.min(start + AT_ONCE))?;
-            self.write(offset + start, &data)?;
-        }
-        Ok(())
-    }
-
-    /// Reads content.
-    pub(crate) fn read(&self, range: Range<u64>) -> Result<Bytes, Error> {
-        self.objects.read(self.id, self.head.start, range)
-    }
-
-    /// Writes in one batch, or in several if free space is so scattered that one's record would be
-    /// too long.
-    fn write_part(&self, at: u64, data: &[u8]) -> Result<(), Error> {
-        match self.objects.store.write(self.id, at, data) {
-            Err(StoreError::Space(SpaceError::TooLong { .. })) if data.len() > 1 => {
-                let (first, second) = data.split_at(data.len() / 2);
-                self.write_part(at, first)?;
-                self.write_part(at + first.len() as u64, second)
-            }
-            result => Ok(result?),
-        }
-    }
-
-    /// Gives the object its name. It has `size` bytes of content. Returns its id.
-    pub(crate) fn name(&self, size: u64, mode: &PutMode) -> Result<u64, Error> {
-        let (objects, id) = (&self.objects, self.id);
-        let mut head = Head {
-            size,
-            modified: now(),
-            ..self.head.clone()
-        };
-        let block = head.encode(objects.block())?;
-        objects.publish(head, mode, |retired| {
-            let (offset, data) = (0, &block[..]);
-            let mut changes = vec![Change::Write { id, offset, data }];
-            changes.extend(retired);
-            objects.store.apply(&changes).map(|()| id)
-        })?;
-        self.settle();
-        Ok(id)
-    }
-
-    /// Deletes the object.
-    pub(crate) fn delete(&self) -> Result<(), Error> {
-        self.objects.store.delete(self.id)?;
-        self.settle();
-        Ok(())
-    }
-
-    fn settle(&self) {
-        // Relaxed: the drop has exclusive access, and so sees this.
-        self.is_settled.store(true, Ordering::Relaxed);
-    }
-}
-
-impl<M: Medium, L: RawRangeLockBatch> fmt::Debug for Objects<M, L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Objects").field(&self.store).finish()
-    }
-}
-
-impl<M: Medium, L: RawRangeLockBatch> fmt::Debug for Nameless<M, L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Nameless")
-            .field("id", &self.id)
-            .field("head", &self.head)
-            .finish()
     }
 }

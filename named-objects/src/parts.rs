@@ -15,55 +15,46 @@ use spanlock_range_lock::RawRangeLockBatch;
 use spanlock_sync::Mutex;
 
 use crate::error::Error;
-use crate::objects::Nameless;
+use crate::names::Object;
+use crate::objects::Objects;
 use crate::store::{NamedObjects, put_result};
 
-/// An upload: the object that gets the name, and each part in an object of its own. Completion
-/// copies the parts.
-pub(crate) struct Parts<M: Medium, L: RawRangeLockBatch> {
-    path: Path,
-    target: Nameless<M, L>,
-    parts: Mutex<BTreeMap<usize, Part<M, L>>>,
+/// An upload: the object that gets the name, and each part, in an object of its own, with its size.
+/// Completion copies the parts.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    target: Arc<Object>,
+    parts: Mutex<BTreeMap<usize, (Arc<Object>, u64)>>,
 }
-
-/// A part, and its size.
-type Part<M, L> = (Arc<Nameless<M, L>>, u64);
 
 /// The uploads that have not ended, by their ids.
-pub(crate) type Uploads<M, L> = Mutex<HashMap<MultipartId, Arc<Parts<M, L>>>>;
+pub(crate) type Uploads = Mutex<HashMap<MultipartId, Arc<Parts>>>;
 
-impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> Parts<M, L> {
-    fn error(&self, why: &'static str) -> Error {
-        let path = self.path.to_string();
-        Error::Upload { path, why }
-    }
-
-    fn complete(&self, ids: &[PartId]) -> Result<u64, Error> {
-        let parts: Vec<Part<M, L>> = self.parts.lock().values().cloned().collect();
-        let numbers = self.parts.lock().keys().copied().eq(0..ids.len());
-        let is_same = |(part, id): (&Part<M, L>, &PartId)| part.0.id.to_string() == id.content_id;
-        if !numbers || !parts.iter().zip(ids).all(is_same) {
-            return Err(self.error("is completed with other parts than were written"));
+impl Parts {
+    fn complete<M: Medium, L: RawRangeLockBatch>(
+        &self,
+        objects: &Objects<M, L>,
+        ids: &[PartId],
+    ) -> Result<u64, Error> {
+        let parts = self.parts.lock().clone();
+        let given = ids.iter().map(|it| &it.content_id);
+        let written = parts.values().map(|(part, _)| part.id.to_string());
+        if !parts.keys().copied().eq(0..ids.len()) || !written.eq(given.cloned()) {
+            let why = "is to be completed with other parts than were written";
+            return Err(Error::Upload { why });
         }
         let mut offset = 0;
-        for (part, size) in &parts {
-            self.target.fill(offset, *size, |range| part.read(range))?;
+        for (part, size) in parts.values() {
+            objects.fill(&self.target, offset, part, *size)?;
             offset += size;
         }
-        self.target.name(offset, &PutMode::Overwrite)
+        objects.name(&self.target, offset, &PutMode::Overwrite)
     }
 }
 
-impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> NamedObjects<M, L> {
-    fn upload(&self, path: &Path, id: &MultipartId) -> Result<Arc<Parts<M, L>>, Error> {
-        let found = self.uploads.lock().get(id).cloned();
-        found
-            .filter(|it| it.path == *path)
-            .ok_or_else(|| Error::Upload {
-                path: path.to_string(),
-                why: "has ended, or never began",
-            })
-    }
+fn open<T>(upload: Option<T>) -> Result<T, Error> {
+    let why = "has ended, or never began";
+    upload.ok_or(Error::Upload { why })
 }
 
 #[async_trait]
@@ -82,7 +73,6 @@ impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> MultipartStore for Nam
         let target = target.await?;
         let id = target.id.to_string();
         let parts = Parts {
-            path: path.clone(),
             target,
             parts: Mutex::default(),
         };
@@ -97,13 +87,13 @@ impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> MultipartStore for Nam
         part_idx: usize,
         data: PutPayload,
     ) -> Result<PartId> {
-        let upload = self.upload(path, id)?;
-        let data = Bytes::from(data);
+        let upload = open(self.uploads.lock().get(id).cloned())?;
+        let (path, data) = (path.clone(), Bytes::from(data));
         let written = self.blocking(move |objects| {
-            let part = objects.nameless(&upload.path, Attributes::new())?;
-            part.write(0, &data)?;
+            let part = objects.nameless(&path, Attributes::new())?;
+            objects.write(&part, 0, &data)?;
             let content_id = part.id.to_string();
-            let part = (Arc::new(part), data.len() as u64);
+            let part = (part, data.len() as u64);
             upload.parts.lock().insert(part_idx, part);
             Ok(PartId { content_id })
         });
@@ -112,28 +102,21 @@ impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> MultipartStore for Nam
 
     async fn complete_multipart(
         &self,
-        path: &Path,
+        _: &Path,
         id: &MultipartId,
         parts: Vec<PartId>,
     ) -> Result<PutResult> {
-        let upload = self.upload(path, id)?;
-        // Of two completions, one finds no upload.
-        let mine = self.uploads.lock().remove(id);
-        let again = mine.ok_or_else(|| upload.error("is being completed"))?;
-        let done = self.blocking(move |_| upload.complete(&parts)).await;
+        let upload = open(self.uploads.lock().remove(id))?;
+        let again = upload.clone();
+        let done = self.blocking(move |it| upload.complete(it, &parts)).await;
         if done.is_err() {
             self.uploads.lock().insert(id.clone(), again);
         }
         done.map(put_result)
     }
 
-    async fn abort_multipart(&self, path: &Path, id: &MultipartId) -> Result<()> {
-        self.upload(path, id)?;
-        let upload = self.uploads.lock().remove(id);
-        self.blocking(move |objects| {
-            drop(upload);
-            objects.sweep()
-        })
-        .await
+    async fn abort_multipart(&self, _: &Path, id: &MultipartId) -> Result<()> {
+        drop(open(self.uploads.lock().remove(id))?);
+        self.blocking(|objects| objects.sweep()).await
     }
 }

@@ -35,7 +35,7 @@ const DELETIONS: usize = 10;
 /// objects.
 pub struct NamedObjects<M: Medium, L: RawRangeLockBatch> {
     pub(crate) objects: Arc<Objects<M, L>>,
-    pub(crate) uploads: Arc<Uploads<M, L>>,
+    pub(crate) uploads: Arc<Uploads>,
 }
 
 impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> NamedObjects<M, L> {
@@ -43,8 +43,7 @@ impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> NamedObjects<M, L> {
     /// threads as the machine has cores. Deletes what an interrupted upload has left. Blocks.
     ///
     /// # Errors
-    /// [`Error::Unsound`], if the store has other objects, and [`Error::TwoWithOneName`]; nothing
-    /// was changed. [`Error::Store`].
+    /// [`Error::Unsound`], if the store has other objects; nothing was changed. [`Error::Store`].
     pub fn open(store: Store<M, L>) -> Result<Self, Error> {
         Ok(NamedObjects {
             objects: Arc::new(Objects::open(store)?),
@@ -55,7 +54,7 @@ impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> NamedObjects<M, L> {
     /// Returns the store, for its statistics. Do not write to it, and delete nothing: names would
     /// stay in memory.
     pub fn store(&self) -> &Store<M, L> {
-        self.objects.store()
+        &self.objects.store
     }
 
     /// Does work that blocks.
@@ -149,9 +148,7 @@ impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> ObjectStore for NamedO
         options: PutOptions,
     ) -> Result<PutResult> {
         let (path, content) = (location.clone(), Bytes::from(payload));
-        let PutOptions {
-            mode, attributes, ..
-        } = options;
+        let (mode, attributes) = (options.mode, options.attributes);
         let id = self.blocking(move |it| it.put(&path, &content, attributes, &mode));
         Ok(put_result(id.await?))
     }
@@ -163,13 +160,13 @@ impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> ObjectStore for NamedO
     ) -> Result<Box<dyn MultipartUpload>> {
         let path = location.clone();
         let nameless = self.blocking(move |it| it.nameless(&path, options.attributes));
-        Ok(Box::new(Upload::new(location.clone(), nameless.await?)))
+        Ok(Box::new(Upload::new(self.objects.clone(), nameless.await?)))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         if let Some(version) = options.version {
-            let path = location.to_string();
-            return Err(Error::NoVersions { path, version }.into());
+            let what = format!("the version {version} of {location}: only the newest is kept");
+            return Err(Error::Unsupported { what }.into());
         }
         let object = match options.head {
             true => self.objects.names.peek(location)?,
@@ -191,7 +188,7 @@ impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> ObjectStore for NamedO
                     return Ok(None);
                 }
                 let end = rest.end.min(rest.start + CHUNK);
-                let chunk = blocking(move || objects.read_object(&object, rest.start..end)).await?;
+                let chunk = blocking(move || objects.read(&object, rest.start..end)).await?;
                 Ok(Some((chunk, end..rest.end)))
             }
         });
@@ -213,7 +210,7 @@ impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> ObjectStore for NamedO
             .collect();
         let ranges = ranges?;
         self.blocking(move |objects| {
-            let read = |range| objects.read_object(&object, range);
+            let read = |range| objects.read(&object, range);
             ranges.into_iter().map(read).collect()
         })
         .await
@@ -332,7 +329,9 @@ impl<M: Medium, L: RawRangeLockBatch> Clone for NamedObjects<M, L> {
 
 impl<M: Medium, L: RawRangeLockBatch> fmt::Debug for NamedObjects<M, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("NamedObjects").field(&self.objects).finish()
+        f.debug_tuple("NamedObjects")
+            .field(&self.objects.store)
+            .finish()
     }
 }
 

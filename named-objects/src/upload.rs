@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use object_store::path::Path;
 use object_store::{MultipartUpload, PutMode, PutPayload, PutResult, Result, UploadPart};
 use spanlock_object_store::space::Medium;
 use spanlock_range_lock::RawRangeLockBatch;
 use spanlock_sync::Mutex;
 
 use crate::error::Error;
-use crate::objects::Nameless;
+use crate::names::Object;
+use crate::objects::Objects;
 use crate::store::{blocking, put_result};
 
 /// An upload whose parts follow each other in the order of the calls: each is written at its place
 /// in a nameless object. Completion gives the object its name.
 pub(crate) struct Upload<M: Medium, L: RawRangeLockBatch> {
-    path: Path,
+    objects: Arc<Objects<M, L>>,
     /// `None` once it has ended.
-    nameless: Option<Arc<Nameless<M, L>>>,
+    object: Option<Arc<Object>>,
     /// Bytes of all parts.
     size: u64,
     /// Bytes of the parts that were written.
@@ -28,75 +28,60 @@ pub(crate) struct Upload<M: Medium, L: RawRangeLockBatch> {
 }
 
 impl<M: Medium, L: RawRangeLockBatch> Upload<M, L> {
-    pub(crate) fn new(path: Path, nameless: Nameless<M, L>) -> Self {
+    pub(crate) fn new(objects: Arc<Objects<M, L>>, object: Arc<Object>) -> Self {
         Upload {
-            path,
-            nameless: Some(Arc::new(nameless)),
+            objects,
+            object: Some(object),
             size: 0,
             written: Arc::default(),
         }
     }
+}
 
-    fn error(&self, why: &'static str) -> Error {
-        let path = self.path.to_string();
-        Error::Upload { path, why }
-    }
-
-    fn nameless(&self) -> Result<Arc<Nameless<M, L>>, Error> {
-        (self.nameless.clone()).ok_or_else(|| self.error("has ended"))
-    }
+fn open(object: Option<Arc<Object>>) -> Result<Arc<Object>, Error> {
+    object.ok_or(Error::Upload { why: "has ended" })
 }
 
 #[async_trait]
 impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> MultipartUpload for Upload<M, L> {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
-        let nameless = self.nameless();
+        let (objects, object) = (self.objects.clone(), open(self.object.clone()));
         let (offset, written) = (self.size, self.written.clone());
         let len = data.content_length() as u64;
         self.size = offset.saturating_add(len);
-        Box::pin(async move {
-            let nameless = nameless?;
-            blocking(move || {
-                nameless.write(offset, &Bytes::from(data))?;
-                *written.lock() += len;
-                Ok(())
-            })
-            .await
-        })
+        Box::pin(blocking(move || {
+            objects.write(&*object?, offset, &Bytes::from(data))?;
+            *written.lock() += len;
+            Ok(())
+        }))
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        let (nameless, size) = (self.nameless()?, self.size);
-        if *self.written.lock() != size {
-            return Err(self
-                .error("has parts that are not written yet, or failed")
-                .into());
+        let (objects, size) = (self.objects.clone(), self.size);
+        if self.object.is_some() && *self.written.lock() != size {
+            let why = "has parts that are not written yet, or failed";
+            return Err(Error::Upload { why }.into());
         }
         // If this future is dropped, the upload has ended all the same.
-        self.nameless = None;
-        let again = nameless.clone();
-        let done = blocking(move || nameless.name(size, &PutMode::Overwrite)).await;
-        match done {
-            Ok(id) => Ok(put_result(id)),
-            Err(error) => {
-                self.nameless = Some(again);
-                Err(error)
-            }
+        let object = open(self.object.take())?;
+        let again = object.clone();
+        let done = blocking(move || objects.name(&object, size, &PutMode::Overwrite)).await;
+        if done.is_err() {
+            self.object = Some(again);
         }
+        done.map(put_result)
     }
 
     async fn abort(&mut self) -> Result<()> {
-        let nameless = self.nameless()?;
-        self.nameless = None;
-        blocking(move || nameless.delete()).await
+        let objects = self.objects.clone();
+        // Parts that are still being written keep it a little longer.
+        drop(open(self.object.take())?);
+        blocking(move || objects.sweep()).await
     }
 }
 
 impl<M: Medium, L: RawRangeLockBatch> fmt::Debug for Upload<M, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upload")
-            .field("path", &self.path)
-            .field("size", &self.size)
-            .finish()
+        f.debug_tuple("Upload").field(&self.object).finish()
     }
 }
