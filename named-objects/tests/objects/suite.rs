@@ -41,7 +41,7 @@ async fn pass(store: &InFile) {
     integration::rename_and_copy(store).await;
     integration::copy_if_not_exists(store).await;
     integration::copy_rename_nonexistent_object(store).await;
-    // This expects an empty store.
+    // Again, because it begins by deleting all: `stream_get` expects an empty store.
     integration::list_uses_directories_correctly(store).await;
     let files = [
         object_store::path::Path::from("foo/x.json"),
