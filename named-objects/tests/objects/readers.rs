@@ -126,8 +126,10 @@ async fn readers_beside_writers_see_whole_contents() {
         .map(|nth| {
             let (store, path, is_over) = (store.clone(), path.clone(), is_over.clone());
             tokio::spawn(async move {
-                let mut found = 0;
-                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                let (mut found, mut is_last) = (0, false);
+                while !is_last {
+                    // Acquire: the last round finds what was put before.
+                    is_last = is_over.load(std::sync::atomic::Ordering::Acquire);
                     let got = match store.get(&path).await {
                         Err(object_store::Error::NotFound { .. }) => continue,
                         got => got.expect("no other failure"),
@@ -159,16 +161,13 @@ async fn readers_beside_writers_see_whole_contents() {
             }
         })
     });
-    for writer in futures_util::future::join_all(writers).await {
+    let written = futures_util::future::join_all(writers).await;
+    let last = store.put(&path, "\u{1}".repeat(100).into()).await;
+    is_over.store(true, std::sync::atomic::Ordering::Release);
+    for writer in written {
         writer.expect("no panic");
     }
-    store
-        .put(&path, "\u{1}".repeat(100).into())
-        .await
-        .expect("room");
-    // Each reader has found something by then, however the threads were scheduled.
-    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    last.expect("room");
     for reader in readers {
         assert!(reader.await.expect("no panic") > 0);
     }
