@@ -255,6 +255,14 @@ impl Geometry {
         self.data(1).end - self.data(1).start
     }
 
+    /// Returns the end of the ids from this one on whose heads lie in one block.
+    pub(crate) fn neighbours(&self, id: u64) -> u64 {
+        match self.layout {
+            Layout::Region => id + 1,
+            Layout::Packed => (id + 1).next_multiple_of(self.heads_in_block()),
+        }
+    }
+
     /// Returns how many heads of the packed table lie in one block.
     pub(crate) fn heads_in_block(&self) -> u64 {
         self.block / HEAD as u64

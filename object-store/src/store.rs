@@ -297,16 +297,23 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Space`].
     pub fn list(&self, from: u64, most: usize) -> Result<Vec<u64>, Error> {
-        let mut found = Vec::new();
-        for id in from.max(1)..self.ids.end().min(self.geometry.regions + 1) {
-            if found.len() == most {
-                break;
-            }
-            let held = self.hold(id, Access::Read, 0..0, Access::Read)?;
-            if self.read_head(&held, id)?.state == State::Created {
-                found.push(id);
+        let (mut found, mut next) = (Vec::new(), from.max(1));
+        let end = self.ids.end().min(self.geometry.regions + 1);
+        while next < end && found.len() < most {
+            let ids = next..end.min(self.geometry.neighbours(next));
+            let at = self.geometry.head_at(next)..self.geometry.head_at(ids.end - 1) + HEAD as u64;
+            let mut bytes = vec![0; (at.end - at.start) as usize];
+            self.space.read(at.start, &mut bytes)?;
+            next = ids.end;
+            for (id, bytes) in ids.zip(bytes.as_chunks().0) {
+                let (what, at) = ("the head of an object", self.geometry.head_at(id));
+                let head = Head::decode(id, bytes).ok_or(Error::Corrupt { what, at })?;
+                if head.state == State::Created {
+                    found.push(id);
+                }
             }
         }
+        found.truncate(most);
         Ok(found)
     }
 

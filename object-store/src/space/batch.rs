@@ -74,6 +74,14 @@ pub(super) struct Piece<'a> {
     pub(super) data: Cow<'a, [u8]>,
 }
 
+impl Piece<'_> {
+    /// Returns whether this is a block that was written in part, and is all zeros now: it needs no
+    /// place. Larger writes are not searched for zeros.
+    pub(super) fn is_zero(&self) -> bool {
+        matches!(&self.data, Cow::Owned(data) if data.iter().all(|byte| *byte == 0))
+    }
+}
+
 /// The vectors of a batch in ascending order, checked.
 #[derive(Debug)]
 pub(super) struct Batch<'a> {

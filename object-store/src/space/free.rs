@@ -14,9 +14,16 @@ use super::error::Error;
 /// The extents among which a request looks for one that suffices.
 const LOOK: usize = 16;
 
+/// The free places that only a batch takes that gives others back: at most this many, and at most a
+/// 64th of the medium. So a full space can be emptied.
+const KEPT: u64 = 4;
+
 /// The free places of a medium.
 #[derive(Debug)]
-pub(super) struct Free(Mutex<Extents>);
+pub(super) struct Free {
+    extents: Mutex<Extents>,
+    kept: u64,
+}
 
 #[derive(Debug, Default)]
 struct Extents {
@@ -80,17 +87,22 @@ impl Free {
         for extent in taken {
             free.remove(extent);
         }
-        Free(Mutex::new(free))
+        Free {
+            extents: Mutex::new(free),
+            kept: KEPT.min(places / 64),
+        }
     }
 
-    /// Takes `want` places.
+    /// Takes `want` places: the last ones only for a batch that gives places back.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; nothing was taken.
-    pub(super) fn take(&self, want: u64) -> Result<Vec<Range<u64>>, Error> {
-        let mut free = self.0.lock();
-        if want > free.count {
-            let (needed, free) = (want, free.count);
+    pub(super) fn take(&self, want: u64, is_shrinking: bool) -> Result<Vec<Range<u64>>, Error> {
+        let mut free = self.extents.lock();
+        let kept = if is_shrinking { 0 } else { self.kept };
+        let usable = free.count.saturating_sub(kept);
+        if want > usable {
+            let (needed, free) = (want, usable);
             return Err(Error::NoSpace { needed, free });
         }
         let (mut taken, mut left) = (Vec::new(), want);
@@ -105,12 +117,12 @@ impl Free {
     /// Releases places. The record that took them from their blocks is durable and applied (O-S3),
     /// or no record names them.
     pub(super) fn release(&self, extent: Range<u64>) {
-        self.0.lock().release(extent);
+        self.extents.lock().release(extent);
     }
 
     /// Returns the free places in ascending order.
     pub(super) fn extents(&self) -> Vec<Range<u64>> {
-        let free = self.0.lock();
+        let free = self.extents.lock();
         free.extents
             .iter()
             .map(|(&start, &end)| start..end)
@@ -119,7 +131,7 @@ impl Free {
 
     /// Returns the number of free places.
     pub(super) fn count(&self) -> u64 {
-        self.0.lock().count
+        self.extents.lock().count
     }
 }
 
@@ -134,7 +146,7 @@ mod tests {
         let mut seen = [false; 1000];
         let mut all = Vec::new();
         for want in [1, 20, 300, 672] {
-            for place in free.take(want).unwrap().into_iter().flatten() {
+            for place in free.take(want, true).unwrap().into_iter().flatten() {
                 assert!(!seen[place as usize], "{place}");
                 seen[place as usize] = true;
                 all.push(place);
@@ -142,14 +154,18 @@ mod tests {
         }
         let taken: Vec<_> = (0..1000).filter(|&it| !seen[it as usize]).collect();
         assert_eq!(taken, [3, 4, 5, 6, 7, 8, 100]);
-        let error = free.take(1).unwrap_err();
+        let error = free.take(1, true).unwrap_err();
         assert!(matches!(error, Error::NoSpace { needed: 1, free: 0 }));
         for place in all.iter().step_by(2).chain(all.iter().skip(1).step_by(2)) {
             free.release(*place..place + 1);
         }
         // Neighbours have joined again.
-        assert_eq!(free.take(899).unwrap()[0], 101..1000);
-        assert!(free.take(95).is_err());
-        assert_eq!(free.count(), 94);
+        assert_eq!(free.take(895, false).unwrap()[0], 101..996);
+        assert!(free.take(99, true).is_err());
+        assert_eq!(free.count(), 98);
+        // The last four are kept for batches that give places back.
+        assert!(free.take(95, false).is_err());
+        free.take(94, false).unwrap();
+        free.take(4, true).unwrap();
     }
 }

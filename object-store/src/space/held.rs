@@ -100,14 +100,19 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
         let (medium, free) = (&space.parts.medium, &space.parts.free);
         let size = u64::from(space.block);
         let pieces = batch.pieces(|block, into| self.read(block * size, into))?;
+        let (zeros, pieces): (Vec<_>, Vec<_>) = pieces.into_iter().partition(Piece::is_zero);
         let len = |piece: &Piece<'_>| piece.data.len() as u64 / size;
         let needed = pieces.iter().map(len).sum();
         let taken = match needed {
             0 => Vec::new(),
-            needed => free.take(needed)?,
+            needed => free.take(needed, self.is_shrinking(batch))?,
         };
         let release = || taken.iter().for_each(|extent| free.release(extent.clone()));
         let mut changes = self.moves_and_trims(batch);
+        let with_place = |it: &Piece<'_>| space.parts.map.has_places(it.block..it.block + 1);
+        for piece in zeros.iter().filter(|it| with_place(it)) {
+            changes.push(Change::new(piece.block, Run::new(None, 1)));
+        }
         let writes = self.place(&pieces, &taken, &mut changes);
         if changes.is_empty() {
             return Ok(());
@@ -151,6 +156,12 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
         // when the ring is full.
         let _ = space.parts.commits.checkpoint_if_due(medium);
         Ok(())
+    }
+
+    /// Returns whether the batch gives places back, so that it may use those that are kept for this.
+    fn is_shrinking(&self, batch: &Batch<'_>) -> bool {
+        let map = &self.space.parts.map;
+        batch.trims().iter().any(|it| map.has_places(it.clone()))
     }
 
     /// Returns the changes of the map by which blocks move, and lose their places. They come before
