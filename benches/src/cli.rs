@@ -14,6 +14,7 @@ use crate::figures::args::FiguresArgs;
 use crate::file_core::args::FileCoreArgs;
 use crate::journal::args::JournalArgs;
 use crate::micro::{self, cases};
+use crate::objects::args::ObjectsArgs;
 use crate::recovery::args::RecoveryArgs;
 use crate::recovery::child::RecoveryChild;
 use crate::{locks, measure, workloads};
@@ -102,6 +103,11 @@ pub enum Command {
     /// threads, and the most heap that it takes
     #[command(after_help = ENVIRONMENT)]
     Recovery(RecoveryArgs),
+    /// Compares the object store with files, raw bytes and object_store's LocalFileSystem, and with
+    /// the figures of the paper that it follows: creations, batches, writes, reads and puts, on
+    /// persistent memory and on a disk
+    #[command(after_help = ObjectsArgs::lists())]
+    Objects(ObjectsArgs),
     /// Rewrites the figures in documents from the result files in docs/figures, which the other
     /// commands write with --json
     #[command(after_help = FiguresArgs::lists())]

@@ -14,6 +14,7 @@ pub mod load;
 pub mod locks;
 pub mod measure;
 pub mod micro;
+pub mod objects;
 pub mod peers;
 pub mod recovery;
 pub mod report;

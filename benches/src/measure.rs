@@ -107,6 +107,24 @@ where
     Op: FnMut() -> Result<(), E>,
     E: Into<anyhow::Error> + Send,
 {
+    timed_every(SAMPLE_EVERY, workers, duration, bytes_per_op, prepare)
+}
+
+/// Does the same as [`timed`], and records the latency of one operation in `sample_every`.
+///
+/// # Errors
+/// Same as [`timed`].
+pub fn timed_every<Op, E>(
+    sample_every: u32,
+    workers: usize,
+    duration: Duration,
+    bytes_per_op: u64,
+    prepare: impl Fn(usize) -> Op + Sync,
+) -> Result<Round>
+where
+    Op: FnMut() -> Result<(), E>,
+    E: Into<anyhow::Error> + Send,
+{
     let phase = AtomicU8::new(WARM_UP);
     // The threads wait here until all of them are ready. A barrier would hang if a thread could not
     // be started.
@@ -117,7 +135,7 @@ where
         let mut op = prepare(worker);
         drop(ready);
         drop(gate.read());
-        measure(&phase, &mut op)
+        measure(&phase, sample_every, &mut op)
     };
     let done = std::thread::scope(|scope| {
         let work = &work;
@@ -210,18 +228,22 @@ struct Share {
 }
 
 /// Runs one thread's share.
-fn measure<E>(phase: &AtomicU8, op: &mut impl FnMut() -> Result<(), E>) -> Result<Share, E> {
+fn measure<E>(
+    phase: &AtomicU8,
+    sample_every: u32,
+    op: &mut impl FnMut() -> Result<(), E>,
+) -> Result<Share, E> {
     // Relaxed, here and below: as in `timed`.
     while phase.load(Ordering::Relaxed) == WARM_UP {
         op()?;
     }
     let mut latencies = latencies();
-    let (mut ops, mut until_sample) = (0_u64, SAMPLE_EVERY);
+    let (mut ops, mut until_sample) = (0_u64, sample_every);
     let (started, cpu) = (Instant::now(), thread_time());
     while phase.load(Ordering::Relaxed) == MEASURE {
         until_sample -= 1;
         if until_sample == 0 {
-            until_sample = SAMPLE_EVERY;
+            until_sample = sample_every;
             let sampled = Instant::now();
             op()?;
             record(&mut latencies, sampled.elapsed());

@@ -10,6 +10,7 @@ mod journal;
 mod losses;
 mod machine;
 mod micro;
+mod objects;
 mod outputs;
 mod plots;
 mod recovery;

@@ -11,7 +11,7 @@ use common::scene::*;
 use serde_json::Value;
 
 /// The smallest run of every command, each with another lock or contestant to compare with.
-const RUNS: [&[&str]; 7] = [
+const RUNS: [&[&str]; 8] = [
     &[
         "--workloads",
         "dwom,import",
@@ -58,6 +58,17 @@ const RUNS: [&[&str]; 7] = [
     ],
     &["recovery", "--files", "50"],
     &["failures", "--contestant", "compact", "--records", "1"],
+    &[
+        "objects",
+        "--case",
+        "create",
+        "--device",
+        "pmem,disk",
+        "--threads",
+        "1",
+        "--seconds",
+        "0.01",
+    ],
 ];
 
 /// A run that judges a log that is wrong on purpose, so that its exit status is 1.
@@ -161,7 +172,14 @@ fn there_are_no_colours_if_they_are_not_wanted() {
 #[test]
 fn every_help_names_the_files_and_the_environment() {
     let scene = Scene::new(0);
-    let commands = ["contention", "journal", "file-core", "recovery", "failures"];
+    let commands = [
+        "contention",
+        "journal",
+        "file-core",
+        "recovery",
+        "objects",
+        "failures",
+    ];
     let all = commands.map(|it| vec![it, "--help"]);
     for args in all.into_iter().chain([vec!["--help"]]) {
         let output = command(&scene, &args).env("COLUMNS", "60").output();

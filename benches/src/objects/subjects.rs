@@ -1,0 +1,113 @@
+//! What is measured, behind traits: a store, a space, and raw bytes, on any medium.
+
+use std::io;
+use std::ops::Range;
+
+use spanlock_object_store::space::{self, Medium, Space, Vector};
+use spanlock_object_store::{Error, Store};
+use spanlock_range_lock::RawRangeLockBatch;
+
+/// A store.
+pub trait Objects: Send + Sync {
+    /// Creates an object.
+    ///
+    /// # Errors
+    /// The store's error.
+    fn create(&self) -> Result<u64, Error>;
+
+    /// Writes to an object.
+    ///
+    /// # Errors
+    /// The store's error.
+    fn write(&self, id: u64, at: u64, data: &[u8]) -> Result<(), Error>;
+
+    /// Reads an object. Returns how many bytes there were.
+    ///
+    /// # Errors
+    /// The store's error.
+    fn read(&self, id: u64, at: u64, into: &mut [u8]) -> Result<usize, Error>;
+
+    /// Returns the counters of the space.
+    fn stats(&self) -> space::Stats;
+}
+
+impl<M: Medium, L: RawRangeLockBatch> Objects for Store<M, L> {
+    fn create(&self) -> Result<u64, Error> {
+        self.create_object()
+    }
+
+    fn write(&self, id: u64, at: u64, data: &[u8]) -> Result<(), Error> {
+        Store::write(self, id, at, data)
+    }
+
+    fn read(&self, id: u64, at: u64, into: &mut [u8]) -> Result<usize, Error> {
+        Store::read(self, id, at, into)
+    }
+
+    fn stats(&self) -> space::Stats {
+        self.space().stats()
+    }
+}
+
+/// A space.
+pub trait Batches: Send + Sync {
+    /// Writes a batch.
+    ///
+    /// # Errors
+    /// The space's error.
+    fn write(&self, vectors: &[Vector<'_>]) -> Result<(), space::Error>;
+
+    /// Returns the counters.
+    fn stats(&self) -> space::Stats;
+}
+
+impl<M: Medium, L: RawRangeLockBatch> Batches for Space<M, L> {
+    fn write(&self, vectors: &[Vector<'_>]) -> Result<(), space::Error> {
+        self.write_batch(vectors)
+    }
+
+    fn stats(&self) -> space::Stats {
+        Space::stats(self)
+    }
+}
+
+/// The raw bytes of one thread.
+pub trait Area: Send {
+    /// Writes durably.
+    ///
+    /// # Errors
+    /// The device's error.
+    fn write(&mut self, at: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Reads.
+    ///
+    /// # Errors
+    /// The device's error.
+    fn read(&mut self, at: u64, into: &mut [u8]) -> io::Result<()>;
+}
+
+/// Bytes that begin at a page, so that they can be written past the page cache without a copy.
+#[derive(Debug)]
+pub struct PageAligned {
+    memory: Vec<u8>,
+    range: Range<usize>,
+}
+
+impl PageAligned {
+    /// Returns `len` bytes.
+    pub fn new(len: usize) -> Self {
+        const PAGE: usize = 4096;
+        let memory = vec![0x5a; len + PAGE];
+        let address = memory.as_ptr().addr();
+        let start = address.next_multiple_of(PAGE) - address;
+        PageAligned {
+            memory,
+            range: start..start + len,
+        }
+    }
+
+    /// Returns the bytes.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        &mut self.memory[self.range.clone()]
+    }
+}

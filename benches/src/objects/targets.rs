@@ -1,0 +1,142 @@
+//! Ratios between rows, and the targets.
+
+use super::devices::PMEM;
+use super::paper;
+use super::rows::Row;
+use super::work::{
+    BATCH_64, CREATIONS, FILES, FILES_CASE, FILES_SYNCED, LOCAL, LOCAL_SYNCED, PACKED, PUT_CASE,
+    RAW, READ, REGION, SPACE, WRITE, vectors_case,
+};
+use crate::measure::thread_count;
+use crate::target::Target;
+
+/// The lowest acceptable creations, as a multiple of durable creations of files.
+const CREATIONS_TO_FILES: f64 = 12.0;
+/// The lowest acceptable creations in batches per second, in the packed table.
+const CREATIONS_PER_SECOND: f64 = 100_000.0;
+/// The same as a multiple of creations with heads in their regions.
+const TO_REGION: f64 = 8.0;
+/// The lowest acceptable writes and reads, as a multiple of those of raw bytes.
+const TO_RAW: f64 = 0.977;
+/// The fewest bytes for which this is asked.
+const TO_RAW_BYTES: f64 = 65_536.0;
+/// The lowest acceptable puts, as a multiple of durable puts of `LocalFileSystem`.
+const PUTS_TO_LOCAL: f64 = 20.0;
+
+/// Fills in what follows from comparing the rows.
+pub(super) fn compare(rows: &mut [Row]) {
+    let all = rows.to_vec();
+    for row in rows {
+        let same = |case: &str, layout: &str, device: &dyn Fn(&str) -> bool| {
+            let found = all.iter().find(|it| {
+                (it.case == case && it.layout == layout)
+                    && it.threads == row.threads
+                    && device(it.device)
+            });
+            found.map(|it| row.per_s / it.per_s)
+        };
+        let here = |it: &str| it == row.device;
+        let on_disk = |it: &str| it != PMEM;
+        let files = match row.case.as_str() {
+            PUT_CASE => Some((PUT_CASE, LOCAL, LOCAL_SYNCED)),
+            case if case.starts_with("create/") => Some((FILES_CASE, FILES, FILES_SYNCED)),
+            _ => None,
+        };
+        if let Some((case, plain, synced)) = files {
+            row.ratio = same(case, synced, &on_disk);
+            // A disk has the same files, past the page cache or not.
+            let device: &dyn Fn(&str) -> bool = if row.device == PMEM { &here } else { &on_disk };
+            row.to_not_durable = same(case, plain, device);
+        } else if row.layout == SPACE {
+            row.ratio = same(&vectors_case(1), SPACE, &here);
+        } else {
+            row.to_raw = same(&row.case, RAW, &here);
+        }
+        let of_mode = |case: &str, layout: &str| {
+            let found = all.iter().find(|it| {
+                (it.case == case && it.layout == layout && it.mode == row.mode)
+                    && (it.device, it.threads) == (row.device, row.threads)
+            });
+            found.map(|it| row.per_s / it.per_s)
+        };
+        let creation = CREATIONS.iter().find(|it| it.case == row.case);
+        row.to_off = creation.and_then(|it| of_mode(it.off?, row.layout));
+        if row.layout == PACKED && files.is_some() {
+            row.to_region = of_mode(&row.case, REGION);
+        }
+        row.paper = paper::ratio_of(row);
+        row.targets = targets(row);
+    }
+}
+
+/// Returns the targets of a row.
+fn targets(row: &Row) -> Vec<Target> {
+    let of = format!("{}, {}", place(row), thread_count(row.threads));
+    let at_least =
+        |figure: &str, asked, measured| Target::at_least(of.clone(), figure, asked, measured);
+    let is_store = row.mode.is_some();
+    let group = row.case.split('/').next().unwrap_or_default();
+    match row.case.as_str() {
+        BATCH_64 => {
+            let mut targets = vec![at_least("ratio", CREATIONS_TO_FILES, row.ratio)];
+            if row.layout == PACKED {
+                targets.push(at_least("per_s", CREATIONS_PER_SECOND, Some(row.per_s)));
+                targets.push(at_least("to_region", TO_REGION, row.to_region));
+            }
+            targets
+        }
+        PUT_CASE if row.layout == PACKED => vec![at_least("ratio", PUTS_TO_LOCAL, row.ratio)],
+        _ if is_store && [WRITE, READ].contains(&group) && bytes(row) >= TO_RAW_BYTES => {
+            vec![at_least("to_raw", TO_RAW, row.to_raw)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the bytes of a write or read.
+fn bytes(row: &Row) -> f64 {
+    let mebibytes = row.mib_per_s.unwrap_or_default() / row.per_s;
+    mebibytes * f64::from(1 << 20)
+}
+
+/// Returns what a row and those with other threads have in common.
+fn place(row: &Row) -> String {
+    let parts = [
+        Some(&*row.case),
+        Some(row.layout),
+        row.mode,
+        Some(row.device),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the targets to be shown: of those that several rows have, the one that is missed most or
+/// met least. They are of a figure of a case, or of all writes or reads, on a device.
+pub(super) fn worst(rows: &[Row]) -> Vec<Target> {
+    let mut worst: Vec<(String, Target)> = Vec::new();
+    for row in rows {
+        for target in &row.targets {
+            let group = match target.figure.as_str() {
+                "to_raw" => {
+                    let does = row.case.split('/').next().unwrap_or_default();
+                    let mode = row.mode.unwrap_or_default();
+                    format!("{does}, {mode}, {}", row.device)
+                }
+                figure => format!("{}, {figure}", place(row)),
+            };
+            match worst.iter_mut().find(|it| it.0 == group) {
+                None => worst.push((group, target.clone())),
+                Some((_, known)) => {
+                    let is_worse = match (target.measured, known.measured) {
+                        (Some(measured), Some(before)) => measured < before,
+                        (measured, _) => measured.is_some(),
+                    };
+                    if is_worse {
+                        *known = target.clone();
+                    }
+                }
+            }
+        }
+    }
+    worst.into_iter().map(|it| it.1).collect()
+}
