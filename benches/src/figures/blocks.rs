@@ -30,7 +30,7 @@ struct Kind {
 }
 
 #[rustfmt::skip] // A kind is one line.
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 12] = [
     Kind { name: "headline", options: &["lock", "device"], render: summary::headline },
     Kind { name: "losses", options: &["of"], render: summary::losses },
     Kind { name: "targets", options: &["of"], render: targets::targets },
@@ -41,6 +41,7 @@ const KINDS: [Kind; 11] = [
     Kind { name: "overwrites", options: &["cases", "threads", "locks"], render: storage::overwrites },
     Kind { name: "operations", options: &["cases", "locks"], render: storage::operations },
     Kind { name: "recovery", options: &["cases"], render: storage::recovery },
+    Kind { name: "objects", options: &["device", "cases", "layouts", "threads"], render: storage::objects },
     Kind { name: "failures", options: &["contestants"], render: storage::failures },
 ];
 

@@ -65,6 +65,15 @@ struct StoreKind {
     heads: u64,
 }
 
+/// A store of a mode, with a written object for each thread.
+struct Filled {
+    mode: &'static str,
+    /// The writes that it is for. Writes of another size would leave it with scattered free places.
+    writes: Option<Access>,
+    store: Box<dyn Objects>,
+    ids: Vec<u64>,
+}
+
 /// A device, and what lies on it: it is made when it is first needed.
 pub struct Bench<'d> {
     device: &'d Device,
@@ -74,8 +83,8 @@ pub struct Bench<'d> {
     duration: Duration,
     /// Stores in which objects are created.
     growing: Vec<(StoreKind, Box<dyn Objects>)>,
-    /// Stores with one object for each thread, and their ids.
-    filled: Vec<(&'static str, Box<dyn Objects>, Vec<u64>)>,
+    /// Stores with one object for each thread.
+    filled: Vec<Filled>,
     space: Option<Box<dyn Batches>>,
     raw: Option<Raw>,
 }
@@ -236,7 +245,7 @@ impl<'d> Bench<'d> {
 
     fn access(&mut self, access: Access, mode: StoreMode, threads: usize) -> Result<Measured> {
         let (duration, every) = (self.duration, self.sample_every());
-        let (store, ids) = self.filled(mode)?;
+        let Filled { store, ids, .. } = self.filled(access, mode)?;
         counted(
             || store.stats(),
             || {
@@ -257,31 +266,34 @@ impl<'d> Bench<'d> {
         )
     }
 
-    /// Returns a store of a mode with a written object for each thread, and their ids.
-    fn filled(&mut self, mode: StoreMode) -> Result<(&dyn Objects, &[u64])> {
-        let place = self.filled.iter().position(|it| it.0 == mode.name);
-        let place = match place {
-            Some(place) => place,
-            None => {
-                let objects = self.threads as u64 * OBJECT_BYTES;
-                let bytes = objects + objects / 8 + (64 << 20);
-                let options = options(mode, Layout::Packed);
-                let store = self.device.store(bytes, &space::Options::new(), &options)?;
-                let mut data = PageAligned::new(PREPARED);
-                let mut ids = Vec::new();
-                for _ in 0..self.threads {
-                    let id = store.create()?;
-                    for at in (0..OBJECT_BYTES).step_by(PREPARED) {
-                        store.write(id, at, data.bytes())?;
-                    }
-                    ids.push(id);
+    fn filled(&mut self, access: Access, mode: StoreMode) -> Result<&Filled> {
+        let writes = access.writes.then_some(access);
+        let is_it = |it: &Filled| it.mode == mode.name;
+        // The one of other writes makes room for the new one.
+        self.filled.retain(|it| !is_it(it) || it.writes == writes);
+        if !self.filled.iter().any(is_it) {
+            let objects = self.threads as u64 * OBJECT_BYTES;
+            let bytes = objects + objects / 8 + (64 << 20);
+            let options = options(mode, Layout::Packed);
+            let store = self.device.store(bytes, &space::Options::new(), &options)?;
+            let mut data = PageAligned::new(PREPARED);
+            let mut ids = Vec::new();
+            for _ in 0..self.threads {
+                let id = store.create()?;
+                for at in (0..OBJECT_BYTES).step_by(PREPARED) {
+                    store.write(id, at, data.bytes())?;
                 }
-                self.filled.push((mode.name, store, ids));
-                self.filled.len() - 1
+                ids.push(id);
             }
-        };
-        let (_, store, ids) = &self.filled[place];
-        Ok((&**store, ids))
+            self.filled.push(Filled {
+                mode: mode.name,
+                writes,
+                store,
+                ids,
+            });
+        }
+        let found = self.filled.iter().find(|it| is_it(it));
+        Ok(found.expect("just added"))
     }
 
     fn raw(&mut self, access: Access, threads: usize) -> Result<Measured> {

@@ -55,6 +55,20 @@ struct Recovery {
     peak_bytes_per_file: f64,
 }
 
+/// A row of `objects`.
+#[derive(Deserialize)]
+struct Objects {
+    case: String,
+    layout: String,
+    mode: Option<String>,
+    device: String,
+    threads: usize,
+    per_s: f64,
+    mib_per_s: Option<f64>,
+    ratio: Option<f64>,
+    to_raw: Option<f64>,
+}
+
 /// A row of `failures`.
 #[derive(Deserialize)]
 struct Failures {
@@ -170,6 +184,29 @@ pub(super) fn recovery(options: &Options<'_>, source: &Source<'_>) -> Result<Tab
         ]);
     }
     Ok(table)
+}
+
+/// Operations of the object store per second on one device, with the ratio to durable files; or MiB
+/// per second, with the ratio to raw bytes.
+pub(super) fn objects(options: &Options<'_>, source: &Source<'_>) -> Result<Table> {
+    let mut rows: Vec<Objects> = source.rows("objects")?;
+    let device = options.values("device").context("`device` is missing")?;
+    options.choose("device", rows.iter().map(|it| it.device.clone()))?;
+    rows.retain(|it| device == [&*it.device]);
+    let cases = options.choose("cases", rows.iter().map(|it| it.case.clone()))?;
+    let layouts = options.choose("layouts", rows.iter().map(|it| it.layout.clone()))?;
+    rows.retain(|it| cases.contains(&it.case) && layouts.contains(&it.layout));
+    let columns = options.choose("threads", rows.iter().map(|it| it.threads.to_string()))?;
+    let mut grid = Grid::new(&["case", "layout", "mode"], &columns);
+    for row in &rows {
+        let to = row.to_raw.or(row.ratio);
+        let to = to.map(|it| format!(" ({})", ratio(it)));
+        let cell = count(row.mib_per_s.unwrap_or(row.per_s)) + &to.unwrap_or_default();
+        let mode = row.mode.as_deref().map_or_else(|| "–".to_owned(), code);
+        let line = vec![code(&row.case), code(&row.layout), mode];
+        grid.set(line, &row.threads.to_string(), cell);
+    }
+    Ok(grid.table(|it| thread_count(it.parse().unwrap_or_default())))
 }
 
 /// The behaviour of each contestant when writes and flushes fail.

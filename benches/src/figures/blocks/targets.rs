@@ -10,7 +10,14 @@ use crate::target::Bound;
 use crate::workloads::IMPORT;
 
 /// The comparisons with targets.
-const OF: [&str; 5] = ["micro", "compare", "journal", "file-core", "recovery"];
+const OF: [&str; 6] = [
+    "micro",
+    "compare",
+    "journal",
+    "file-core",
+    "recovery",
+    "objects",
+];
 
 /// A verdict names as many rows as this. Of more, it gives the number.
 const NAMED: usize = 3;
@@ -22,6 +29,8 @@ struct Row {
     case: Option<String>,
     device: Option<String>,
     lock: Option<String>,
+    layout: Option<String>,
+    mode: Option<String>,
     contestant: Option<String>,
     threads: Option<usize>,
     think: Option<f64>,
@@ -115,6 +124,20 @@ impl Row {
             }
             return (
                 format!("{device}, {workload}: {}", name(&self.contestant)),
+                own,
+            );
+        }
+        if let (Some(case), Some(layout)) = (&self.case, &self.layout) {
+            // Writes of all sizes have the same target, and so have reads.
+            let (does, own) = match case.split_once('/') {
+                Some((does @ ("write" | "read"), rest)) => {
+                    (does, format!("{}, {threads}", code(rest)))
+                }
+                _ => (&**case, threads),
+            };
+            let (device, mode) = (name(&self.device), name(&self.mode));
+            return (
+                format!("{device}, {}: {}, {mode}", code(does), code(layout)),
                 own,
             );
         }
