@@ -19,7 +19,7 @@ pub const RUNS: [Run; 8] = [
     Run { name: "journal", arguments: "journal --workload commit,blocks --threads 1,2,8,16 --think 0 --seconds 0.35", seconds: 150 },
     Run { name: "file-core", arguments: "file-core", seconds: 60 },
     Run { name: "recovery", arguments: "recovery --files 1000000 --large", seconds: 90 },
-    Run { name: "objects", arguments: "objects --seconds 0.2", seconds: 270 },
+    Run { name: "objects", arguments: "objects --seconds 0.2", seconds: 375 },
     Run { name: "failures", arguments: "failures", seconds: 90 },
 ];
 

@@ -26,7 +26,7 @@ pub struct ObjectsArgs {
     pub threads: Vec<usize>,
 
     /// Seconds to measure each row, in five rounds; a row of checkpoints takes longer
-    #[arg(long, default_value = "0.4", value_parser = seconds, value_name = "S")]
+    #[arg(long, default_value = "0.3", value_parser = seconds, value_name = "S")]
     pub seconds: f64,
 
     /// Folder for the files of the disk's devices, which are removed at the end [default: the

@@ -18,16 +18,15 @@ use spanlock_object_store::space::{self, Vector};
 
 use super::devices::{Device, PMEM, Raw};
 use super::subjects::{Area, Batches, Objects, PageAligned};
-use super::work::{Access, Creation, PUT_BYTES, PUT_MODE, StoreMode, Work};
+use super::work::{Access, Creation, LOG_BYTES, PUT_BYTES, PUT_MODE, StoreMode, Work};
 use crate::measure::{self, Latencies, Round, SAMPLE_EVERY, joined, pin, record, spawn};
 
 /// Checkpoints that a row with the longest creations waits for.
 const CHECKPOINTS: u64 = 5;
-/// The longest such row, as a multiple of the time that other rows take.
+/// The longest such row, as a multiple of a round of other rows.
 const AT_MOST: u32 = 40;
-/// Bytes of the ring of such a row, in persistent memory and on a disk, where filling a ring takes
-/// longer.
-const RINGS: (u64, u64) = (1 << 20, 64 << 10);
+/// Bytes of the ring of such a row on a disk, where it would take long to fill the default one.
+const DISK_RING: u64 = 256 << 10;
 /// Bytes of the medium of such a row.
 const CHECKPOINTS_BYTES: u64 = 512 << 20;
 
@@ -197,13 +196,10 @@ impl<'d> Bench<'d> {
 
     /// Creates objects until there were several checkpoints, and times every creation.
     fn checkpoints(&mut self, mode: StoreMode, layout: Layout, threads: usize) -> Result<Measured> {
-        let (memory, disk) = RINGS;
-        let ring = if self.device.name == PMEM {
-            memory
-        } else {
-            disk
+        let space = match self.device.name {
+            PMEM => space::Options::new(),
+            _ => space::Options::new().rings(1, DISK_RING),
         };
-        let space = space::Options::new().rings(1, ring);
         let options = options(mode, layout).skip_number(128);
         let store = self.device.store(CHECKPOINTS_BYTES, &space, &options)?;
         counted(
@@ -272,7 +268,7 @@ impl<'d> Bench<'d> {
         // The one of other writes makes room for the new one.
         self.filled.retain(|it| !is_it(it) || it.writes == writes);
         if !self.filled.iter().any(is_it) {
-            let objects = self.threads as u64 * OBJECT_BYTES;
+            let objects = self.threads as u64 * (OBJECT_BYTES + LOG_BYTES);
             let bytes = objects + objects / 8 + (64 << 20);
             let options = options(mode, Layout::Packed);
             let store = self.device.store(bytes, &space::Options::new(), &options)?;

@@ -5,7 +5,7 @@
 //! figures are those of its text; its plots have no numbers.
 
 use super::rows::Row;
-use super::work::{BATCH_64, PACKED, REGION, SPACE, WRITE};
+use super::work::{BATCH_64, PACKED, REGION, SPACE, VERSIONS, WRITE};
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,14 +44,13 @@ pub struct Said {
 }
 
 const DIRECT: Option<&str> = Some("direct");
-const VERSION: Option<&str> = Some("version");
 
 /// All figures.
 #[rustfmt::skip] // A figure is one line.
 pub const PAPER: [Said; 10] = [
     Said { source: "V-C1, Figure 10", about: "creations, skip number 1024 to 1", said: 1.51, threads: Some(32), case: "create/skip-1024", layout: REGION, mode: DIRECT, figure: Figure::ToOff },
     Said { source: "V-C2, Figure 11(a)", about: "creations, direct mode, 64 heads a batch to 1", said: 2.84, threads: Some(16), case: BATCH_64, layout: REGION, mode: DIRECT, figure: Figure::ToOff },
-    Said { source: "V-C2, Figure 11(b)", about: "creations, version mode, 64 heads a batch to 1", said: 2.80, threads: Some(16), case: BATCH_64, layout: REGION, mode: VERSION, figure: Figure::ToOff },
+    Said { source: "V-C2, Figure 11(b)", about: "creations, version mode, 64 heads a batch to 1", said: 2.80, threads: Some(16), case: BATCH_64, layout: REGION, mode: Some(VERSIONS), figure: Figure::ToOff },
     Said { source: "Figures 1 and 11(a)", about: "creations, to files of DirectFS", said: 12.0, threads: Some(16), case: BATCH_64, layout: REGION, mode: DIRECT, figure: Figure::Ratio },
     Said { source: "VII, Figure 11(a)", about: "creations per second", said: 740_000.0, threads: Some(16), case: BATCH_64, layout: REGION, mode: DIRECT, figure: Figure::PerSecond },
     Said { source: "II-B, Figure 2", about: "vectors, 128 a batch to 1", said: 3.0, threads: Some(32), case: "vectors/128", layout: SPACE, mode: None, figure: Figure::Ratio },

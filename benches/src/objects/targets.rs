@@ -5,7 +5,7 @@ use super::paper;
 use super::rows::Row;
 use super::work::{
     BATCH_64, CREATIONS, FILES, FILES_CASE, FILES_SYNCED, LOCAL, LOCAL_SYNCED, PACKED, PUT_CASE,
-    RAW, READ, REGION, SPACE, WRITE, vectors_case,
+    RAW, READ, REGION, SPACE, VERSIONS, WRITE, vectors_case,
 };
 use crate::measure::thread_count;
 use crate::target::Target;
@@ -74,7 +74,7 @@ fn targets(row: &Row) -> Vec<Target> {
     let of = format!("{}, {}", place(row), thread_count(row.threads));
     let at_least =
         |figure: &str, asked, measured| Target::at_least(of.clone(), figure, asked, measured);
-    let is_store = row.mode.is_some();
+    let is_direct = row.mode.is_some_and(|it| it != VERSIONS);
     let group = row.case.split('/').next().unwrap_or_default();
     match row.case.as_str() {
         BATCH_64 => {
@@ -86,7 +86,7 @@ fn targets(row: &Row) -> Vec<Target> {
             targets
         }
         PUT_CASE if row.layout == PACKED => vec![at_least("ratio", PUTS_TO_LOCAL, row.ratio)],
-        _ if is_store && [WRITE, READ].contains(&group) && bytes(row) >= TO_RAW_BYTES => {
+        _ if is_direct && [WRITE, READ].contains(&group) && bytes(row) >= TO_RAW_BYTES => {
             vec![at_least("to_raw", TO_RAW, row.to_raw)]
         }
         _ => Vec::new(),
