@@ -193,8 +193,8 @@ fn in_turns(
             bar.inc(1);
         }
     }
-    let finished = cell.iter().zip(all).map(|(work, (mut row, latencies))| {
-        row.finish(work, &latencies);
+    let finished = all.into_iter().map(|(mut row, latencies)| {
+        row.finish(&latencies);
         row
     });
     Ok(finished.collect())

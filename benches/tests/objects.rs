@@ -8,7 +8,7 @@ use std::fs;
 use common::scene::*;
 use serde_json::Value;
 
-const QUICK: [&str; 5] = ["objects", "--threads", "1,2", "--json", "rows.json"];
+const QUICK: [&str; 3] = ["objects", "--json", "rows.json"];
 
 /// Runs it on files in memory, where a flush takes no time. Returns its output and its rows.
 fn measured(scene: &Scene, seconds: &str, args: &[&str]) -> (String, Vec<Value>) {
@@ -94,7 +94,14 @@ fn creations_and_puts_are_compared_with_files() {
     let (told, rows) = measured(
         &scene,
         "0.01",
-        &["--case", "create,put", "--device", "pmem,disk"],
+        &[
+            "--case",
+            "create,put",
+            "--device",
+            "pmem,disk",
+            "--threads",
+            "1,2",
+        ],
     );
     // Four creations in two layouts and two modes, and files; puts in two layouts, and files; on
     // two devices, with two numbers of threads.
@@ -148,10 +155,18 @@ fn creations_and_puts_are_compared_with_files() {
 #[test]
 fn batches_writes_and_reads_are_compared_with_raw_bytes() {
     let scene = Scene::new(0);
-    let args = ["--case", "vectors,write,read", "--device", "pmem,disk"];
+    let args = [
+        "--case",
+        "vectors,write,read",
+        "--device",
+        "pmem,disk",
+        "--threads",
+        "2",
+    ];
     let (_, rows) = measured(&scene, "0.01", &args);
-    // Batches; four sizes in two orders of writes in three modes and reads in two, and raw bytes.
-    assert_eq!(rows.len(), (5 + 4 * 2 * (4 + 3)) * 2 * 2);
+    // Batches; four sizes in two orders of writes in three modes and reads in two, and raw bytes;
+    // on two devices.
+    assert_eq!(rows.len(), (5 + 4 * 2 * (4 + 3)) * 2);
     for row in &rows {
         is_sound(row);
         let (case, layout) = (text(row, "case"), text(row, "layout"));
@@ -180,7 +195,14 @@ fn batches_writes_and_reads_are_compared_with_raw_bytes() {
 fn the_longest_creation_is_measured_across_checkpoints() {
     let scene = Scene::new(0);
     // It ends with the last of the checkpoints, or after eight times as long.
-    let args = ["--case", "checkpoints", "--device", "disk"];
+    let args = [
+        "--case",
+        "checkpoints",
+        "--device",
+        "disk",
+        "--threads",
+        "1,2",
+    ];
     let (_, rows) = measured(&scene, "0.5", &args);
     assert_eq!(rows.len(), 2 * 2 * 2);
     for row in &rows {
@@ -193,7 +215,7 @@ fn the_longest_creation_is_measured_across_checkpoints() {
 #[test]
 fn a_disk_that_cannot_bypass_the_page_cache_is_left_out() {
     let scene = Scene::new(0);
-    let (told, rows) = measured(&scene, "0.01", &["--case", "put"]);
+    let (told, rows) = measured(&scene, "0.01", &["--case", "put", "--threads", "1,2"]);
     let of = |device: &str| rows.iter().filter(|it| it["device"] == device).count();
     let is_left_out = told.contains("disk-direct is left out");
     assert_eq!(of("disk-direct"), if is_left_out { 0 } else { 4 }, "{told}");

@@ -31,7 +31,7 @@ const DISK_RING: u64 = 256 << 10;
 const CHECKPOINTS_BYTES: u64 = 512 << 20;
 
 /// Bytes of the object, or of the raw bytes, of each thread.
-pub const OBJECT_BYTES: u64 = 16 << 20;
+pub const OBJECT_BYTES: u64 = 8 << 20;
 /// Bytes that are written at a time while objects are prepared.
 const PREPARED: usize = 1 << 20;
 
@@ -269,7 +269,7 @@ impl<'d> Bench<'d> {
         self.filled.retain(|it| !is_it(it) || it.writes == writes);
         if !self.filled.iter().any(is_it) {
             let objects = self.threads as u64 * (OBJECT_BYTES + LOG_BYTES);
-            let bytes = objects + objects / 8 + (64 << 20);
+            let bytes = objects + objects / 8 + (16 << 20);
             let options = options(mode, Layout::Packed);
             let store = self.device.store(bytes, &space::Options::new(), &options)?;
             let mut data = PageAligned::new(PREPARED);

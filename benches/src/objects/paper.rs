@@ -143,3 +143,27 @@ impl Figure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::work::Work;
+    use super::*;
+
+    #[test]
+    fn a_figure_is_of_as_many_threads_as_the_papers_or_else_of_the_most() {
+        let row = |threads, ratio| Row {
+            ratio: Some(ratio),
+            ..Row::empty(&Work::Vectors(128), "disk", threads)
+        };
+        let found = |rows: &[Row]| {
+            let all = beside(rows, &["pmem", "disk"]);
+            let ratios = all.iter().filter(|it| it.paper.figure == Figure::Ratio);
+            let found: Vec<_> = ratios.map(|it| (it.device, it.threads, it.here)).collect();
+            found
+        };
+        let rows = [row(1, 1.0), row(32, 4.0), row(64, 5.0)];
+        assert_eq!(found(&rows), [("disk", Some(32), 4.0)]);
+        assert_eq!(found(&rows[..1]), [("disk", Some(1), 1.0)]);
+        assert_eq!(ratio_of(&rows[0]), Some(3.0));
+    }
+}

@@ -24,6 +24,9 @@ pub struct Row {
     /// Objects, files, vectors, writes or reads per second of all threads together: the median of
     /// the rounds.
     pub per_s: f64,
+    /// The bytes of a write or read.
+    #[serde(skip)]
+    pub bytes: Option<usize>,
     /// MiB per second, for writes and reads.
     pub mib_per_s: Option<f64>,
     /// `per_s` divided by that of durable files on the disk with as many threads, for creations and
@@ -64,6 +67,7 @@ impl Row {
             device,
             threads,
             per_s: 0.0,
+            bytes: work.bytes(),
             mib_per_s: None,
             ratio: None,
             to_not_durable: None,
@@ -88,10 +92,10 @@ impl Row {
     }
 
     /// Fills in what follows from all rounds.
-    pub(super) fn finish(&mut self, work: &Work, latencies: &Latencies) {
+    pub(super) fn finish(&mut self, latencies: &Latencies) {
         self.per_s = median(&self.rounds);
         let mebibytes = |bytes| self.per_s * bytes as f64 / f64::from(1 << 20);
-        self.mib_per_s = work.bytes().map(mebibytes);
+        self.mib_per_s = self.bytes.map(mebibytes);
         self.p50_ns = latencies.value_at_quantile(0.5);
         self.p99_ns = latencies.value_at_quantile(0.99);
         self.max_ns = latencies.max();

@@ -19,7 +19,7 @@ const TO_REGION: f64 = 8.0;
 /// The lowest acceptable writes and reads, as a multiple of those of raw bytes.
 const TO_RAW: f64 = 0.977;
 /// The fewest bytes for which this is asked.
-const TO_RAW_BYTES: f64 = 65_536.0;
+const TO_RAW_BYTES: usize = 65_536;
 /// The lowest acceptable puts, as a multiple of durable puts of `LocalFileSystem`.
 const PUTS_TO_LOCAL: f64 = 20.0;
 
@@ -86,17 +86,11 @@ fn targets(row: &Row) -> Vec<Target> {
             targets
         }
         PUT_CASE if row.layout == PACKED => vec![at_least("ratio", PUTS_TO_LOCAL, row.ratio)],
-        _ if is_direct && [WRITE, READ].contains(&group) && bytes(row) >= TO_RAW_BYTES => {
+        _ if is_direct && [WRITE, READ].contains(&group) && row.bytes >= Some(TO_RAW_BYTES) => {
             vec![at_least("to_raw", TO_RAW, row.to_raw)]
         }
         _ => Vec::new(),
     }
-}
-
-/// Returns the bytes of a write or read.
-fn bytes(row: &Row) -> f64 {
-    let mebibytes = row.mib_per_s.unwrap_or_default() / row.per_s;
-    mebibytes * f64::from(1 << 20)
 }
 
 /// Returns what a row and those with other threads have in common.
@@ -139,4 +133,80 @@ pub(super) fn worst(rows: &[Row]) -> Vec<Target> {
         }
     }
     worst.into_iter().map(|it| it.1).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use spanlock_object_store::Layout;
+
+    use super::super::devices::DISK;
+    use super::super::work::{Access, MODES, Work};
+    use super::*;
+
+    fn row(work: Work, device: &'static str, threads: usize, per_s: f64) -> Row {
+        Row {
+            per_s,
+            ..Row::empty(&work, device, threads)
+        }
+    }
+
+    /// Returns the row's figure that is judged, with what is measured and the verdict.
+    fn judged(row: &Row) -> Vec<(&str, Option<f64>, Option<bool>)> {
+        let targets = row.targets.iter();
+        let judged = targets.map(|it| (&*it.figure, it.measured, it.met));
+        judged.collect()
+    }
+
+    #[test]
+    fn creations_are_compared_with_durable_files_on_the_disk() {
+        let creation = CREATIONS[3];
+        let create = |layout| Work::Create(creation, MODES[0], layout);
+        let files = |synced| Work::CreateFiles { synced };
+        let mut rows = [
+            row(create(Layout::Packed), PMEM, 1, 120_000.0),
+            row(create(Layout::Region), PMEM, 1, 20_000.0),
+            row(files(true), PMEM, 1, 60_000.0),
+            row(files(false), PMEM, 1, 80_000.0),
+            row(files(true), DISK, 1, 5_000.0),
+        ];
+        compare(&mut rows);
+        assert_eq!(
+            judged(&rows[0]),
+            [
+                ("ratio", Some(24.0), Some(true)),
+                ("per_s", Some(120_000.0), Some(true)),
+                ("to_region", Some(6.0), Some(false)),
+            ]
+        );
+        assert_eq!(judged(&rows[1]), [("ratio", Some(4.0), Some(false))]);
+        assert_eq!(rows[0].to_not_durable, Some(1.5));
+        compare(&mut rows[..4]);
+        assert_eq!(judged(&rows[1]), [("ratio", None, None)]);
+    }
+
+    #[test]
+    fn the_worst_row_is_shown_of_all_writes_in_a_mode() {
+        let access = |bytes| Access {
+            writes: true,
+            random: false,
+            bytes,
+        };
+        let cells = [(4096, 10.0), (65_536, 98.0), (1 << 20, 50.0)];
+        let mut rows: Vec<_> = cells
+            .into_iter()
+            .flat_map(|(bytes, per_s)| {
+                let access = access(bytes);
+                [
+                    row(Work::Access(access, MODES[0]), DISK, 1, per_s),
+                    row(Work::Access(access, MODES[2]), DISK, 1, per_s),
+                    row(Work::Raw(access), DISK, 1, 100.0),
+                ]
+            })
+            .collect();
+        compare(&mut rows);
+        let shown = worst(&rows);
+        let shown: Vec<_> = shown.iter().map(|it| (&*it.of, it.met)).collect();
+        let of = "write/sequential/1m, packed, direct, disk, 1 thread";
+        assert_eq!(shown, [(of, Some(false))]);
+    }
 }
