@@ -155,7 +155,7 @@ impl<'d> Bench<'d> {
             || {
                 measure::timed_every(every, threads, duration, 0, |_| {
                     let mut data = PageAligned::new(PUT_BYTES);
-                    move || store.write(store.create()?, 0, data.bytes())
+                    move || store.put(data.bytes()).map(drop)
                 })
             },
         )

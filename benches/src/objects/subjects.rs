@@ -15,6 +15,12 @@ pub trait Objects: Send + Sync {
     /// The store's error.
     fn create(&self) -> Result<u64, Error>;
 
+    /// Creates an object with this content, in one batch.
+    ///
+    /// # Errors
+    /// The store's error.
+    fn put(&self, data: &[u8]) -> Result<u64, Error>;
+
     /// Writes to an object.
     ///
     /// # Errors
@@ -34,6 +40,10 @@ pub trait Objects: Send + Sync {
 impl<M: Medium, L: RawRangeLockBatch> Objects for Store<M, L> {
     fn create(&self) -> Result<u64, Error> {
         self.create_object()
+    }
+
+    fn put(&self, data: &[u8]) -> Result<u64, Error> {
+        self.create_with(&[(0, data)], &[])
     }
 
     fn write(&self, id: u64, at: u64, data: &[u8]) -> Result<(), Error> {

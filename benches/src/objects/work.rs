@@ -39,7 +39,7 @@ pub const GROUPS: [(&str, &str); 6] = [
     ),
     (
         PUT,
-        "creates an object and writes 4 KiB to it; and the same with object_store's LocalFileSystem",
+        "creates an object with 4 KiB, in one batch; and the same with object_store's LocalFileSystem",
     ),
 ];
 
