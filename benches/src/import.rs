@@ -86,6 +86,7 @@ pub fn import<L: RawRangeLock + 'static>(
     }
     Ok(Round {
         ops_per_s: ops as f64 / seconds,
+        whole_ops_per_s: ops as f64 / seconds,
         bytes_per_s: tree.bytes as f64 / seconds,
         latencies,
         cpu_ns_per_op: 0.0,

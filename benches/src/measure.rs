@@ -31,6 +31,10 @@ pub fn record(latencies: &mut Latencies, took: Duration) {
 pub struct Round {
     /// Operations per second of all threads together.
     pub ops_per_s: f64,
+    /// The same over the whole round. `ops_per_s` is the sum of the threads' rates, each from when
+    /// the thread first runs: with more threads than cores, that is more than this if they seldom
+    /// wait.
+    pub whole_ops_per_s: f64,
     /// Bytes read and written per second by all threads together.
     pub bytes_per_s: f64,
     /// Latencies of single operations.
@@ -137,6 +141,7 @@ where
         drop(gate.read());
         measure(&phase, sample_every, &mut op)
     };
+    let mut took = duration;
     let done = std::thread::scope(|scope| {
         let work = &work;
         let closed = gate.write();
@@ -154,7 +159,9 @@ where
             std::thread::sleep(duration / 10);
             // Relaxed, here and below: the threads learn only the phase from it.
             phase.store(MEASURE, Ordering::Relaxed);
+            let measured = Instant::now();
             std::thread::sleep(duration);
+            took = measured.elapsed();
         }
         phase.store(STOP, Ordering::Relaxed);
         let done: Vec<_> = threads?.into_iter().map(joined).collect();
@@ -162,6 +169,7 @@ where
     })?;
     let mut round = Round {
         ops_per_s: 0.0,
+        whole_ops_per_s: 0.0,
         bytes_per_s: 0.0,
         latencies: latencies(),
         cpu_ns_per_op: 0.0,
@@ -177,6 +185,7 @@ where
     // On an overloaded machine the threads may not have run. Then report the rate of a single
     // operation, so that callers never divide by zero.
     round.ops_per_s = round.ops_per_s.max(1.0 / duration.as_secs_f64());
+    round.whole_ops_per_s = ops.max(1) as f64 / took.as_secs_f64();
     round.cpu_ns_per_op = cpu.as_nanos() as f64 / ops.max(1) as f64;
     round.bytes_per_s = round.ops_per_s * bytes_per_op as f64;
     Ok(round)

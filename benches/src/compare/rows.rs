@@ -104,6 +104,7 @@ impl Row {
     ) -> Self {
         let round = Round {
             ops_per_s,
+            whole_ops_per_s: ops_per_s,
             bytes_per_s: ops_per_s * 4096.0,
             latencies: measure::latencies(),
             cpu_ns_per_op: 0.0,

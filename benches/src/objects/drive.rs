@@ -389,7 +389,7 @@ fn counted(
 impl Measured {
     fn new(round: Round) -> Self {
         Measured {
-            per_s: round.ops_per_s,
+            per_s: round.whole_ops_per_s,
             latencies: round.latencies,
             checkpoints: 0,
         }
@@ -491,8 +491,10 @@ fn every_creation(store: &dyn Objects, threads: usize, at_most: Duration) -> Res
         }
         Ok(())
     })?;
+    let per_s = count as f64 / started.elapsed().as_secs_f64();
     Ok(Round {
-        ops_per_s: count as f64 / started.elapsed().as_secs_f64(),
+        ops_per_s: per_s,
+        whole_ops_per_s: per_s,
         bytes_per_s: 0.0,
         latencies: all,
         cpu_ns_per_op: 0.0,
