@@ -23,22 +23,28 @@ use crate::temporary::{Choice, Folder, Place};
 pub const PMEM: &str = "pmem";
 /// A disk, through the page cache.
 pub const DISK: &str = "disk";
+/// The same disk, with stores in sparse files.
+pub const SPARSE: &str = "disk-sparse";
 /// The same disk, without the page cache.
 pub const DIRECT: &str = "disk-direct";
 
 /// All devices, each with a description.
-pub const DEVICES: [(&str, &str); 3] = [
+pub const DEVICES: [(&str, &str); 4] = [
     (
         PMEM,
         "a file mapped as persistent memory, in /dev/shm if there is room; other projects' files lie beside it, where fsync does nothing",
     ),
     (
         DISK,
-        "a file on a disk, through the page cache; a flush is fdatasync",
+        "a file on a disk, through the page cache, allocated and filled before; a flush is fdatasync",
+    ),
+    (
+        SPARSE,
+        "the same, but the store is a sparse file: a flush after the first write to a block also writes the file system's journal",
     ),
     (
         DIRECT,
-        "a file on a disk, past the page cache (O_DIRECT); a flush is fdatasync; left out where the file system refuses it",
+        "a file on a disk, past the page cache (O_DIRECT), allocated and filled before; a flush is fdatasync; left out where the file system refuses it",
     ),
 ];
 
@@ -137,7 +143,7 @@ impl Device {
     ) -> Result<Box<dyn Objects>> {
         let created = match self.mode {
             None => store_on(self.region(bytes)?, space, options),
-            Some(mode) => store_on(self.sparse(bytes, mode)?, space, options),
+            Some(mode) => store_on(self.disk(bytes, mode)?, space, options),
         };
         created.with_context(|| format!("creating a store on {}", self.name))
     }
@@ -149,7 +155,7 @@ impl Device {
     pub fn space(&self, bytes: u64, options: &space::Options) -> Result<Box<dyn Batches>> {
         let created = match self.mode {
             None => space_on(self.region(bytes)?, options),
-            Some(mode) => space_on(self.sparse(bytes, mode)?, options),
+            Some(mode) => space_on(self.disk(bytes, mode)?, options),
         };
         created.with_context(|| format!("creating a space on {}", self.name))
     }
@@ -195,9 +201,12 @@ impl Device {
         Ok(Persistent::new(self.mapped(bytes)?))
     }
 
-    fn sparse(&self, bytes: u64, mode: FileMode) -> Result<Disk<FileStorage>> {
+    fn disk(&self, bytes: u64, mode: FileMode) -> Result<Disk<FileStorage>> {
         let path = self.folder.path().join("store");
-        let file = Disk::create_file(&path, Some(bytes), mode)?;
+        let file = match self.name {
+            SPARSE => Disk::create_file(&path, Some(bytes), mode)?,
+            _ => Disk::new(FileStorage::create(&path, bytes, mode)?),
+        };
         // It exists while it is open.
         fs::remove_file(&path).context("removing the name of a file")?;
         Ok(file)

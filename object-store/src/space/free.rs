@@ -1,18 +1,15 @@
 //! The free places: extents in memory.
 //!
 //! Nothing of this is on the medium: recovery determines which places are free (O-S3). A request
-//! takes the first extent that suffices, so that the used part of the medium grows from its start;
-//! the table grows with it.
+//! takes the shortest extent that suffices, so that small requests leave the long ones alone, and
+//! the used part of the medium grows from its start; the table grows with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use spanlock_sync::Mutex;
 
 use super::error::Error;
-
-/// The extents among which a request looks for one that suffices.
-const LOOK: usize = 16;
 
 /// The free places that only a batch takes that gives others back: at most this many, and at most a
 /// 64th of the medium. So a full space can be emptied.
@@ -29,53 +26,63 @@ pub(super) struct Free {
 struct Extents {
     /// Start and end of each.
     extents: BTreeMap<u64, u64>,
+    /// Length and start of each.
+    lengths: BTreeSet<(u64, u64)>,
     count: u64,
 }
 
 impl Extents {
-    /// Takes up to `want` places.
+    fn insert(&mut self, extent: Range<u64>) {
+        let len = extent.end - extent.start;
+        self.extents.insert(extent.start, extent.end);
+        self.lengths.insert((len, extent.start));
+        self.count += len;
+    }
+
+    fn remove_at(&mut self, start: u64) -> Option<Range<u64>> {
+        let end = self.extents.remove(&start)?;
+        self.lengths.remove(&(end - start, start));
+        self.count -= end - start;
+        Some(start..end)
+    }
+
+    /// Takes up to `want` places: all of them from one extent, or else the longest extent.
     fn take(&mut self, want: u64) -> Option<Range<u64>> {
-        let fits = |(start, end): &(&u64, &u64)| *end - *start >= want;
-        let found = self.extents.iter().take(LOOK).find(fits);
-        let found = found.or(self.extents.iter().next());
-        let (start, end) = found.map(|(start, end)| (*start, *end))?;
-        self.extents.remove(&start);
-        let taken = start..end.min(start + want);
-        if taken.end < end {
-            self.extents.insert(taken.end, end);
+        let found = self.lengths.range((want, 0)..).next();
+        let &(_, start) = found.or(self.lengths.last())?;
+        let found = self.remove_at(start)?;
+        let taken = start..found.end.min(start + want);
+        if taken.end < found.end {
+            self.insert(taken.end..found.end);
         }
-        self.count -= taken.end - taken.start;
         Some(taken)
     }
 
     /// Takes exactly these places, which are free.
     fn remove(&mut self, places: Range<u64>) {
-        self.count -= places.end - places.start;
         let found = self.extents.range(..=places.start).next_back();
-        let (start, end) = found
-            .map(|(start, end)| (*start, *end))
-            .expect("free places");
-        self.extents.remove(&start);
-        for rest in [start..places.start, places.end..end] {
+        let start = *found.expect("free places").0;
+        let found = self.remove_at(start).expect("just found");
+        for rest in [start..places.start, places.end..found.end] {
             if !rest.is_empty() {
-                self.extents.insert(rest.start, rest.end);
+                self.insert(rest);
             }
         }
     }
 
     /// Adds an extent, and joins it with its neighbours.
     fn release(&mut self, mut extent: Range<u64>) {
-        self.count += extent.end - extent.start;
         if let Some((&start, &end)) = self.extents.range(..extent.end).next_back() {
             debug_assert!(end <= extent.start, "{extent:?} was already free");
             if end == extent.start {
+                self.remove_at(start);
                 extent.start = start;
             }
         }
-        if let Some(end) = self.extents.remove(&extent.end) {
-            extent.end = end;
+        if let Some(next) = self.remove_at(extent.end) {
+            extent.end = next.end;
         }
-        self.extents.insert(extent.start, extent.end);
+        self.insert(extent);
     }
 }
 
