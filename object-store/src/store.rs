@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use spanlock_range_lock::{Access, RawRangeLockBatch};
+use spanlock_sync::injected_bug;
 
 use crate::error::Error;
 use crate::ids::Ids;
@@ -235,12 +236,26 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         let bytes = self.bytes(id, offset, data.len())?;
         // Most writes leave the head as it is, and so may go on beside writes to its neighbours.
         for access in [Access::Read, Access::Write] {
+            let early = injected_bug!(
+                "head-read-early",
+                "a write reads the head before it holds it",
+                killed_by = "objects-packed/grow-grow, objects-packed/grow-delete, objects-packed/span-delete"
+            );
+            let early = early.then(|| self.hold(id, access, 0..0, Access::Read));
+            let early = early.map(|held| self.head(&held?, id)).transpose()?;
             let mut held = self.hold(id, access, bytes.clone(), Access::Write)?;
-            let old = self.head(&held, id)?;
+            let old = early.map_or_else(|| self.head(&held, id), Ok)?;
             let mut new = Head {
                 state: State::Created,
                 ..old
             };
+            if injected_bug!(
+                "head-stays-pre-created",
+                "the first write of a pre-created object leaves its head as it is",
+                killed_by = "objects-pre-created/create-other, objects-pre-created/sequences-of-1"
+            ) {
+                new.state = old.state;
+            }
             if self.geometry.mode == Mode::DirectSized && !data.is_empty() {
                 new.size = old.size.max(end);
             }
@@ -273,6 +288,13 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
             Layout::Region => Vector::trim(head..region.start),
             Layout::Packed => Vector::write(head, &none),
         };
+        if injected_bug!(
+            "head-not-deleted",
+            "a deletion trims the region and leaves the head",
+            killed_by = "objects-packed/create-delete, objects-packed/delete-delete, objects-packed/sequences-of-1"
+        ) {
+            return Ok(held.write_batch(&[Vector::trim(region)])?);
+        }
         Ok(held.write_batch(&[forget, Vector::trim(region)])?)
     }
 

@@ -27,7 +27,7 @@ use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::compact::group::{Batch, Failure, Group};
 use spanlock_journal_commit::compact::rendezvous::Rendezvous;
 use spanlock_journal_commit::compact::{Log, Lsn};
-use spanlock_sync::{Condvar, Mutex, thread};
+use spanlock_sync::{Condvar, Mutex, injected_bug, thread};
 
 use super::error::Error;
 use super::format::{self, PAGE_BYTES, PAGE_ENTRIES, SLOTS, Superblock};
@@ -72,14 +72,24 @@ impl Batch for Records {
 
 impl<R: Storage> Ring<R> {
     fn new(log: Log<R>) -> Self {
-        let group = Group::new(1, Records::default(), Some(Rendezvous::new()));
+        // A rendezvous depends on the time, so its own models explore it.
+        let is_checked = cfg!(any(spanlock_explorer, spanlock_loom, spanlock_shuttle));
+        let gather = (!is_checked).then(Rendezvous::new);
+        let group = Group::new(1, Records::default(), gather);
         Ring { log, group }
     }
 
     /// Makes records durable, and before them all data that was written: the leader's work.
     fn write(&self, medium: &impl Medium, records: &[Vec<u8>]) -> Result<(), String> {
-        let flushed = medium.flush();
-        flushed.map_err(|error| format!("flushing data failed: {error}"))?;
+        let is_unflushed = injected_bug!(
+            "data-not-flushed",
+            "a record is made durable before the data that it commits",
+            killed_by = "objects-packed/sequences-of-1, objects-packed/patch-patch"
+        );
+        if !is_unflushed {
+            let flushed = medium.flush();
+            flushed.map_err(|error| format!("flushing data failed: {error}"))?;
+        }
         for record in records {
             self.log.append(record).map_err(|error| error.to_string())?;
         }
@@ -169,7 +179,12 @@ impl<R: Storage> Commits<R> {
         if self.rings[ring].log.free() < flight.reserved[ring] + room {
             return Ok(None);
         }
-        flight.number += 1;
+        let is_shared = injected_bug!(
+            "number-shared",
+            "commits in flight at the same time get the same number",
+            killed_by = "objects-packed/create-patch, objects-packed/patch-other, objects-packed/create-other"
+        ) && flight.counts != [0; 2];
+        flight.number += u64::from(!is_shared);
         flight.reserved[ring] += room;
         let half = (flight.turn % 2) as usize;
         flight.counts[half] += 1;
@@ -210,6 +225,23 @@ impl<R: Storage> Commits<R> {
             is_unsure: true,
         };
         format::set_number(&mut record, flight.number);
+        let is_early = injected_bug!(
+            "applied-early",
+            "a commit changes the map, and notes the entries, before its record is durable",
+            killed_by = "objects-packed/patch-checkpoint, objects-packed/grow-checkpoint, objects-packed/delete-checkpoint"
+        );
+        let mut apply = Some(apply);
+        let mut note = || {
+            let Some(apply) = apply.take() else { return };
+            let entries = apply();
+            let mut noted = self.noted.lock();
+            for (place, run) in entries {
+                noted.insert(place, run);
+            }
+        };
+        if is_early {
+            note();
+        }
         let join = |open: &mut Records, _| {
             open.0.push(record);
             Ok::<(), Infallible>(())
@@ -220,11 +252,7 @@ impl<R: Storage> Commits<R> {
             .group
             .wait(ticket, |records| ring.write(medium, records));
         committed.map_err(|why| self.fail(reason(why)))?;
-        let entries = apply();
-        let mut noted = self.noted.lock();
-        for (place, run) in entries {
-            noted.insert(place, run);
-        }
+        note();
         unsure.is_unsure = false;
         Ok(())
     }
@@ -262,8 +290,16 @@ impl<R: Storage> Commits<R> {
         if !wanted() {
             return Ok(());
         }
-        let ends: Vec<Lsn> = self.rings.iter().map(|it| it.log.durable()).collect(); // C1
+        let durable = || self.rings.iter().map(|it| it.log.durable());
+        let mut ends: Vec<Lsn> = durable().collect(); // C1
         let cut = self.land()?; // C2
+        if injected_bug!(
+            "ends-after-landing",
+            "a checkpoint truncates records that came after its cut",
+            killed_by = "objects-packed/create-checkpoint, objects-packed/patch-checkpoint, objects-packed/span-checkpoint, objects-packed/grow-checkpoint"
+        ) {
+            ends = durable().collect();
+        }
         let mut unsure = Unsure {
             commits: self,
             is_unsure: true,
@@ -271,19 +307,36 @@ impl<R: Storage> Commits<R> {
         let noted = std::mem::take(&mut *self.noted.lock());
         let mut new = newest.clone();
         new.cut = cut;
+        let truncate = || {
+            for (ring, end) in self.rings.iter().zip(&ends) {
+                // C5.
+                let truncated = ring.log.truncate(end.next());
+                truncated.map_err(|error| self.fail(error.to_string()))?;
+            }
+            Ok(())
+        };
+        let is_early = injected_bug!(
+            "truncated-before-cut",
+            "the rings are truncated before the cut is durable",
+            killed_by = "objects-packed/patch-checkpoint, objects-packed/create-checkpoint, objects-packed/sequences-of-2"
+        );
         let written = write_entries(medium, &mut new, &noted)
+            .and_then(|()| if is_early { truncate() } else { Ok(()) })
             .and_then(|()| write_superblocks(medium, &mut new));
         unsure.is_unsure = false;
         if let Err(error) = written {
             newest.serial = new.serial;
-            self.note_again(noted);
+            if !injected_bug!(
+                "noted-lost",
+                "a checkpoint that fails forgets the entries that it took",
+                killed_by = "objects-failing/sequences-of-2, objects-failing/sequences-of-3"
+            ) {
+                self.note_again(noted);
+            }
             return Err(error);
         }
         *newest = new;
-        for (ring, end) in self.rings.iter().zip(ends) {
-            // C5.
-            (ring.log.truncate(end.next())).map_err(|error| self.fail(error.to_string()))?;
-        }
+        truncate()?;
         self.flight.lock().checkpoints += 1;
         Ok(())
     }
@@ -296,7 +349,12 @@ impl<R: Storage> Commits<R> {
         let old = (flight.turn % 2) as usize;
         // The other half is empty: the last checkpoint has waited for it.
         flight.turn += 1;
-        while flight.counts[old] > 0 {
+        let waits = !injected_bug!(
+            "not-landed",
+            "a checkpoint does not wait for the commits in flight",
+            killed_by = "objects-packed/create-checkpoint, objects-packed/patch-checkpoint, objects-packed/span-checkpoint, objects-packed/grow-checkpoint"
+        );
+        while waits && flight.counts[old] > 0 {
             flight = self.landed.wait(flight);
         }
         // A commit that failed has landed without its changes.
@@ -363,7 +421,13 @@ fn write_entries(medium: &impl Medium, new: &mut Superblock, noted: &Runs) -> Re
             (unsafe { medium.write(at, &page) }).map_err(Error::io("writing the table"))?;
         }
     }
-    new.used = end * PAGE_ENTRIES;
+    if !injected_bug!(
+        "used-not-raised",
+        "a checkpoint adds pages to the table and does not say so",
+        killed_by = "objects-packed/sequences-of-1"
+    ) {
+        new.used = end * PAGE_ENTRIES;
+    }
     for first in (before..end).step_by(FRESH as usize) {
         let pages = first..end.min(first + FRESH);
         let entries = pages.start * PAGE_ENTRIES..pages.end * PAGE_ENTRIES;
