@@ -67,7 +67,7 @@ pub(crate) fn suites() -> Vec<Suite> {
         suite(
             "objects-pre-created",
             objects(&pre_creating, 4, 2),
-            few,
+            &few,
             3,
             APART,
         ),

@@ -182,7 +182,7 @@ impl<R: Storage> Commits<R> {
         let is_shared = injected_bug!(
             "number-shared",
             "commits in flight at the same time get the same number",
-            killed_by = "objects-packed/create-patch, objects-packed/patch-other, objects-packed/create-other"
+            killed_by = "objects-packed/create-create, objects-packed/patch-other"
         ) && flight.counts != [0; 2];
         flight.number += u64::from(!is_shared);
         flight.reserved[ring] += room;
@@ -228,7 +228,7 @@ impl<R: Storage> Commits<R> {
         let is_early = injected_bug!(
             "applied-early",
             "a commit changes the map, and notes the entries, before its record is durable",
-            killed_by = "objects-packed/patch-checkpoint, objects-packed/grow-checkpoint, objects-packed/delete-checkpoint"
+            killed_by = "objects-packed/patch-checkpoint, objects-packed/grow-checkpoint"
         );
         let mut apply = Some(apply);
         let mut note = || {
@@ -296,7 +296,7 @@ impl<R: Storage> Commits<R> {
         if injected_bug!(
             "ends-after-landing",
             "a checkpoint truncates records that came after its cut",
-            killed_by = "objects-packed/create-checkpoint, objects-packed/patch-checkpoint, objects-packed/span-checkpoint, objects-packed/grow-checkpoint"
+            killed_by = "objects-packed/create-checkpoint, objects-packed/patch-checkpoint"
         ) {
             ends = durable().collect();
         }
@@ -307,21 +307,7 @@ impl<R: Storage> Commits<R> {
         let noted = std::mem::take(&mut *self.noted.lock());
         let mut new = newest.clone();
         new.cut = cut;
-        let truncate = || {
-            for (ring, end) in self.rings.iter().zip(&ends) {
-                // C5.
-                let truncated = ring.log.truncate(end.next());
-                truncated.map_err(|error| self.fail(error.to_string()))?;
-            }
-            Ok(())
-        };
-        let is_early = injected_bug!(
-            "truncated-before-cut",
-            "the rings are truncated before the cut is durable",
-            killed_by = "objects-packed/patch-checkpoint, objects-packed/create-checkpoint, objects-packed/sequences-of-2"
-        );
         let written = write_entries(medium, &mut new, &noted)
-            .and_then(|()| if is_early { truncate() } else { Ok(()) })
             .and_then(|()| write_superblocks(medium, &mut new));
         unsure.is_unsure = false;
         if let Err(error) = written {
@@ -336,7 +322,10 @@ impl<R: Storage> Commits<R> {
             return Err(error);
         }
         *newest = new;
-        truncate()?;
+        for (ring, end) in self.rings.iter().zip(ends) {
+            // C5.
+            (ring.log.truncate(end.next())).map_err(|error| self.fail(error.to_string()))?;
+        }
         self.flight.lock().checkpoints += 1;
         Ok(())
     }
@@ -352,7 +341,7 @@ impl<R: Storage> Commits<R> {
         let waits = !injected_bug!(
             "not-landed",
             "a checkpoint does not wait for the commits in flight",
-            killed_by = "objects-packed/create-checkpoint, objects-packed/patch-checkpoint, objects-packed/span-checkpoint, objects-packed/grow-checkpoint"
+            killed_by = "objects-packed/create-checkpoint, objects-packed/patch-checkpoint"
         );
         while waits && flight.counts[old] > 0 {
             flight = self.landed.wait(flight);

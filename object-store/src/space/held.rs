@@ -134,7 +134,7 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
         let is_early = injected_bug!(
             "released-early",
             "the old places are free before the record is durable",
-            killed_by = "objects-packed/patch-other, objects-packed/grow-other, objects-packed/create-patch, objects-packed/create-other"
+            killed_by = "objects-packed/patch-other, objects-packed/create-create"
         );
         if is_early {
             for it in &changes {

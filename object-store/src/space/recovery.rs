@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::compact::{GroupCommit, Log, Options as RingOptions};
-use spanlock_sync::injected_bug;
 
 use super::commits::{Commits, write_superblocks};
 use super::error::Error;
@@ -200,12 +199,7 @@ fn build(
         // SAFETY: no other thread has this medium yet.
         let read = unsafe { medium.read(superblock.entry_at(first), bytes) };
         read.map_err(Error::io("reading the table"))?;
-        let is_kept = injected_bug!(
-            "table-not-rewritten",
-            "recovery relies on entries that may be in the page cache only",
-            killed_by = "objects-packed/sequences-of-1, objects-packed/sequences-of-2"
-        );
-        if records.number > superblock.cut && !is_kept {
+        if records.number > superblock.cut {
             // A checkpoint may have been interrupted. If the process was killed and a write-back
             // had failed, entries may be in the page cache only, for ever. This writes them again;
             // the checkpoint that follows flushes.
