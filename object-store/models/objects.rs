@@ -2,19 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use spanlock_interval_lock::IntervalLock;
-use spanlock_journal_commit::Storage;
 use spanlock_object_store::space::{self, Disk, Medium, Persistent, Space};
 use spanlock_object_store::{Error, Layout, Options, Store};
-use spanlock_pmem::Pmem;
 use spanlock_pmem::simulated::{Simulated, Subject};
 use spanlock_sync::{Mutex, thread};
 use spanlock_testkit::crashes::{Crashable, MakeMedium, sequences, threads};
 use spanlock_verify::Suite;
+
+use crate::disk::Sectors;
 
 const CLAIM: &str = "after a crash, every operation that returned is there, every other one is \
                      there as a whole or not at all, no id is given out twice, no place is lost or \
@@ -27,13 +26,7 @@ pub(crate) fn suites() -> Vec<Suite> {
     let in_regions = options.layout(Layout::Region);
     let pre_creating = packed.clone().skip_number(1).pre_create(2);
     let new_ranges = packed.clone().skip_number(RANGE);
-    let disk: Make<_> = |region, failing| {
-        Disk::new(Sectors {
-            order: Mutex::new(()),
-            region,
-            failing,
-        })
-    };
+    let disk: Make<_> = |region, failing| Disk::new(Sectors::new(region, failing));
     let objects = |options: &Options, created, heads| Objects {
         options: options.clone(),
         created,
@@ -128,48 +121,6 @@ fn suite<M: Medium + 'static>(
         let name = format!("sequences-of-{length}");
         sequences(&name, CLAIM, &objects, &medium, &operations, length)
     }))
-}
-
-/// A simulated disk with a volatile cache. What a flush covers depends on the order of writes and
-/// flushes, so the disk performs them one at a time.
-struct Sectors {
-    order: Mutex<()>,
-    region: Arc<Simulated>,
-    /// The threads whose next write fails, one bit each.
-    failing: Arc<AtomicU64>,
-}
-
-impl Storage for Sectors {
-    fn len(&self) -> u64 {
-        Pmem::len(&*self.region)
-    }
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.region.read_bytes(offset, buf);
-        Ok(())
-    }
-    #[track_caller]
-    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        let me = 1 << thread::index();
-        // Relaxed: each thread uses its own bit only.
-        if self.failing.fetch_and(!me, Relaxed) & me != 0 {
-            return Err(io::Error::other("the disk fails"));
-        }
-        let _order = self.order.lock();
-        self.region.write_sectors(offset, data);
-        Ok(())
-    }
-    #[track_caller]
-    fn flush(&self) -> io::Result<()> {
-        let _order = self.order.lock();
-        self.region.flush_sectors();
-        Ok(())
-    }
-    #[track_caller]
-    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        let _order = self.order.lock();
-        self.region.write_sectors_through(offset, data);
-        Ok(())
-    }
 }
 
 /// The kinds of operations.
