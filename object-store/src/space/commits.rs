@@ -27,7 +27,7 @@ use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::compact::group::{Batch, Failure, Group};
 use spanlock_journal_commit::compact::rendezvous::Rendezvous;
 use spanlock_journal_commit::compact::{Log, Lsn};
-use spanlock_sync::{Condvar, Mutex, injected_bug, thread};
+use spanlock_sync::{Condvar, Mutex, injected_bug, thread, time};
 
 use super::error::Error;
 use super::format::{self, PAGE_BYTES, PAGE_ENTRIES, SLOTS, Superblock};
@@ -73,8 +73,7 @@ impl Batch for Records {
 impl<R: Storage> Ring<R> {
     fn new(log: Log<R>) -> Self {
         // A rendezvous depends on the time, so its own models explore it.
-        let is_checked = cfg!(any(spanlock_explorer, spanlock_loom, spanlock_shuttle));
-        let gather = (!is_checked).then(Rendezvous::new);
+        let gather = (!time::IS_CHECKED).then(Rendezvous::new);
         let group = Group::new(1, Records::default(), gather);
         Ring { log, group }
     }
