@@ -26,10 +26,10 @@
 
 use spanlock_range_lock::{Access, RawRangeLockBatch};
 use spanlock_sync::atomic::{AtomicU64, Ordering};
-use spanlock_sync::{Mutex, thread};
+use spanlock_sync::{Mutex, injected_bug, thread};
 
 use crate::error::Error;
-use crate::regions::{Geometry, HEAD, Head, Layout, SLOT, SLOTS, Slot, State};
+use crate::regions::{Geometry, HEAD, Head, Layout, SLOTS, Slot, State};
 use crate::space::{Medium, Space, Vector};
 
 /// A slot in memory. See the [module](self).
@@ -67,16 +67,22 @@ impl Ids {
         heads: u64,
     ) -> Result<Self, Error> {
         let all = 0..geometry.slot_at(SLOTS);
-        let held = space.hold([(all, Access::Read)])?;
+        let held = space.hold([(all.clone(), Access::Read)])?;
+        let mut blocks = vec![0; all.end as usize];
+        held.read(0, &mut blocks)?;
         let mut fresh = 0;
         let mut slots = Vec::new();
         for number in 0..SLOTS {
             let at = geometry.slot_at(number);
-            let mut bytes = [0; SLOT];
-            held.read(at, &mut bytes)?;
+            let bytes = blocks[at as usize..].first_chunk().expect("a whole block");
             let what = "a slot of the super region";
-            let slot = Slot::decode(number, &bytes).ok_or(Error::Corrupt { what, at })?;
-            fresh = fresh.max(slot.end);
+            let slot = Slot::decode(number, bytes).ok_or(Error::Corrupt { what, at })?;
+            let ends_at_upto = injected_bug!(
+                "fresh-at-upto",
+                "after a crash, the next range begins at the largest `upto`",
+                killed_by = "objects-packed/sequences-of-1, objects-packed/sequences-of-2, objects-packed/create-create"
+            );
+            fresh = fresh.max(if ends_at_upto { slot.upto } else { slot.end });
             // O-I1: ids below `upto` may have been given out.
             let (upto, end) = (slot.upto, slot.end);
             slots.push(Mutex::new(Range {
@@ -128,7 +134,21 @@ impl Ids {
         };
         if !heads.is_empty() {
             let Range { upto, end, .. } = new;
-            let reserved = (upto > slot.upto).then(|| Slot { upto, end }.encode(number));
+            let is_stale = injected_bug!(
+                "upto-not-raised",
+                "the slot is written as it was",
+                killed_by = "objects-packed/create-create, objects-packed/create-checkpoint, objects-packed/sequences-of-1"
+            );
+            let is_missing = injected_bug!(
+                "slot-not-written",
+                "an id is given out before a slot that covers it is durable",
+                killed_by = "objects-packed/create-create, objects-packed/create-checkpoint, objects-packed/sequences-of-1"
+            );
+            let written = if is_stale { slot.upto } else { upto };
+            let reserved = (upto > slot.upto && !is_missing).then(|| {
+                let upto = written;
+                Slot { upto, end }.encode(number)
+            });
             let bytes = encode_heads(heads.clone(), size.unwrap_or(0));
             let mut vectors = head_vectors(geometry, heads, &bytes);
             let at = geometry.slot_at(number);
@@ -144,7 +164,17 @@ impl Ids {
     fn fresh_range(&self, geometry: &Geometry) -> Result<Range, Error> {
         let regions = geometry.regions;
         // Relaxed: ranges are disjoint, because additions are atomic; nothing else depends on them.
-        let start = self.fresh.fetch_add(self.range, Ordering::Relaxed);
+        let start = if injected_bug!(
+            "range-taken-twice",
+            "two threads take the same range",
+            killed_by = "objects-ranges/create-create"
+        ) {
+            let start = self.fresh.load(Ordering::Relaxed);
+            self.fresh.store(start + self.range, Ordering::Relaxed);
+            start
+        } else {
+            self.fresh.fetch_add(self.range, Ordering::Relaxed)
+        };
         let end = start.saturating_add(self.range).min(regions + 1);
         if start > regions {
             // Relaxed: as above. So many failing threads cannot make the counter overflow.
@@ -172,7 +202,12 @@ impl Ids {
 /// pre-created (O-I3).
 fn encode_heads(ids: std::ops::Range<u64>, size: u64) -> Vec<u8> {
     let first = ids.start;
-    let head = |id| match id == first {
+    let passes_for_created = injected_bug!(
+        "pre-created-as-created",
+        "the head of a pre-created object passes for one of a created object",
+        killed_by = "objects-pre-created/create-create, objects-pre-created/sequences-of-1"
+    );
+    let head = |id| match id == first || passes_for_created {
         true => Head {
             size,
             ..Head::new(State::Created)

@@ -13,6 +13,7 @@ pub use check::Report;
 pub use versions::Version;
 
 use spanlock_range_lock::{Access, RawRangeLockBatch};
+use spanlock_sync::injected_bug;
 
 use crate::error::Error;
 use crate::ids::Ids;
@@ -255,9 +256,23 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         let (bytes, end) = self.written(id, offset, data.len())?;
         // Most writes leave the head as it is, and so may go on beside writes to its neighbours.
         for access in [Access::Read, Access::Write] {
+            let early = injected_bug!(
+                "head-read-early",
+                "a write reads the head before it holds it",
+                killed_by = "objects-packed/grow-grow, objects-packed/grow-delete, objects-packed/span-delete"
+            );
+            let early = early.then(|| self.hold(id, access, 0..0, Access::Read));
+            let early = early.map(|held| self.head(&held?, id)).transpose()?;
             let mut held = self.hold(id, access, bytes.clone(), Access::Write)?;
-            let old = self.head(&held, id)?;
-            let new = self.head_after(old, end, data.is_empty());
+            let old = early.map_or_else(|| self.head(&held, id), Ok)?;
+            let mut new = self.head_after(old, end, data.is_empty());
+            if injected_bug!(
+                "head-stays-pre-created",
+                "the first write of a pre-created object leaves its head as it is",
+                killed_by = "objects-pre-created/create-other, objects-pre-created/sequences-of-1"
+            ) {
+                new.state = old.state;
+            }
             let mut vectors = vec![Vector::write(bytes.start, data)];
             let encoded = new.encode(id);
             if new != old {

@@ -56,7 +56,7 @@ impl<M: Medium, L: RawRangeLockBatch> Space<M, L> {
         self.checkpoint()?;
         let mut findings = Vec::new();
         let mut found = |what: String| findings.push(Finding::new(what, None));
-        let parts = &self.parts;
+        let parts = &mut self.parts;
         let taken = parts.map.places();
         for pair in taken.windows(2).filter(|it| it[0].end > it[1].start) {
             found(format!("place {} has two blocks", pair[1].start));

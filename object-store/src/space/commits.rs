@@ -23,7 +23,7 @@
 
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::compact::{Log, Lsn};
-use spanlock_sync::{Condvar, Mutex, thread};
+use spanlock_sync::{Condvar, Mutex, injected_bug, thread};
 
 use super::error::Error;
 use super::format::{self, PAGE_BYTES, PAGE_ENTRIES, SLOTS, Superblock};
@@ -127,7 +127,12 @@ impl<R: Storage> Commits<R> {
         if self.rings[ring].free() < flight.reserved[ring] + room {
             return Ok(None);
         }
-        flight.number += 1;
+        let is_shared = injected_bug!(
+            "number-shared",
+            "commits in flight at the same time get the same number",
+            killed_by = "objects-packed/create-create, objects-packed/patch-other"
+        ) && flight.counts != [0; 2];
+        flight.number += u64::from(!is_shared);
         flight.reserved[ring] += room;
         let half = (flight.turn % 2) as usize;
         flight.counts[half] += 1;
@@ -168,15 +173,28 @@ impl<R: Storage> Commits<R> {
             is_unsure: true,
         };
         format::set_number(&mut record, flight.number);
+        let is_early = injected_bug!(
+            "applied-early",
+            "a commit changes the map, and notes the entries, before its record is durable",
+            killed_by = "objects-packed/patch-checkpoint, objects-packed/grow-checkpoint"
+        );
+        let mut apply = Some(apply);
+        let mut note = || {
+            let Some(apply) = apply.take() else { return };
+            let entries = apply();
+            let mut noted = self.noted.lock();
+            for (place, run) in entries {
+                noted.insert(place, run);
+            }
+        };
+        if is_early {
+            note();
+        }
         // The flush that makes the record durable comes after the data was written, so it makes
         // the data durable, too (W4).
         let appended = ring.append_durable(&record);
         appended.map_err(|error| self.fail(error.to_string()))?;
-        let entries = apply();
-        let mut noted = self.noted.lock();
-        for (place, run) in entries {
-            noted.insert(place, run);
-        }
+        note();
         unsure.is_unsure = false;
         Ok(())
     }
@@ -214,8 +232,16 @@ impl<R: Storage> Commits<R> {
         if !wanted() {
             return Ok(());
         }
-        let ends: Vec<Lsn> = self.rings.iter().map(|it| it.durable()).collect(); // C1
+        let durable = || self.rings.iter().map(|it| it.durable());
+        let mut ends: Vec<Lsn> = durable().collect(); // C1
         let cut = self.land()?; // C2
+        if injected_bug!(
+            "ends-after-landing",
+            "a checkpoint truncates records that came after its cut",
+            killed_by = "objects-packed/create-checkpoint, objects-packed/patch-checkpoint"
+        ) {
+            ends = durable().collect();
+        }
         let mut unsure = Unsure {
             commits: self,
             is_unsure: true,
@@ -228,7 +254,13 @@ impl<R: Storage> Commits<R> {
         unsure.is_unsure = false;
         if let Err(error) = written {
             newest.serial = new.serial;
-            self.note_again(noted);
+            if !injected_bug!(
+                "noted-lost",
+                "a checkpoint that fails forgets the entries that it took",
+                killed_by = "objects-failing/sequences-of-2, objects-failing/sequences-of-3"
+            ) {
+                self.note_again(noted);
+            }
             return Err(error);
         }
         *newest = new;
@@ -248,7 +280,12 @@ impl<R: Storage> Commits<R> {
         let old = (flight.turn % 2) as usize;
         // The other half is empty: the last checkpoint has waited for it.
         flight.turn += 1;
-        while flight.counts[old] > 0 {
+        let waits = !injected_bug!(
+            "not-landed",
+            "a checkpoint does not wait for the commits in flight",
+            killed_by = "objects-packed/create-checkpoint, objects-packed/patch-checkpoint"
+        );
+        while waits && flight.counts[old] > 0 {
             flight = self.landed.wait(flight);
         }
         // A commit that failed has landed without its changes.
@@ -307,7 +344,13 @@ fn write_entries(medium: &impl Medium, new: &mut Superblock, noted: &Runs) -> Re
             (unsafe { medium.write(at, &page) }).map_err(Error::io("writing the table"))?;
         }
     }
-    new.used = end * PAGE_ENTRIES;
+    if !injected_bug!(
+        "used-not-raised",
+        "a checkpoint adds pages to the table and does not say so",
+        killed_by = "objects-packed/sequences-of-1"
+    ) {
+        new.used = end * PAGE_ENTRIES;
+    }
     for first in (before..end).step_by(FRESH as usize) {
         let pages = first..end.min(first + FRESH);
         let entries = pages.start * PAGE_ENTRIES..pages.end * PAGE_ENTRIES;

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crc32c::{crc32c, crc32c_append};
 use spanlock_range_lock::{Access, BatchHold, RawRangeLockBatch};
+use spanlock_sync::injected_bug;
 
 use super::Space;
 use super::batch::{Batch, Move, Piece, Vector, blocks, check_count, check_range};
@@ -133,6 +134,20 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
                 .inspect_err(|_| release())
                 .map_err(Error::io("writing data"))?;
         }
+        let is_early = injected_bug!(
+            "released-early",
+            "the old places are free before the record is durable",
+            killed_by = "objects-packed/patch-other, objects-packed/create-create"
+        );
+        if is_early {
+            for it in &changes {
+                let blocks = it.block..it.block + it.run.len;
+                for (_, run) in space.parts.map.parts(blocks) {
+                    let place = run.and_then(|it| Some(it.target?..it.target? + it.len));
+                    place.into_iter().for_each(|places| free.release(places));
+                }
+            }
+        }
         let mut old = Vec::new();
         let apply = || self.apply(batch, &changes, &mut old);
         let committed = space.parts.commits.commit(medium, record, apply);
@@ -150,7 +165,9 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
                 // The trim is durable. A hole that is not punched only takes room.
                 let _ = medium.discard(bytes);
             }
-            free.release(places);
+            if !is_early {
+                free.release(places);
+            }
         }
         // The batch is durable. If the checkpoint fails, the next one reports it, at the latest
         // when the ring is full.

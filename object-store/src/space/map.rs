@@ -103,10 +103,10 @@ impl Map {
     }
 
     /// Returns the places of all blocks, in ascending order.
-    pub(super) fn places(&self) -> Vec<Range<u64>> {
+    pub(super) fn places(&mut self) -> Vec<Range<u64>> {
         let mut places = Vec::new();
-        for shard in &self.shards {
-            let shard = shard.lock();
+        for shard in &mut self.shards {
+            let shard = shard.get_mut();
             places.extend(shard.iter().filter_map(|(_, run)| {
                 let place = run.target?;
                 Some(place..place + run.len)

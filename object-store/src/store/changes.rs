@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use spanlock_range_lock::{Access, RawRangeLockBatch};
+use spanlock_sync::injected_bug;
 
 use super::Store;
 use crate::error::Error;
@@ -150,6 +151,15 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
                 Change::Write { offset, data, .. } => {
                     vectors.extend(head);
                     vectors.push(Vector::write(body.start + offset, data));
+                }
+                Change::Delete { .. }
+                    if injected_bug!(
+                        "head-not-deleted",
+                        "a deletion trims the region and leaves the head",
+                        killed_by = "objects-packed/create-delete, objects-packed/delete-delete, objects-packed/sequences-of-1"
+                    ) =>
+                {
+                    vectors.push(Vector::trim(body));
                 }
                 Change::Delete { .. } => {
                     vectors.extend(match self.geometry.layout {

@@ -12,10 +12,16 @@ use std::path::{Path, PathBuf};
 const CRATES: &[&str] = &["benches", "file-core", "verify"];
 
 /// The crates in layers, from the top down. A layer is a folder and the file of the same name.
-const LAYERS: &[(&str, &[&str])] = &[(
-    "file-core",
-    &["handles", "volume", "recover", "object", "log", "medium"],
-)];
+const LAYERS: &[(&str, &[&str])] = &[
+    (
+        "file-core",
+        &["handles", "volume", "recover", "object", "log", "medium"],
+    ),
+    (
+        "object-store",
+        &["store", "ids", "regions", "error", "space"],
+    ),
+];
 
 /// A path of the code, such as `crate::mode::Mode`.
 type Names = Vec<String>;
