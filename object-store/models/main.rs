@@ -3,9 +3,12 @@
 
 mod disk;
 mod objects;
+mod versions;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    spanlock_verify::main(objects::suites())
+    let mut suites = objects::suites();
+    suites.push(versions::suite());
+    spanlock_verify::main(suites)
 }
