@@ -25,6 +25,7 @@
 use std::ops::Range;
 
 use spanlock_range_lock::{Access, RawRangeLockBatch};
+use spanlock_sync::injected_bug;
 
 use super::Store;
 use crate::error::Error;
@@ -262,6 +263,13 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         it.end = commit.end(at);
         it.newest = (it.end - at) as u32;
         it.oldest = (it.end - oldest.end) as u32;
+        if injected_bug!(
+            "chain-not-cut",
+            "a write takes the blocks of versions that the head still reaches",
+            killed_by = "objects-versions/write-write, objects-versions/sequences-of-1"
+        ) {
+            it.oldest = (it.end - oldest.start) as u32;
+        }
         // O-V2: the reclaimed entries are cut off by the head that this batch writes. What the new
         // entry does not take of their blocks is trimmed.
         let taken = (at + 1 + kept).saturating_sub(log.blocks());
@@ -272,7 +280,15 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
             Vector::write(self.geometry.head_at(id), &encoded.1),
             Vector::write(bytes.start, data),
         ];
-        for (part, to) in log.parts(at + 1..at + 1 + kept) {
+        let kept_blocks = match injected_bug!(
+            "old-not-kept",
+            "a version's log entry lacks the blocks that were overwritten",
+            killed_by = "objects-versions/write-write, objects-versions/sequences-of-1"
+        ) {
+            true => at..at,
+            false => at + 1..at + 1 + kept,
+        };
+        for (part, to) in log.parts(kept_blocks) {
             let from = start + (changed.start + (part.start - at - 1)) * block;
             let len = to.end - to.start;
             vectors.push(Vector::relocate(from..from + len, to.start));
@@ -417,6 +433,13 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         let it = &mut new.versions;
         (it.current, it.timestamp, it.end) = (found.number, found.timestamp, at);
         let is_oldest = at == oldest;
+        if injected_bug!(
+            "number-used-again",
+            "after a rollback, the next version gets a number that another one had",
+            killed_by = "objects-versions/sequences-of-1, objects-versions/sequences-of-2"
+        ) {
+            it.given = found.number;
+        }
         it.newest = if is_oldest {
             0
         } else {
