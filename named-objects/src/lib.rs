@@ -8,7 +8,8 @@
 //!
 //! # The design
 //! The name is in the object: its data begins with a name block. The index is in memory. Opening
-//! reads all name blocks. So a put is one batch of the flat store:
+//! reads all name blocks. So a put of up to 8 MiB is one batch of the flat store; a larger one first
+//! writes an object without a name, and names it in its last batch.
 //!
 //! ```text
 //!   put "a"     new object, id 8                      old object, id 5
@@ -25,7 +26,9 @@
 //! - A put writes the content, one block for the name, one for the head, and one for the ids once
 //!   in as many puts as the store's skip number says; and one record that commits all this.
 //! - A name takes about 250 bytes of memory, its own length, and its attributes.
-//! - Opening reads one block of each object, and 64 bytes for each id that was ever given out.
+//! - Opening reads one block of each object, and the head of each id that was ever given out: 64
+//!   bytes in the packed layout, a block of its own in the other. So it takes longer with each put
+//!   that the store has ever seen.
 //!
 //! # Modules
 //! A module uses only those below it.

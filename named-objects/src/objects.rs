@@ -253,7 +253,8 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
         self.name(&object, size, mode)
     }
 
-    /// Moves an object to another name, in one batch. It stays the same object, with its ETag.
+    /// Moves an object to another name, in one batch. It stays the same object, with its ETag. If the
+    /// new name does not fit before the content: a copy, and then a deletion.
     pub(crate) fn rename(&self, from: &Path, to: &Path, mode: &PutMode) -> Result<(), Error> {
         self.sweep()?;
         let claim = self.names.claim(&[from, to]);

@@ -44,13 +44,13 @@ pub enum Error {
         /// The address of the damage in the space.
         at: u64,
     },
-    /// No object has this id: it was never created, or it was deleted.
+    /// No object has this id: it was never created or pre-created, or it was deleted.
     #[error("there is no object {id}: it was never created, or it was deleted")]
     UnknownId {
         /// The id.
         id: u64,
     },
-    /// The object would be larger than its region.
+    /// The write would end past the object's [capacity](crate::Store::capacity).
     #[error(
         "object {id} cannot have bytes up to {end}, because its region has room for {capacity}: \
          split it, or create a store with larger regions"

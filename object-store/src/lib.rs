@@ -45,8 +45,9 @@
 //!    the free places. No thread holds two of these.
 //!
 //! # What is durable when
-//! Every change is durable when the call returns, whole. A reader sees a change only then, and sees
-//! all of it or nothing in the bytes that it reads in one call. An id is given out only when its
+//! A change is durable when its call returns. No reader sees it before it is durable, but one may
+//! see it shortly before the call returns. One read sees all of the change in its range, or none
+//! of it. An id is given out only when its
 //! object's head, and the mark that keeps the id from being given out again, are durable.
 
 mod error;

@@ -6,11 +6,11 @@
 //!   place away again; in a sparse file, it becomes a hole.
 //! - **Atomic**: a batch of up to 128 vectors, writes, trims and relocations, happens as a whole or
 //!   not at all, for readers and in a crash.
-//! - **Durable**: a batch is durable when the call returns, and no reader sees it before.
+//! - **Durable**: a batch is durable when the call returns, and no reader sees it before it is.
 //! - **Written once**: new data goes to free places, and one record of a log commits all the new
 //!   addresses. One flush makes both durable, and threads share it.
-//! - **Parallel**: requests for disjoint blocks wait for each other only to share flushes, and
-//!   under short mutexes.
+//! - **Parallel**: requests for disjoint blocks wait for each other only to share a flush, at short
+//!   mutexes, and while a ring is full, until a checkpoint has emptied it.
 //! - **Bounded**: a checkpoint moves what the records say into a table, when a ring is half full.
 //!   One thread makes it, after its own batch is durable, and other threads go on meanwhile.
 //!   [`Space::checkpoint`] makes one at another time.
@@ -70,7 +70,7 @@ pub const MAX_VECTORS: usize = 128;
 /// # let path = folder.path().join("space");
 /// let file = Disk::create_file(&path, Some(64 << 20), FileMode::Buffered)?;
 /// let space = Space::create(file, &Options::new(), IntervalLock::new())?;
-/// // Two places, far apart, in one atomic step.
+/// // Two addresses, far apart, in one atomic step.
 /// space.write_batch(&[Vector::write(0, b"here"), Vector::write(1 << 50, b"and there")])?;
 /// space.trim(0..4096)?;
 /// drop(space);
@@ -149,12 +149,12 @@ impl<M: Medium, L: RawRangeLockBatch> Space<M, L> {
         }
     }
 
-    /// Returns the bytes of a block.
+    /// Returns the size of a block in bytes.
     pub fn block(&self) -> u32 {
         self.block
     }
 
-    /// Returns the bytes of the address space.
+    /// Returns the size of the address space in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -165,7 +165,7 @@ impl<M: Medium, L: RawRangeLockBatch> Space<M, L> {
     }
 
     /// Fills `into` with the bytes at `at`. Bytes that were never written, or were trimmed, are
-    /// zero. Blocks while another thread writes one of the blocks.
+    /// zero. Waits while another thread writes to a block of the range.
     ///
     /// # Errors
     /// [`Error::OutOfRange`], [`Error::Io`], [`Error::Lock`]. The content
@@ -175,8 +175,9 @@ impl<M: Medium, L: RawRangeLockBatch> Space<M, L> {
         self.hold([(range, Access::Read)])?.read(at, into)
     }
 
-    /// Writes and trims, all or nothing: durable when this returns. Blocks while another thread
-    /// uses one of the blocks.
+    /// Writes, trims and relocates, all or nothing: durable when this returns. Waits until no other
+    /// thread uses any of these blocks, for a flush that others may share, and for a checkpoint if
+    /// a ring is full.
     ///
     /// # Errors
     /// [`Error::TooManyVectors`], [`Error::OutOfRange`], [`Error::Unaligned`], [`Error::Overlap`],
@@ -228,7 +229,7 @@ impl<M: Medium, L: RawRangeLockBatch> Space<M, L> {
 
     /// Makes a checkpoint: writes what the records say into the table, and empties the rings.
     /// Batches of other threads go on meanwhile. The space makes checkpoints when it needs them; a
-    /// program that calls this often enough, in a thread of its own, never waits for one.
+    /// program that calls this regularly, in a thread of its own, rarely waits for one.
     ///
     /// # Errors
     /// [`Error::Io`]: nothing is lost. [`Error::Failed`].

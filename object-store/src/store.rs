@@ -21,7 +21,7 @@ use crate::regions::{Geometry, HEAD, Head, Layout, Mode, State, StoreBlock, VERS
 use crate::space::{Held, Medium, Space, Vector};
 
 /// Options of a store. The layout, the mode and the size of the regions are fixed when it is
-/// created; opening it ignores them.
+/// created; opening it ignores them, and uses the others, which may differ from the last time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     layout: Layout,
@@ -61,14 +61,17 @@ impl Options {
         self
     }
 
-    /// Sets the bytes of a region, a multiple of the space's block. An object cannot be larger.
+    /// Sets the size of a region in bytes, a multiple of the space's block. An object has room for
+    /// the region, less a block in [`Layout::Region`], less the log in [`Mode::Versions`]. The size
+    /// of the space divided by this is the number of ids that can ever be given out.
     pub fn region(mut self, bytes: u64) -> Self {
         self.region = bytes;
         self
     }
 
-    /// Sets the skip number *N*: the super region is written once in *N* creations, and a crash
-    /// loses at most *N* ids of each thread (or as many as are pre-created).
+    /// Sets the skip number *N*, from 1 to 2^32: the super region is written once in *N* creations,
+    /// and a crash skips at most *N* ids of each slot (or as many as are pre-created). There are 64
+    /// slots, which threads share.
     pub fn skip_number(mut self, creations: u64) -> Self {
         self.skip = creations;
         self
@@ -82,8 +85,10 @@ impl Options {
         self
     }
 
-    /// Sets how many versions before the current one a write keeps, in [`Mode::Versions`]: it
-    /// reclaims those whose number is smaller by more. Without this, it keeps all that find room.
+    /// Sets how old a version may be, in [`Mode::Versions`]: a write reclaims those whose number is
+    /// smaller than its own by more than `most`. Retained versions stay. Rollbacks leave gaps
+    /// between numbers, so these may be fewer than `most` versions. Without this, versions stay
+    /// until the log is full.
     pub fn keep_versions(mut self, most: u64) -> Self {
         self.versions = most;
         self
@@ -169,7 +174,8 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         Self::with(space, geometry, options)
     }
 
-    /// Opens a store. Of `options`, it uses the skip number and the pre-creation.
+    /// Opens a store. Of `options`, it uses the skip number, the pre-creation and how old versions
+    /// may be.
     ///
     /// # Errors
     /// [`Error::NotAStore`], [`Error::Version`], [`Error::Corrupt`], [`Error::BadOption`],
@@ -306,8 +312,10 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         Ok(self.geometry.mode.has_size().then_some(head.size))
     }
 
-    /// Returns up to `most` ids of objects, in ascending order, from `from` on. Objects that were
-    /// only [pre-created](Options::pre_create) are not among them, until they are written.
+    /// Returns up to `most` ids of objects, in ascending order, from `from` on: the next page begins
+    /// after the last id. Reads the heads of all ids between, also of deleted objects. Objects that
+    /// are created or deleted meanwhile may be among them or not. Objects that were only
+    /// [pre-created](Options::pre_create) are not, until they are written.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Space`].

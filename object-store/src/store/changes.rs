@@ -13,7 +13,7 @@ use crate::space::{Medium, Vector};
 /// A change to an object, as part of a batch.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
-    /// Writes as [`Store::write`] does.
+    /// Writes `data` at `offset`. Not in [`Mode::Versions`]: see [`Error::MakesNoVersion`].
     Write {
         /// The object.
         id: u64,

@@ -12,8 +12,8 @@
 //!                      ↑ oldest     parent ←──────┘                        ↑ end
 //! ```
 //!
-//! So a version is read from the current one backwards: a block is in the oldest entry that has it,
-//! among the entries from this version on; or it has not changed since.
+//! So a version is read from the current one backwards: among the entries from this version on, the
+//! oldest one that contains a block has its content. A block that none contains has not changed.
 //!
 //! # Reclaiming
 //! A write that finds no room reclaims the oldest versions, in the same batch: it moves the head's
@@ -413,8 +413,8 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
     /// # Errors
     /// [`Error::NoVersions`], [`Error::UnknownId`], [`Error::UnknownVersion`], [`Error::Corrupt`],
     /// [`Error::Space`]: if more runs of blocks have changed since than a record can name,
-    /// [`space::Error::TooLong`](crate::space::Error::TooLong). A version between the two can be
-    /// rolled back to first.
+    /// [`space::Error::TooLong`](crate::space::Error::TooLong). Then roll
+    /// back in steps, each of which is atomic.
     pub fn roll_back(&self, id: u64, version: u64) -> Result<(), Error> {
         self.check_versions()?;
         self.check_id(id)?;
@@ -466,8 +466,9 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         Ok(held.write_many(&vectors)?)
     }
 
-    /// Retains the current version and later ones, and returns its number: they are not reclaimed
-    /// until [`retain_from`](Self::retain_from) allows it. If an older version is already retained,
+    /// Retains the current version and every later one, and returns the current one's number. They
+    /// are not reclaimed: when the log is full, writes fail with [`Error::Retained`], until
+    /// [`retain_from`](Self::retain_from) releases some. If an older version is already retained,
     /// that remains so.
     ///
     /// # Errors
