@@ -26,11 +26,15 @@
 
 use spanlock_range_lock::{Access, RawRangeLockBatch};
 use spanlock_sync::atomic::{AtomicU64, Ordering};
-use spanlock_sync::{Mutex, injected_bug, thread};
+use spanlock_sync::{Mutex, MutexGuard, injected_bug, thread};
 
 use crate::error::Error;
 use crate::regions::{Geometry, HEAD, Head, Layout, SLOTS, Slot, State};
 use crate::space::{Medium, Space, Vector};
+
+/// Bits for the number of heads that one batch writes, which is at most 100. There are fewer than
+/// 2^56 ids.
+const PENDING: u32 = 8;
 
 /// A slot in memory. See the [module](self).
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +49,9 @@ struct Range {
 #[derive(Debug)]
 pub(crate) struct Ids {
     slots: Box<[Mutex<Range>]>,
+    /// For each slot, the ids whose heads are written, but which were not given out since the store
+    /// was opened: their end, and in the lowest [`PENDING`] bits their number.
+    pending: Box<[AtomicU64]>,
     /// The start of the next range.
     fresh: AtomicU64,
     /// *N*: the super region is written once in so many creations.
@@ -76,7 +83,8 @@ impl Ids {
             let at = geometry.slot_at(number);
             let bytes = blocks[at as usize..].first_chunk().expect("a whole block");
             let what = "a slot of the super region";
-            let slot = Slot::decode(number, bytes).ok_or(Error::Corrupt { what, at })?;
+            let slot = Slot::decode(number, bytes).filter(|it| it.end <= geometry.regions + 1);
+            let slot = slot.ok_or(Error::Corrupt { what, at })?;
             let ends_at_upto = injected_bug!(
                 "fresh-at-upto",
                 "after a crash, the next range begins at the largest `upto`",
@@ -94,6 +102,7 @@ impl Ids {
         }
         Ok(Ids {
             slots: slots.into(),
+            pending: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
             fresh: AtomicU64::new(fresh),
             skip,
             heads,
@@ -112,11 +121,7 @@ impl Ids {
         size: Option<u64>,
         commit: impl FnOnce(u64, &[Vector<'_>]) -> Result<(), Error>,
     ) -> Result<u64, Error> {
-        let number = thread::index() as u64 % SLOTS;
-        let mut slot = self.slots[number as usize].lock();
-        if slot.next == slot.end {
-            *slot = self.fresh_range(geometry)?;
-        }
+        let (number, mut slot) = self.slot_with_ids(geometry)?;
         let id = slot.next;
         let mut new = Range {
             next: id + 1,
@@ -128,6 +133,10 @@ impl Ids {
                 new.upto = slot.end.min(new.written.max(id + self.skip));
             }
         }
+        // Relaxed: whoever knows an id has synchronized with the thread that got it. Set before the
+        // heads are there, so that nobody finds them before.
+        let pending = new.written << PENDING | (new.written - new.next);
+        self.pending[number as usize].store(pending, Ordering::Relaxed);
         let heads = match id == slot.written {
             true => id..new.written,
             false => id..id + u64::from(size.is_some()),
@@ -160,8 +169,36 @@ impl Ids {
         Ok(id)
     }
 
+    /// Returns a slot that has ids left: that of the calling thread, unless all ranges are taken.
+    fn slot_with_ids(&self, geometry: &Geometry) -> Result<(u64, MutexGuard<'_, Range>), Error> {
+        let own = thread::index() as u64;
+        for number in (own..own + SLOTS).map(|it| it % SLOTS) {
+            let mut slot = self.slots[number as usize].lock();
+            if slot.next == slot.end
+                && let Some(fresh) = self.fresh_range(geometry)
+            {
+                *slot = fresh;
+            }
+            if slot.next < slot.end {
+                return Ok((number, slot));
+            }
+        }
+        let regions = geometry.regions;
+        Err(Error::NoIds { regions })
+    }
+
+    /// Returns whether this id is only pre-created, and will be given out.
+    pub(crate) fn is_pending(&self, id: u64) -> bool {
+        self.pending.iter().any(|it| {
+            // Relaxed: as where it is set.
+            let pending = it.load(Ordering::Relaxed);
+            let (end, count) = (pending >> PENDING, pending & ((1 << PENDING) - 1));
+            (end - count..end).contains(&id)
+        })
+    }
+
     /// Takes a range that no slot has. It is not reserved yet.
-    fn fresh_range(&self, geometry: &Geometry) -> Result<Range, Error> {
+    fn fresh_range(&self, geometry: &Geometry) -> Option<Range> {
         let regions = geometry.regions;
         // Relaxed: ranges are disjoint, because additions are atomic; nothing else depends on them.
         let start = if injected_bug!(
@@ -179,11 +216,11 @@ impl Ids {
         if start > regions {
             // Relaxed: as above. So many failing threads cannot make the counter overflow.
             self.fresh.fetch_min(regions + 1, Ordering::Relaxed);
-            return Err(Error::NoIds { regions });
+            return None;
         }
         // There is no object 0.
         let start = start.max(1);
-        Ok(Range {
+        Some(Range {
             next: start,
             written: start,
             upto: start,

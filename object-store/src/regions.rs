@@ -9,6 +9,9 @@ use crate::error::Error;
 const MAGIC: u64 = u64::from_le_bytes(*b"SpanlkOR");
 /// The format version that this build reads and writes.
 pub(crate) const VERSION: u32 = 1;
+/// The largest number of a version, and the largest position in a log: they only count up, so no
+/// object reaches this.
+const MOST_NUMBER: u64 = 1 << 62;
 /// Slots of the super region, in which ranges of ids are reserved.
 pub(crate) const SLOTS: u64 = 64;
 /// Bytes of the store block that are used, and of a head.
@@ -106,8 +109,8 @@ impl Geometry {
     ) -> Result<Self, Error> {
         let block = u64::from(block);
         let (what, found) = ("the region size", region);
-        if region < 2 * block || !region.is_multiple_of(block) {
-            let wanted = "a multiple of the space's block, and at least two";
+        if region < 2 * block || region > size || !region.is_multiple_of(block) {
+            let wanted = "a multiple of the space's block, at least two, and within the space";
             return Err(Error::BadOption {
                 what,
                 found,
@@ -324,7 +327,7 @@ impl Head {
         };
         let it = &self.versions;
         let back = u64::from(it.newest) | u64::from(it.oldest) << 32;
-        let retained = it.retained.map_or(0, |from| from + 1);
+        let retained = it.retained.map_or(0, |from| from.saturating_add(1));
         let numbers = [
             self.size,
             it.current,
@@ -359,7 +362,11 @@ impl Head {
             oldest: u32_at(bytes, 52),
             retained: u64_at(bytes, 56).checked_sub(1),
         };
-        let is_log = it.newest <= it.oldest && u64::from(it.oldest) <= it.end;
+        let is_log = it.newest <= it.oldest
+            && (it.newest == 0) == (it.oldest == 0)
+            && u64::from(it.oldest) <= it.end
+            && it.current <= it.given
+            && it.given.max(it.end) <= MOST_NUMBER;
         let is_sound = is_log && u32_at(bytes, 4) == checksum(id, bytes, 4);
         is_sound.then(|| Head {
             state,
@@ -425,7 +432,8 @@ impl Commit {
             count: u32_at(bytes, 48),
             kept: u32_at(bytes, 52),
         };
-        (found.encode(id, at) == *bytes && found.kept <= found.count).then_some(found)
+        let is_sound = found.kept <= found.count && found.first <= MOST_NUMBER;
+        (is_sound && found.encode(id, at) == *bytes).then_some(found)
     }
 
     /// Returns where the next commit block lies, if this one is at `at`.

@@ -312,10 +312,10 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         Ok(self.geometry.mode.has_size().then_some(head.size))
     }
 
-    /// Returns up to `most` ids of objects, in ascending order, from `from` on: the next page begins
-    /// after the last id. Reads the heads of all ids between, also of deleted objects. Objects that
-    /// are created or deleted meanwhile may be among them or not. Objects that were only
-    /// [pre-created](Options::pre_create) are not, until they are written.
+    /// Returns up to `most` ids of objects, in ascending order, from `from` on: the next page
+    /// begins after the last id. Reads the heads of all ids between, also of deleted objects.
+    /// Objects that are created or deleted meanwhile may be among them or not. Objects that were
+    /// only [pre-created](Options::pre_create) are not, until they are written.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Space`].
@@ -393,6 +393,8 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         let head = self.read_head(held, id)?;
         match head.state {
             State::None => Err(Error::UnknownId { id }),
+            // The creation that gives it out later must find it as it is.
+            State::PreCreated if self.ids.is_pending(id) => Err(Error::UnknownId { id }),
             State::PreCreated | State::Created => Ok(head),
         }
     }

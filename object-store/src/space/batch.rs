@@ -14,12 +14,12 @@ pub struct Vector<'a> {
 }
 
 /// What a range gets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Content<'a> {
     Data(&'a [u8]),
     Nothing,
-    /// What the range of the same length at this address had.
-    Of(u64),
+    /// What these bytes had, which are as many.
+    Of(Range<u64>),
 }
 
 impl<'a> Vector<'a> {
@@ -50,7 +50,7 @@ impl<'a> Vector<'a> {
         let len = from.end.saturating_sub(from.start);
         Vector {
             range: to..to.saturating_add(len),
-            content: Content::Of(from.start),
+            content: Content::Of(from),
         }
     }
 
@@ -105,14 +105,15 @@ impl<'a> Batch<'a> {
         };
         for Vector { range, content } in vectors {
             check_range(range, size)?;
+            if let Content::Of(from) = content {
+                check_range(from, size)?;
+            }
             match content {
                 _ if range.is_empty() => {}
                 Content::Data(data) => batch.writes.push((range.clone(), data)),
                 Content::Nothing => batch.trims.push(batch.whole(range)?),
                 Content::Of(from) => {
-                    let from = *from..from.saturating_add(range.end - range.start);
-                    check_range(&from, size)?;
-                    let (from, to) = (batch.whole(&from)?, batch.whole(range)?.start);
+                    let (from, to) = (batch.whole(from)?, batch.whole(range)?.start);
                     batch.moves.push(Move { from, to });
                 }
             }
@@ -204,7 +205,7 @@ impl<'a> Batch<'a> {
 }
 
 impl Move {
-    fn to(&self) -> Range<u64> {
+    pub(super) fn to(&self) -> Range<u64> {
         self.to..self.to + (self.from.end - self.from.start)
     }
 }

@@ -39,8 +39,12 @@ pub(super) struct Commits<R> {
     landed: Condvar,
     /// Entries of the table to be written: places, and their blocks.
     noted: Mutex<Runs>,
+    /// The entries for which the table has room on the medium.
+    table: Mutex<u64>,
     /// The newest superblock. A thread that makes a checkpoint holds it (O-S5).
     newest: Mutex<Superblock>,
+    /// A superblock. Its numbers are old, its positions are right.
+    layout: Superblock,
     /// A ring with less free room makes a checkpoint due.
     low: u64,
 }
@@ -115,7 +119,9 @@ impl<R: Storage> Commits<R> {
             rings: rings.into(),
             landed: Condvar::new(),
             noted: Mutex::new(noted),
+            table: Mutex::new(newest.used),
             low: (newest.ring - format::RING_HEAD) / 2,
+            layout: newest.clone(),
             newest: Mutex::new(newest),
         }
     }
@@ -145,6 +151,24 @@ impl<R: Storage> Commits<R> {
         }))
     }
 
+    /// Allocates the table as far as the entry of this place, so that a checkpoint, and so an
+    /// opening, never fails for lack of room.
+    fn reserve_table(&self, medium: &impl Medium, last: u64) -> Result<(), Error> {
+        let mut table = self.table.lock();
+        if last < *table {
+            return Ok(());
+        }
+        let end = (last + 1).next_multiple_of(TABLE_STEP);
+        let bytes = {
+            let newest = &self.layout;
+            let end = end.min(newest.places.next_multiple_of(PAGE_ENTRIES));
+            newest.entry_at(*table)..newest.entry_at(end)
+        };
+        (medium.reserve(bytes)).map_err(Error::io("allocating the table"))?;
+        *table = end;
+        Ok(())
+    }
+
     /// Makes a record durable, and all data that was written before. Then calls `apply`, which
     /// changes the map and returns the entries to be noted, in order. On [`Error::Failed`] the
     /// record may be durable, on any other error it is not.
@@ -155,8 +179,10 @@ impl<R: Storage> Commits<R> {
         &self,
         medium: &impl Medium,
         mut record: Vec<u8>,
+        last: u64,
         apply: impl FnOnce() -> Vec<(u64, Run)>,
     ) -> Result<(), Error> {
+        self.reserve_table(medium, last)?;
         let at = thread::index() % self.rings.len();
         let ring = &self.rings[at];
         let room = record.len() as u64 + format::BATCH_ROOM;
@@ -322,6 +348,9 @@ impl Flight {
         }
     }
 }
+
+/// Entries by which the allocated part of the table grows.
+const TABLE_STEP: u64 = 64 * PAGE_ENTRIES;
 
 /// Pages of the table that are written by one call, if they are new.
 const FRESH: u64 = 256;

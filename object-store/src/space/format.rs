@@ -28,6 +28,8 @@ pub(super) const PAGE_ENTRIES: u64 = AREA / ENTRY;
 pub(super) const RING_HEAD: u64 = 8192;
 /// What a record may take in a ring besides its bytes: headers, and the rest of a block.
 pub(super) const BATCH_ROOM: u64 = 1024;
+/// The largest number of a record, or of a superblock.
+pub(super) const MOST_NUMBER: u64 = 1 << 62;
 /// Blocks and places are numbered below this.
 const MOST: u64 = 1 << 48;
 
@@ -134,6 +136,12 @@ impl Superblock {
             let wanted = "less than 2^48, and less than 2^64 bytes";
             return bad("the number of blocks of the space", self.size, wanted);
         }
+        // These only count up, so no space reaches the limit.
+        for number in [self.serial, self.cut] {
+            if number > MOST_NUMBER {
+                return bad("a number of the superblock", number, "at most 2^62");
+            }
+        }
         let is_used = self.used <= self.places.next_multiple_of(PAGE_ENTRIES);
         if !(1..=self.most_places()).contains(&self.places) || !is_used {
             let wanted = "at least 1, less than 2^48, and less than 2^62 bytes";
@@ -231,6 +239,11 @@ impl Change {
         let sum = None;
         Change { block, run, sum }
     }
+
+    /// Returns whether both change a block.
+    pub(super) fn overlaps(&self, other: &Change) -> bool {
+        self.block < other.block + other.run.len && other.block < self.block + self.run.len
+    }
 }
 
 /// Encodes a record, whose number is still to be [set](set_number).
@@ -268,5 +281,6 @@ pub(super) fn decode(record: &[u8], superblock: &Superblock) -> Option<(u64, Vec
         (len > 0 && is_inside).then_some(Change { block, run, sum })
     };
     let changes: Option<Vec<Change>> = runs.chunks_exact(RUN).map(change).collect();
-    Some((u64_at(head, 0), changes?))
+    let number = u64_at(head, 0);
+    (number <= MOST_NUMBER).then_some((number, changes?))
 }

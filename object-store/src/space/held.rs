@@ -150,7 +150,8 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
         }
         let mut old = Vec::new();
         let apply = || self.apply(batch, &changes, &mut old);
-        let committed = space.parts.commits.commit(medium, record, apply);
+        let last = taken.iter().map(|it| it.end - 1).max().unwrap_or(0);
+        let committed = space.parts.commits.commit(medium, record, last, apply);
         if let Err(error) = committed {
             // A record that may be durable names the places: they stay taken.
             if !matches!(error, Error::Failed { .. }) {
@@ -175,7 +176,8 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
         Ok(())
     }
 
-    /// Returns whether the batch gives places back, so that it may use those that are kept for this.
+    /// Returns whether the batch gives places back, so that it may use those that are kept for
+    /// this.
     fn is_shrinking(&self, batch: &Batch<'_>) -> bool {
         let map = &self.space.parts.map;
         batch.trims().iter().any(|it| map.has_places(it.clone()))
@@ -186,8 +188,11 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
     fn moves_and_trims(&self, batch: &Batch<'_>) -> Vec<Change> {
         let map = &self.space.parts.map;
         let mut changes = Vec::new();
-        let lost = batch.moves().iter().map(|it| &it.from);
-        for blocks in lost.chain(batch.trims()) {
+        let moved = batch
+            .moves()
+            .iter()
+            .flat_map(|it| [it.from.clone(), it.to()]);
+        for blocks in moved.chain(batch.trims().iter().cloned()) {
             // Blocks without places have nothing to lose.
             if map.has_places(blocks.clone()) {
                 let run = Run::new(None, blocks.end - blocks.start);
@@ -195,12 +200,8 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
             }
         }
         for Move { from, to } in batch.moves() {
-            for (part, run) in map.parts(from.clone()) {
-                let (block, len) = (to + (part.start - from.start), part.end - part.start);
-                let target = run.and_then(|it| it.target);
-                if target.is_some() || map.has_places(block..block + len) {
-                    changes.push(Change::new(block, Run::new(target, len)));
-                }
+            for (block, run) in map.mapped(from.clone()) {
+                changes.push(Change::new(to + (block - from.start), run));
             }
         }
         changes

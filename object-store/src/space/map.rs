@@ -73,6 +73,19 @@ impl Map {
         parts
     }
 
+    /// Returns the runs of those of the blocks that have places.
+    pub(super) fn mapped(&self, blocks: Range<u64>) -> Vec<(u64, Run)> {
+        let mut mapped = Vec::new();
+        let mut add = |shard: &Mutex<Runs>, part| mapped.extend(shard.lock().overlapping(part));
+        // Large ranges look at each shard once.
+        if blocks.end - blocks.start > SHARDS * STRIPE {
+            self.shards.iter().for_each(|it| add(it, blocks.clone()));
+        } else {
+            stripes(blocks).for_each(|part| add(self.shard(part.start), part));
+        }
+        mapped
+    }
+
     /// Returns whether any of the blocks has a place.
     pub(super) fn has_places(&self, blocks: Range<u64>) -> bool {
         // Large ranges, as of a trimmed region, look at each shard once.

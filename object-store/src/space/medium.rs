@@ -67,8 +67,7 @@ pub trait Medium: Send + Sync {
     /// The bytes do not lie in the medium.
     fn ring(&self, range: Range<u64>) -> io::Result<Self::Ring>;
 
-    /// Allocates these bytes of a new medium, so that no later write to them fails for lack of room.
-    /// They are zeros.
+    /// Allocates these bytes, so that no later write to them fails for lack of room.
     ///
     /// # Errors
     /// The medium's error.

@@ -1,6 +1,7 @@
 //! Creating and opening a space. `docs/format.md` lists the steps of recovery.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use crc32c::crc32c_append;
 use spanlock_journal_commit::Storage;
@@ -52,6 +53,9 @@ pub(super) fn create<M: Medium>(
             // Rings have different ids, so that no record passes for one of another ring.
             Some(id) => ring_options().id(id.wrapping_add(u64::from(ring))),
             None => {
+                // Otherwise a flush after the first write to a block would also write the journal
+                // of the file system, and persistent memory would first have to be mapped.
+                fill(&storage).map_err(Error::io("writing zeros to a ring"))?;
                 Log::wipe(&storage).map_err(Error::Ring)?;
                 ring_options()
             }
@@ -68,6 +72,15 @@ pub(super) fn create<M: Medium>(
         free,
         commits,
     })
+}
+
+fn fill(ring: &impl Storage) -> io::Result<()> {
+    let zeros = vec![0; 1 << 20];
+    for at in (0..ring.len()).step_by(zeros.len()) {
+        let len = (ring.len() - at).min(zeros.len() as u64);
+        ring.write_at(&zeros[..len as usize], at)?;
+    }
+    ring.flush()
 }
 
 fn ring_options() -> RingOptions {
@@ -196,12 +209,11 @@ fn read_records<R: Storage>(
         number: all.keys().next_back().copied().unwrap_or(superblock.cut),
         ..Records::default()
     };
-    records.blocks = blocks(&all);
-    let lacking = without_data(medium, superblock, &all, &records.blocks)?;
-    if !lacking.is_empty() {
-        // No other record depends on them: their threads still held the blocks.
-        all.retain(|number, _| !lacking.contains(number));
-        records.blocks = blocks(&all);
+    let lacking = without_data(medium, superblock, &all)?;
+    // No other record depends on them: their threads still held the blocks.
+    all.retain(|number, _| !lacking.contains(number));
+    for Change { block, run, .. } in all.values().flat_map(|it| &it.changes) {
+        records.blocks.insert(*block, *run);
     }
     for (block, run) in records.blocks.iter() {
         let Some(place) = run.target else { continue };
@@ -214,15 +226,6 @@ fn read_records<R: Storage>(
     Ok(records)
 }
 
-/// Returns the last places of all blocks that records name.
-fn blocks(all: &BTreeMap<u64, Record>) -> Runs {
-    let mut blocks = Runs::default();
-    for Change { block, run, .. } in all.values().flat_map(|it| &it.changes) {
-        blocks.insert(*block, *run);
-    }
-    blocks
-}
-
 /// Returns the numbers of the records that lack data. Makes the data of the others durable, before
 /// the table names its places: a later recovery must not find it gone. The data is written again:
 /// if a write-back has failed, and the process was killed, it may be in the page cache only, for
@@ -231,7 +234,6 @@ fn without_data(
     medium: &impl Medium,
     superblock: &Superblock,
     all: &BTreeMap<u64, Record>,
-    blocks: &Runs,
 ) -> Result<Vec<u64>, Error> {
     let mut lacking = Vec::new();
     for (number, record) in all.iter().filter(|(_, it)| it.is_unsure) {
@@ -240,16 +242,9 @@ fn without_data(
                 continue;
             };
             // If a later record has changed one of the blocks, this one had been acknowledged, and
-            // other blocks may have its places now.
-            let mut is_last = true;
-            let keys = change.block..change.block + change.run.len;
-            blocks.for_each(keys, |part, its| {
-                let own = change
-                    .run
-                    .part(part.start - change.block, part.end - part.start);
-                is_last &= its == Some(own);
-            });
-            if !is_last {
+            // other data may be in its places now.
+            let mut later = all.range(number + 1..).flat_map(|(_, it)| &it.changes);
+            if later.any(|it| it.overlaps(change)) {
                 continue;
             }
             let mut found = 0;

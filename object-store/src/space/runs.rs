@@ -97,6 +97,17 @@ impl Runs {
         run.is_some_and(|(start, run)| key < start + run.len)
     }
 
+    /// Returns the parts of the runs that have some of the keys.
+    pub(crate) fn overlapping(&self, keys: Range<u64>) -> Vec<(u64, Run)> {
+        let first = self.first_from(keys.start);
+        let runs = self.0.range(first..keys.end.max(first));
+        let part = |(&start, run): (&u64, &Run)| {
+            let (from, to) = (start.max(keys.start), (start + run.len).min(keys.end));
+            (from, run.part(from - start, to - from))
+        };
+        runs.map(part).collect()
+    }
+
     /// Returns whether any of the keys has an entry.
     pub(crate) fn has_any(&self, keys: Range<u64>) -> bool {
         let first = self.first_from(keys.start);
@@ -152,6 +163,12 @@ mod tests {
             assert!(single(found).into_iter().eq(keys.clone()));
             assert!((0..80).all(|key| runs.contains(key) == keys.contains_key(&key)));
             let some = random.u64(0..70)..random.u64(70..80);
+            let mut some_keys = keys.range(some.clone()).map(|(&key, &it)| (key, it));
+            assert!(
+                some_keys
+                    .by_ref()
+                    .eq(single(runs.overlapping(some.clone())))
+            );
             let has_any = keys.range(some.clone()).next().is_some();
             assert_eq!(runs.has_any(some), has_any);
         }

@@ -49,7 +49,15 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         };
         let unused = self.check_slots(&mut report)?;
         // The bytes that may have places.
-        let table = (self.geometry.layout == Layout::Packed).then(|| self.geometry.heads());
+        // The heads of ids that no slot has given out have no places.
+        let table = (self.geometry.layout == Layout::Packed).then(|| {
+            let (start, block) = (self.geometry.heads().start, self.geometry.block);
+            start
+                ..self
+                    .geometry
+                    .head_at(self.ids.end())
+                    .next_multiple_of(block)
+        });
         let super_region = 0..self.geometry.slot_at(SLOTS);
         let mut used: Vec<_> = iter::once(super_region).chain(table).collect();
         for id in 1..self.ids.end().min(self.geometry.regions + 1) {
@@ -167,10 +175,14 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
     ) -> Result<(), Error> {
         let it = &head.versions;
         let (mut end, mut newer) = (it.end, it.current);
-        let mut wrong = (it.current > it.given).then_some(it.end);
+        let is_longer = u64::from(it.oldest) > log.blocks();
+        let mut wrong = is_longer.then_some(it.end);
+        let data = self.geometry.data(log.id);
+        let blocks = (data.end - data.start) / self.geometry.block;
         let walked = log.walk(head, |at, commit| {
             report.versions += 1;
-            if commit.end(at) != end || commit.version >= newer {
+            let is_inside = commit.first + u64::from(commit.count) <= blocks;
+            if commit.end(at) != end || commit.version >= newer || !is_inside {
                 wrong = Some(at);
             }
             (end, newer) = (at, commit.version);

@@ -75,7 +75,7 @@ pub(super) struct Log<'h, 's, M: Medium, L: RawRangeLockBatch> {
 
 impl<M: Medium, L: RawRangeLockBatch> Log<'_, '_, M, L> {
     /// Returns the blocks of the log.
-    fn blocks(&self) -> u64 {
+    pub(super) fn blocks(&self) -> u64 {
         (self.bytes.end - self.bytes.start) / self.block
     }
 
@@ -314,7 +314,7 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         while oldest < it.end {
             let commit = log.commit(oldest)?;
             let has_room = it.end + needed - oldest <= log.blocks();
-            let is_wanted = it.given + 1 - commit.version <= self.keep;
+            let is_wanted = (it.given + 1).saturating_sub(commit.version) <= self.keep;
             let retained = it.retained.filter(|from| commit.version >= *from);
             match retained {
                 _ if has_room && is_wanted => break,
@@ -407,8 +407,8 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         Ok(found)
     }
 
-    /// Makes an object what it was in a version. Later versions are gone; their numbers are not
-    /// used again. All or nothing, durable when this returns. Only addresses change.
+    /// Makes an object what it was in a version. Later versions are gone, also retained ones; their
+    /// numbers are not used again. All or nothing, durable when this returns. Only addresses change.
     ///
     /// # Errors
     /// [`Error::NoVersions`], [`Error::UnknownId`], [`Error::UnknownVersion`], [`Error::Corrupt`],
@@ -474,7 +474,10 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
     /// # Errors
     /// [`Error::NoVersions`], [`Error::UnknownId`], [`Error::Corrupt`], [`Error::Space`].
     pub fn snapshot(&self, id: u64) -> Result<u64, Error> {
-        self.retain(id, |it| it.retained.or(Some(it.current)))
+        self.retain(id, |it| {
+            let current = it.current;
+            Some(it.retained.map_or(current, |from| from.min(current)))
+        })
     }
 
     /// Retains the versions from a number on, or none: they are not reclaimed. A write that finds

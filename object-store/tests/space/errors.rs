@@ -114,7 +114,8 @@ fn a_batch_needs_its_hold() {
 fn a_full_medium_loses_nothing_and_can_be_trimmed() {
     let space = small();
     let (places, mut at) = (space.stats().places, 1 << 30);
-    while space.stats().free > 0 {
+    // One of so few places is kept for batches that give places back.
+    while space.stats().free > 1 {
         space.write_batch(&[Vector::write(at, &[1])]).unwrap();
         at += BLOCK;
     }

@@ -9,7 +9,7 @@ use spanlock_journal_commit::testing::Recorded;
 use spanlock_object_store::space::{self, Disk, Space, Vector};
 use spanlock_object_store::{Layout, Mode, Store};
 
-use crate::common::{BLOCK, LAYOUTS, OnDisk, REGION, create, device, options};
+use crate::common::{BLOCK, LAYOUTS, OnDisk, REGION, create, device, open, options};
 
 const VERSIONS: Mode = Mode::Versions { log: 8 * BLOCK };
 
@@ -105,6 +105,30 @@ fn damage_is_found_where_it_is() {
     // The blocks between the slots and the first region.
     let found = damaged(Layout::Packed, sized, &[Vector::write(100 * BLOCK, &[1])]);
     one(found, &["512 bytes that nothing uses"]);
+}
+
+/// The slots are zeros, so an object is there whose id may be given out again.
+#[test]
+fn a_lost_slot_is_found() {
+    let mut store = store(Layout::Packed, Mode::DirectSized);
+    for slot in 0..64 {
+        store
+            .space()
+            .write_batch(&[Vector::write((1 + slot) * BLOCK, &[0; 32])])
+            .unwrap();
+    }
+    // Memory still knows the slots. Another store does not.
+    assert_eq!(store.check().unwrap().objects, 2);
+    let image = store.space().medium().storage().visible();
+    let device = Arc::new(Recorded::from_image(image));
+    let mut store = open(&device, &options(Layout::Packed, Mode::DirectSized)).unwrap();
+    let found = findings(&mut store);
+    assert!(
+        found
+            .iter()
+            .any(|it| it.contains("bytes that nothing uses")),
+        "{found:?}"
+    );
 }
 
 #[test]

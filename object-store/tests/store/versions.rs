@@ -201,7 +201,8 @@ proptest! {
                 }
                 Op::Snapshot => {
                     prop_assert_eq!(store.snapshot(id).unwrap(), model.current().number);
-                    model.retained.get_or_insert(model.current().number);
+                    let current = model.current().number;
+                    model.retained = Some(model.retained.map_or(current, |it| it.min(current)));
                 }
                 Op::Release => {
                     store.retain_from(id, None).unwrap();
@@ -361,6 +362,19 @@ fn versions_that_cannot_be_are_refused() {
     store.retain_from(id, Some(11)).unwrap();
     store.write(id, 0, &[13; 10]).unwrap();
     assert!(store.read_version(id, 9, 0, &mut [0]).is_err());
+    store.retain_from(id, None).unwrap();
+    store.retain_from(id, Some(u64::MAX)).unwrap();
+    // After a rollback, a snapshot retains the older version.
+    store.retain_from(id, Some(13)).unwrap();
+    store.roll_back(id, 12).unwrap();
+    assert_eq!(store.snapshot(id).unwrap(), 12);
+    store.write(id, 0, &[14; 10]).unwrap();
+    store.write(id, 0, &[15; 10]).unwrap();
+    store.write(id, 0, &[16; 10]).unwrap();
+    assert!(matches!(
+        store.write(id, 0, &[17; 10]),
+        Err(Error::Retained { retained: 12, .. })
+    ));
     store.retain_from(id, None).unwrap();
     // New blocks take no room in the log, old ones do.
     let many = vec![1; 20 * BLOCK as usize];

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
@@ -105,16 +105,9 @@ pub(super) fn punch(file: &File, bytes: Range<u64>) -> io::Result<()> {
     )
 }
 
-/// Allocates the bytes, which are a hole, and fills them with zeros: a flush after the first write
-/// to an allocated block would otherwise write the file system's own journal, too.
+/// Allocates the bytes.
 pub(super) fn allocate(file: &File, bytes: Range<u64>) -> io::Result<()> {
-    change(file, FallocateFlags::KEEP_SIZE, bytes.clone())?;
-    let zeros = vec![0; 1 << 20];
-    for at in bytes.clone().step_by(zeros.len()) {
-        let len = zeros.len().min((bytes.end - at) as usize);
-        file.write_all_at(&zeros[..len], at)?;
-    }
-    file.sync_data()
+    change(file, FallocateFlags::KEEP_SIZE, bytes)
 }
 
 fn change(file: &File, how: FallocateFlags, bytes: Range<u64>) -> io::Result<()> {
