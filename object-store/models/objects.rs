@@ -431,7 +431,9 @@ impl<M: Medium + 'static> Subject for Objects<M> {
         let region = Simulated::new(&open.region.bytes());
         let again = self.open(&region).map_err(told)?.store;
         let [memory, medium] = [store, &again].map(|store| {
-            let content = self.content(store)?;
+            let mut content = self.content(store)?;
+            // Those that are only pre-created are known after the next recovery only.
+            content.objects.retain(|_, it| it.is_listed);
             Ok::<_, String>((content, store.space().stats().free))
         });
         let (memory, medium) = (memory?, medium?);

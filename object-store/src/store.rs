@@ -87,8 +87,8 @@ impl Options {
 
     /// Sets how old a version may be, in [`Mode::Versions`]: a write reclaims those whose number is
     /// smaller than its own by more than `most`. Retained versions stay. Rollbacks leave gaps
-    /// between numbers, so these may be fewer than `most` versions. Without this, versions stay
-    /// until the log is full.
+    /// between numbers, so these may be fewer than `most` versions. The version that the write
+    /// itself replaces always stays. Without this, versions stay until the log is full.
     pub fn keep_versions(mut self, most: u64) -> Self {
         self.versions = most;
         self
