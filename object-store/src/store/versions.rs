@@ -408,7 +408,8 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
     }
 
     /// Makes an object what it was in a version. Later versions are gone, also retained ones; their
-    /// numbers are not used again. All or nothing, durable when this returns. Only addresses change.
+    /// numbers are not used again. All or nothing, durable when this returns. Only addresses
+    /// change.
     ///
     /// # Errors
     /// [`Error::NoVersions`], [`Error::UnknownId`], [`Error::UnknownVersion`], [`Error::Corrupt`],
