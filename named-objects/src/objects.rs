@@ -45,7 +45,7 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
             joined.collect()
         });
         *objects.names.doomed.lock() = nameless?.concat();
-        objects.sweep()?;
+        objects.sweep();
         Ok(objects)
     }
 
@@ -98,20 +98,23 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
         Ok(bytes.into())
     }
 
-    /// Deletes the doomed objects.
-    pub(crate) fn sweep(&self) -> Result<(), Error> {
-        loop {
+    /// Deletes the doomed objects. Failures only leave more to the next change: in a full store, that
+    /// may be the deletion which makes room. Each object in a batch may take a block for its head,
+    /// so smaller batches may fit.
+    pub(crate) fn sweep(&self) {
+        let mut most = DELETIONS;
+        while most > 0 {
             let mut doomed = self.names.doomed.lock();
-            let rest = doomed.len().saturating_sub(DELETIONS);
+            let rest = doomed.len().saturating_sub(most);
             let ids = doomed.split_off(rest);
             drop(doomed);
             if ids.is_empty() {
-                return Ok(());
+                return;
             }
             let changes: Vec<_> = ids.iter().map(|&id| Change::Delete { id }).collect();
-            if let Err(error) = self.store.apply(&changes) {
+            if self.store.apply(&changes).is_err() {
                 self.names.doomed.lock().extend(ids);
-                return Err(error.into());
+                most /= 2;
             }
         }
     }
@@ -139,7 +142,7 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
         let mut head = head(path, attributes.clone(), content.len() as u64);
         let block = head.encode(self.block())?;
         self.check_size(&head, head.size)?;
-        self.sweep()?;
+        self.sweep();
         if head.size <= AT_ONCE {
             let parts = [(0, &block[..]), (head.start, content)];
             let create = |changes: &[Change<'_>]| self.store.create_with(&parts, changes);
@@ -181,7 +184,7 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
         let mut head = head(path, attributes, 0);
         head.encode(self.block())?;
         self.check_size(&head, 0)?;
-        self.sweep()?;
+        self.sweep();
         let id = self.store.create_with(&[(0, &head::nameless())], &[])?;
         let object = self.names.object(id, head);
         object.doom(true);
@@ -256,7 +259,7 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
     /// Moves an object to another name, in one batch. It stays the same object, with its ETag. If the
     /// new name does not fit before the content: a copy, and then a deletion.
     pub(crate) fn rename(&self, from: &Path, to: &Path, mode: &PutMode) -> Result<(), Error> {
-        self.sweep()?;
+        self.sweep();
         let claim = self.names.claim(&[from, to]);
         let object = self.names.get(from)?;
         self.names.check(to, mode)?;
@@ -288,7 +291,7 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
 
     /// Deletes an object.
     pub(crate) fn delete(&self, path: &Path) -> Result<(), Error> {
-        self.sweep()?;
+        self.sweep();
         let claim = self.names.claim(&[path]);
         let nameless = head::nameless();
         let Some(retired) = claim.retire(path) else {

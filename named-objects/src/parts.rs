@@ -117,6 +117,10 @@ impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> MultipartStore for Nam
 
     async fn abort_multipart(&self, _: &Path, id: &MultipartId) -> Result<()> {
         drop(open(self.uploads.lock().remove(id))?);
-        self.blocking(|objects| objects.sweep()).await
+        self.blocking(|objects| {
+            objects.sweep();
+            Ok(())
+        })
+        .await
     }
 }

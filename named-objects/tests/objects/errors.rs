@@ -114,6 +114,44 @@ fn a_full_device_keeps_the_old_content_and_loses_no_room() {
     assert!(store.store().space().stats().free + 1 >= before);
 }
 
+/// Each upload's head is in a block of its own, so that to delete all in one batch takes more places
+/// than a full store keeps for deletions.
+#[test]
+fn a_full_store_with_broken_uploads_can_be_opened_and_emptied() {
+    let device = Arc::new(Recorded::new(8 << 20));
+    let space = Space::create(
+        Disk::new(device.clone()),
+        &space::Options::new(),
+        IntervalLock::new(),
+    );
+    let flat = Store::create(space.expect("a space"), &Options::new().region(1 << 20));
+    let store = NamedObjects::open(flat.expect("a store")).expect("an empty store");
+    let upload = &|nth: u32| {
+        now(store.put(&Path::from(format!("beside {nth}")), "x".into())).expect("room");
+        let mut upload = now(store.put_multipart(&Path::from("u"))).expect("room");
+        now(upload.put_part("y".into())).expect("room");
+        upload
+    };
+    let uploads: Vec<_> = std::thread::scope(|scope| {
+        let threads = (0..8).map(|nth| scope.spawn(move || upload(nth)));
+        let threads: Vec<_> = threads.collect();
+        let joined = threads.into_iter().map(|it| it.join().expect("no panic"));
+        joined.collect()
+    });
+    let mut made = 0;
+    while now(store.put(&Path::from(format!("{made}")), "z".into())).is_ok() {
+        made += 1;
+    }
+    let image = device.visible();
+    drop(uploads);
+    for store in [store, open_image(image)] {
+        now(store.delete(&"beside 0".into())).expect("a deletion needs little room");
+        let left = store.store().list(0, usize::MAX).expect("a list").len();
+        assert_eq!(left, made + 7, "all uploads are gone");
+        now(store.put(&"beside 1".into(), "new".into())).expect("there is room");
+    }
+}
+
 /// Free places that lie scattered need a longer record than one batch may have.
 #[test]
 fn content_for_scattered_places_is_written_in_several_batches() {
