@@ -246,47 +246,78 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
     pub(crate) fn copy(&self, from: &Path, to: &Path, mode: &PutMode) -> Result<u64, Error> {
         let source = self.names.get(from)?;
         self.names.check(to, mode)?;
-        let (size, attributes) = (source.head.size, source.head.attributes.clone());
+        let size = source.head.size;
         if size <= AT_ONCE {
             let content = self.read(&source, 0..size)?;
-            return self.put(to, &content, attributes, mode);
+            return self.put(to, &content, source.head.attributes.clone(), mode);
         }
-        let object = self.nameless(to, attributes)?;
-        self.fill(&object, 0, &source, size)?;
-        self.name(&object, size, mode)
+        self.name(&*self.nameless_copy(&source, to)?, size, mode)
+    }
+
+    /// Returns a nameless copy of an object, for the name `to`.
+    fn nameless_copy(&self, from: &Object, to: &Path) -> Result<Arc<Object>, Error> {
+        let object = self.nameless(to, from.head.attributes.clone())?;
+        self.check_size(&object.head, from.head.size)?;
+        self.fill(&object, 0, from, from.head.size)?;
+        Ok(object)
     }
 
     /// Moves an object to another name, in one batch. It stays the same object, with its ETag. If the
-    /// new name does not fit before the content: a copy, and then a deletion.
+    /// new name does not fit before the content, the batch names a copy.
     pub(crate) fn rename(&self, from: &Path, to: &Path, mode: &PutMode) -> Result<(), Error> {
         self.sweep();
-        let claim = self.names.claim(&[from, to]);
-        let object = self.names.get(from)?;
-        self.names.check(to, mode)?;
-        if from == to {
+        // The id of the object that was copied, and the copy.
+        let mut copied: Option<(u64, Arc<Object>)> = None;
+        loop {
+            let claim = self.names.claim(&[from, to]);
+            let object = self.names.get(from)?;
+            self.names.check(to, mode)?;
+            if from == to {
+                return Ok(());
+            }
+            let mut head = Head {
+                name: to.clone(),
+                ..object.head.clone()
+            };
+            let mut block = head.encode(self.block())?;
+            let copy = match &copied {
+                _ if block.len() as u64 <= head.start => None,
+                Some((id, copy)) if *id == object.id => Some(copy),
+                _ => {
+                    // Copying takes long, so others may change the names meanwhile.
+                    drop(claim);
+                    copied = Some((object.id, self.nameless_copy(&object, to)?));
+                    continue;
+                }
+            };
+            let moved = match copy {
+                None => object,
+                Some(copy) => {
+                    // It counts as a reader.
+                    drop(object);
+                    head.start = copy.head.start;
+                    block = head.encode(self.block())?;
+                    head.name = Path::default();
+                    self.names.object(copy.id, head)
+                }
+            };
+            let nameless = head::nameless();
+            let mut changes = vec![Change::Write {
+                id: moved.id,
+                offset: 0,
+                data: &block,
+            }];
+            changes.extend(claim.retire(to).map(|it| change(it, &nameless)));
+            if copy.is_some() {
+                changes.extend(claim.retire(from).map(|it| change(it, &nameless)));
+            }
+            self.store.apply(&changes)?;
+            claim.set([(from.clone(), None), (to.clone(), Some(moved))]);
+            if let Some(copy) = copy {
+                copy.doom(false);
+            }
             return Ok(());
         }
-        let mut head = Head {
-            name: to.clone(),
-            ..object.head.clone()
-        };
-        let block = head.encode(self.block())?;
-        if block.len() as u64 > head.start {
-            // The content is in the way of the longer name.
-            drop(claim);
-            self.copy(from, to, mode)?;
-            return self.delete(from);
-        }
-        let (nameless, id) = (head::nameless(), object.id);
-        let mut changes = vec![Change::Write {
-            id,
-            offset: 0,
-            data: &block,
-        }];
-        changes.extend(claim.retire(to).map(|it| change(it, &nameless)));
-        self.store.apply(&changes)?;
-        claim.set([(from.clone(), None), (to.clone(), Some(object))]);
-        Ok(())
     }
 
     /// Deletes an object.
