@@ -166,7 +166,8 @@ fn content_for_scattered_places_is_written_in_several_batches() {
     let store = NamedObjects::open(store.expect("a store")).expect("an empty store");
     let path = |nth: u32| Path::from(format!("{nth:03}"));
     let mut made = 0;
-    while now(store.put(&path(made), "x".into())).is_ok() {
+    // Each takes one block, for its name.
+    while now(store.put(&path(made), "".into())).is_ok() {
         made += 1;
     }
     for nth in (0..made).step_by(2) {
@@ -181,7 +182,7 @@ fn content_for_scattered_places_is_written_in_several_batches() {
     );
     let store = open_image(device.visible());
     assert_eq!(content(&store, "many").unwrap(), many);
-    assert_eq!(content(&store, "001").unwrap(), "x");
+    assert_eq!(content(&store, "001").unwrap(), "");
 }
 
 #[test]
