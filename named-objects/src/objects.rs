@@ -82,7 +82,21 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
             bytes.resize(len, 0);
             read = self.store.read(id, 0, &mut bytes)?;
         }
-        Ok(head::decode(&bytes[..read.min(len)]))
+        match head::decode(&bytes[..read.min(len)]) {
+            Found::Named(head) if !self.is_inside(id, len as u64, &head)? => Ok(Found::Unsound),
+            found => Ok(found),
+        }
+    }
+
+    /// Returns whether the content lies in the object, at a block, after a name block of `len` bytes.
+    fn is_inside(&self, id: u64, len: u64, head: &Head) -> Result<bool, Error> {
+        let size = match head.size {
+            0 => None,
+            _ => self.store.size(id)?,
+        };
+        let end = head.start.saturating_add(head.size);
+        let is_at_block = head.start >= len && head.start.is_multiple_of(self.block());
+        Ok(is_at_block && end <= size.unwrap_or(self.store.capacity()))
     }
 
     fn block(&self) -> u64 {
@@ -94,7 +108,10 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         let at = object.head.start + range.start;
         let read = self.store.read(object.id, at, &mut bytes)?;
-        debug_assert_eq!(read, bytes.len(), "the content is there, whole");
+        if read < bytes.len() {
+            let (id, why) = (object.id, "ends before its content does".to_owned());
+            return Err(Error::Unsound { id, why });
+        }
         Ok(bytes.into())
     }
 

@@ -235,6 +235,46 @@ fn a_store_of_other_objects_is_refused_and_kept() {
     }
 }
 
+/// The name block has a sound checksum, but other numbers than an object can have.
+#[test]
+fn content_outside_of_the_object_is_found() {
+    let sound = (2 * BLOCK, 5);
+    let unsound = [
+        (0, 5),
+        (BLOCK / 2, 5),
+        (2 * BLOCK, 6),
+        (2 * BLOCK, u64::MAX),
+        (u64::MAX - 511, 5),
+        (1 << 40, 0),
+    ];
+    for (start, size) in [sound].into_iter().chain(unsound) {
+        let store = flat(&device());
+        let mut block = vec![0; 48];
+        block.extend(b"\x01\0\0\0a\0\0\0\0");
+        block[..8].copy_from_slice(b"SpanlkNO");
+        (block[8], block[16], block[20]) = (1, block.len() as u8, 1);
+        block[24..32].copy_from_slice(&u64::to_le_bytes(start));
+        block[32..40].copy_from_slice(&u64::to_le_bytes(size));
+        let sum = crc32c::crc32c(&block);
+        block[12..16].copy_from_slice(&sum.to_le_bytes());
+        let parts = [(0, &block[..]), (2 * BLOCK, b"hello")];
+        let id = store.create_with(&parts, &[]).expect("room");
+        match NamedObjects::open(store) {
+            Ok(store) => {
+                assert_eq!((start, size), sound);
+                assert_eq!(content(&store, "a").unwrap(), "hello");
+            }
+            Err(error) => {
+                assert!(
+                    matches!(error, Error::Unsound { id: found, .. } if found == id),
+                    "{error}"
+                );
+                assert_ne!((start, size), sound);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_damaged_name_block_and_a_name_twice_are_found() {
     let device = device();
