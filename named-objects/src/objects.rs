@@ -8,7 +8,7 @@ use chrono::{DateTime, SubsecRound, Utc};
 use object_store::path::Path;
 use object_store::{Attributes, PutMode};
 use spanlock_object_store::space::{Error as SpaceError, Medium};
-use spanlock_object_store::{Change, Error as StoreError, Store};
+use spanlock_object_store::{Change, Error as StoreError, Mode, Store};
 use spanlock_range_lock::RawRangeLockBatch;
 
 use crate::error::Error;
@@ -30,6 +30,10 @@ pub(crate) struct Objects<M: Medium, L: RawRangeLockBatch> {
 impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
     /// Reads all name blocks, in several threads, and deletes the objects without names.
     pub(crate) fn open(store: Store<M, L>) -> Result<Self, Error> {
+        if let Mode::Versions { .. } = store.mode() {
+            let what = "a store in `Mode::Versions`: use one in `Mode::DirectSized`".to_owned();
+            return Err(Error::Unsupported { what });
+        }
         let ids = store.list(0, usize::MAX)?;
         let names = Names::default();
         let objects = Objects { store, names };

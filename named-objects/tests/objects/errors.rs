@@ -11,7 +11,7 @@ use spanlock_interval_lock::IntervalLock;
 use spanlock_journal_commit::testing::Recorded;
 use spanlock_named_objects::{Error, NamedObjects};
 use spanlock_object_store::space::{self, Disk, Space};
-use spanlock_object_store::{Options, Store};
+use spanlock_object_store::{Mode, Options, Store};
 
 use crate::common::{BLOCK, REGION, content, create, device, flat, now, open_image, reopen_flat};
 
@@ -233,6 +233,17 @@ fn a_store_of_other_objects_is_refused_and_kept() {
         );
         assert_eq!(reopen_flat(&device).list(0, 9).expect("a list"), [id]);
     }
+}
+
+#[test]
+fn a_store_of_versions_is_refused() {
+    let medium = Disk::new(Arc::new(Recorded::new(1 << 20)));
+    let space = Space::create(medium, &space::Options::new(), IntervalLock::new());
+    let versions = Mode::Versions { log: 1 << 16 };
+    let options = Options::new().region(1 << 20).mode(versions);
+    let store = Store::create(space.expect("a space"), &options).expect("a store");
+    let error = NamedObjects::open(store).expect_err("it keeps versions");
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
 }
 
 /// The name block has a sound checksum, but other numbers than an object can have.
