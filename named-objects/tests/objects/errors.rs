@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{
     Attribute, Attributes, Error as TraitError, GetOptions, GetRange, ObjectStore, ObjectStoreExt,
@@ -72,6 +73,21 @@ fn missing_names_and_bad_ranges_are_named() {
     assert_eq!(content(&store, "c").unwrap(), "x");
     now(store.rename(&path, &path)).expect("it is there");
     assert_eq!(content(&store, "a/b").unwrap(), "12345");
+}
+
+#[test]
+fn a_page_of_no_names_is_the_last() {
+    let store = create(&device());
+    now(store.put(&"a".into(), "x".into())).expect("room");
+    for (max_keys, expected) in [(0, 0), (1, 1)] {
+        let options = PaginatedListOptions {
+            max_keys: Some(max_keys),
+            ..Default::default()
+        };
+        let page = now(store.list_paginated(None, options)).expect("a page");
+        assert_eq!(page.result.objects.len(), expected);
+        assert_eq!(page.page_token, None);
+    }
 }
 
 #[test]
