@@ -92,7 +92,7 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
         }
     }
 
-    /// Returns whether the content lies in the object, at a block, after a name block of `len` bytes.
+    /// Returns whether the content is in the object, at a block, after a name block of `len` bytes.
     fn is_inside(&self, id: u64, len: u64, head: &Head) -> Result<bool, Error> {
         let size = match head.size {
             0 => None,
@@ -119,9 +119,9 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
         Ok(bytes.into())
     }
 
-    /// Deletes the doomed objects. Failures only leave more to the next change: in a full store, that
-    /// may be the deletion which makes room. Each object in a batch may take a block for its head,
-    /// so smaller batches may fit.
+    /// Deletes the doomed objects. A failure only leaves some of them to the next change, which may
+    /// be the deletion that makes room in a full store. A smaller batch may fit where a larger one
+    /// does not, because each object's head may take a block.
     pub(crate) fn sweep(&self) {
         let mut most = DELETIONS;
         while most > 0 {
@@ -283,8 +283,8 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
         Ok(object)
     }
 
-    /// Moves an object to another name, in one batch. It stays the same object, with its ETag. If the
-    /// new name does not fit before the content, the batch names a copy.
+    /// Moves an object to another name, in one batch. It stays the same object, with its ETag. If
+    /// the new name does not fit before the content, the batch names a copy.
     pub(crate) fn rename(&self, from: &Path, to: &Path, mode: &PutMode) -> Result<(), Error> {
         self.sweep();
         // The id of the object that was copied, and the copy.

@@ -40,7 +40,8 @@ pub struct NamedObjects<M: Medium, L: RawRangeLockBatch> {
 
 impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> NamedObjects<M, L> {
     /// Opens the objects of a store, which may be new. Reads the name block of each, in as many
-    /// threads as the machine has cores, but at most 16. Deletes what an interrupted upload has left. Blocks.
+    /// threads as the machine has cores, but at most 16. Deletes what an interrupted upload has
+    /// left. Blocks.
     ///
     /// # Errors
     /// [`Error::Unsound`], if the store has other objects; [`Error::Unsupported`], if it is in

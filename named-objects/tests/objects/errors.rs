@@ -130,8 +130,8 @@ fn a_full_device_keeps_the_old_content_and_loses_no_room() {
     assert!(store.store().space().stats().free + 1 >= before);
 }
 
-/// Each upload's head is in a block of its own, so that to delete all in one batch takes more places
-/// than a full store keeps for deletions.
+/// Each upload's head is in a block of its own, so that to delete all in one batch takes more
+/// places than a full store keeps for deletions.
 #[test]
 fn a_full_store_with_broken_uploads_can_be_opened_and_emptied() {
     let device = Arc::new(Recorded::new(8 << 20));
