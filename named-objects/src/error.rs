@@ -67,7 +67,7 @@ pub enum Error {
         why: String,
     },
     /// An object that is not a sound one, or has another's name, was found when the store was
-    /// opened.
+    /// opened; or later, content that ends too soon.
     #[error(
         "object {id} {why}: the store is damaged, or is not one of named objects; nothing was \
          changed"

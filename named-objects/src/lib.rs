@@ -8,8 +8,8 @@
 //!
 //! # The design
 //! The name is in the object: its data begins with a name block. The index is in memory. Opening
-//! reads all name blocks. So a put of up to 8 MiB is one batch of the flat store; a larger one first
-//! writes an object without a name, and names it in its last batch.
+//! reads all name blocks. So a put of up to 8 MiB is one batch of the flat store; a larger one
+//! first writes an object without a name, and names it in its last batch.
 //!
 //! ```text
 //!   put "a"     new object, id 8                      old object, id 5

@@ -207,7 +207,8 @@ impl Names {
                 return found;
             };
             if found.objects.len() + found.folders.len() == scan.most {
-                found.next = Some(from);
+                // A page of no names would have the same next page for ever.
+                found.next = (scan.most > 0).then_some(from);
                 return found;
             }
             let (name, rest) = (path.as_ref(), &path.as_ref()[prefix.len()..]);

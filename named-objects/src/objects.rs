@@ -8,7 +8,7 @@ use chrono::{DateTime, SubsecRound, Utc};
 use object_store::path::Path;
 use object_store::{Attributes, PutMode};
 use spanlock_object_store::space::{Error as SpaceError, Medium};
-use spanlock_object_store::{Change, Error as StoreError, Store};
+use spanlock_object_store::{Change, Error as StoreError, Mode, Store};
 use spanlock_range_lock::RawRangeLockBatch;
 
 use crate::error::Error;
@@ -30,6 +30,10 @@ pub(crate) struct Objects<M: Medium, L: RawRangeLockBatch> {
 impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
     /// Reads all name blocks, in several threads, and deletes the objects without names.
     pub(crate) fn open(store: Store<M, L>) -> Result<Self, Error> {
+        if let Mode::Versions { .. } = store.mode() {
+            let what = "a store in `Mode::Versions`: use one in `Mode::DirectSized`".to_owned();
+            return Err(Error::Unsupported { what });
+        }
         let ids = store.list(0, usize::MAX)?;
         let names = Names::default();
         let objects = Objects { store, names };
@@ -45,7 +49,7 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
             joined.collect()
         });
         *objects.names.doomed.lock() = nameless?.concat();
-        objects.sweep()?;
+        objects.sweep();
         Ok(objects)
     }
 
@@ -82,7 +86,21 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
             bytes.resize(len, 0);
             read = self.store.read(id, 0, &mut bytes)?;
         }
-        Ok(head::decode(&bytes[..read.min(len)]))
+        match head::decode(&bytes[..read.min(len)]) {
+            Found::Named(head) if !self.is_inside(id, len as u64, &head)? => Ok(Found::Unsound),
+            found => Ok(found),
+        }
+    }
+
+    /// Returns whether the content is in the object, at a block, after a name block of `len` bytes.
+    fn is_inside(&self, id: u64, len: u64, head: &Head) -> Result<bool, Error> {
+        let size = match head.size {
+            0 => None,
+            _ => self.store.size(id)?,
+        };
+        let end = head.start.saturating_add(head.size);
+        let is_at_block = head.start >= len && head.start.is_multiple_of(self.block());
+        Ok(is_at_block && end <= size.unwrap_or(self.store.capacity()))
     }
 
     fn block(&self) -> u64 {
@@ -94,24 +112,30 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         let at = object.head.start + range.start;
         let read = self.store.read(object.id, at, &mut bytes)?;
-        debug_assert_eq!(read, bytes.len(), "the content is there, whole");
+        if read < bytes.len() {
+            let (id, why) = (object.id, "ends before its content does".to_owned());
+            return Err(Error::Unsound { id, why });
+        }
         Ok(bytes.into())
     }
 
-    /// Deletes the doomed objects.
-    pub(crate) fn sweep(&self) -> Result<(), Error> {
-        loop {
+    /// Deletes the doomed objects. A failure only leaves some of them to the next change, which may
+    /// be the deletion that makes room in a full store. A smaller batch may fit where a larger one
+    /// does not, because each object's head may take a block.
+    pub(crate) fn sweep(&self) {
+        let mut most = DELETIONS;
+        while most > 0 {
             let mut doomed = self.names.doomed.lock();
-            let rest = doomed.len().saturating_sub(DELETIONS);
+            let rest = doomed.len().saturating_sub(most);
             let ids = doomed.split_off(rest);
             drop(doomed);
             if ids.is_empty() {
-                return Ok(());
+                return;
             }
             let changes: Vec<_> = ids.iter().map(|&id| Change::Delete { id }).collect();
-            if let Err(error) = self.store.apply(&changes) {
+            if self.store.apply(&changes).is_err() {
                 self.names.doomed.lock().extend(ids);
-                return Err(error.into());
+                most /= 2;
             }
         }
     }
@@ -139,7 +163,7 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
         let mut head = head(path, attributes.clone(), content.len() as u64);
         let block = head.encode(self.block())?;
         self.check_size(&head, head.size)?;
-        self.sweep()?;
+        self.sweep();
         if head.size <= AT_ONCE {
             let parts = [(0, &block[..]), (head.start, content)];
             let create = |changes: &[Change<'_>]| self.store.create_with(&parts, changes);
@@ -181,7 +205,7 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
         let mut head = head(path, attributes, 0);
         head.encode(self.block())?;
         self.check_size(&head, 0)?;
-        self.sweep()?;
+        self.sweep();
         let id = self.store.create_with(&[(0, &head::nameless())], &[])?;
         let object = self.names.object(id, head);
         object.doom(true);
@@ -243,52 +267,83 @@ impl<M: Medium, L: RawRangeLockBatch> Objects<M, L> {
     pub(crate) fn copy(&self, from: &Path, to: &Path, mode: &PutMode) -> Result<u64, Error> {
         let source = self.names.get(from)?;
         self.names.check(to, mode)?;
-        let (size, attributes) = (source.head.size, source.head.attributes.clone());
+        let size = source.head.size;
         if size <= AT_ONCE {
             let content = self.read(&source, 0..size)?;
-            return self.put(to, &content, attributes, mode);
+            return self.put(to, &content, source.head.attributes.clone(), mode);
         }
-        let object = self.nameless(to, attributes)?;
-        self.fill(&object, 0, &source, size)?;
-        self.name(&object, size, mode)
+        self.name(&*self.nameless_copy(&source, to)?, size, mode)
     }
 
-    /// Moves an object to another name, in one batch. It stays the same object, with its ETag. If the
-    /// new name does not fit before the content: a copy, and then a deletion.
+    /// Returns a nameless copy of an object, for the name `to`.
+    fn nameless_copy(&self, from: &Object, to: &Path) -> Result<Arc<Object>, Error> {
+        let object = self.nameless(to, from.head.attributes.clone())?;
+        self.check_size(&object.head, from.head.size)?;
+        self.fill(&object, 0, from, from.head.size)?;
+        Ok(object)
+    }
+
+    /// Moves an object to another name, in one batch. It stays the same object, with its ETag. If
+    /// the new name does not fit before the content, the batch names a copy.
     pub(crate) fn rename(&self, from: &Path, to: &Path, mode: &PutMode) -> Result<(), Error> {
-        self.sweep()?;
-        let claim = self.names.claim(&[from, to]);
-        let object = self.names.get(from)?;
-        self.names.check(to, mode)?;
-        if from == to {
+        self.sweep();
+        // The id of the object that was copied, and the copy.
+        let mut copied: Option<(u64, Arc<Object>)> = None;
+        loop {
+            let claim = self.names.claim(&[from, to]);
+            let object = self.names.get(from)?;
+            self.names.check(to, mode)?;
+            if from == to {
+                return Ok(());
+            }
+            let mut head = Head {
+                name: to.clone(),
+                ..object.head.clone()
+            };
+            let mut block = head.encode(self.block())?;
+            let copy = match &copied {
+                _ if block.len() as u64 <= head.start => None,
+                Some((id, copy)) if *id == object.id => Some(copy),
+                _ => {
+                    // Copying takes long, so others may change the names meanwhile.
+                    drop(claim);
+                    copied = Some((object.id, self.nameless_copy(&object, to)?));
+                    continue;
+                }
+            };
+            let moved = match copy {
+                None => object,
+                Some(copy) => {
+                    // It counts as a reader.
+                    drop(object);
+                    head.start = copy.head.start;
+                    block = head.encode(self.block())?;
+                    head.name = Path::default();
+                    self.names.object(copy.id, head)
+                }
+            };
+            let nameless = head::nameless();
+            let mut changes = vec![Change::Write {
+                id: moved.id,
+                offset: 0,
+                data: &block,
+            }];
+            changes.extend(claim.retire(to).map(|it| change(it, &nameless)));
+            if copy.is_some() {
+                changes.extend(claim.retire(from).map(|it| change(it, &nameless)));
+            }
+            self.store.apply(&changes)?;
+            claim.set([(from.clone(), None), (to.clone(), Some(moved))]);
+            if let Some(copy) = copy {
+                copy.doom(false);
+            }
             return Ok(());
         }
-        let mut head = Head {
-            name: to.clone(),
-            ..object.head.clone()
-        };
-        let block = head.encode(self.block())?;
-        if block.len() as u64 > head.start {
-            // The content is in the way of the longer name.
-            drop(claim);
-            self.copy(from, to, mode)?;
-            return self.delete(from);
-        }
-        let (nameless, id) = (head::nameless(), object.id);
-        let mut changes = vec![Change::Write {
-            id,
-            offset: 0,
-            data: &block,
-        }];
-        changes.extend(claim.retire(to).map(|it| change(it, &nameless)));
-        self.store.apply(&changes)?;
-        claim.set([(from.clone(), None), (to.clone(), Some(object))]);
-        Ok(())
     }
 
     /// Deletes an object.
     pub(crate) fn delete(&self, path: &Path) -> Result<(), Error> {
-        self.sweep()?;
+        self.sweep();
         let claim = self.names.claim(&[path]);
         let nameless = head::nameless();
         let Some(retired) = claim.retire(path) else {

@@ -28,7 +28,8 @@ pub(crate) struct Parts {
 }
 
 /// The uploads that have not ended, by their ids.
-pub(crate) type Uploads = Mutex<HashMap<MultipartId, Arc<Parts>>>;
+pub(crate) type Uploads = Mutex<ById>;
+type ById = HashMap<MultipartId, Arc<Parts>>;
 
 impl Parts {
     fn complete<M: Medium, L: RawRangeLockBatch>(
@@ -52,9 +53,19 @@ impl Parts {
     }
 }
 
-fn open<T>(upload: Option<T>) -> Result<T, Error> {
-    let why = "has ended, or never began";
-    upload.ok_or(Error::Upload { why })
+/// Returns an upload to `path`.
+fn find(uploads: &ById, path: &Path, id: &MultipartId) -> Result<Arc<Parts>, Error> {
+    let found = uploads.get(id);
+    let why = "has ended, never began, or is to another path";
+    (found.filter(|it| it.target.head.name == *path).cloned()).ok_or(Error::Upload { why })
+}
+
+/// Removes an upload to `path`.
+fn take(uploads: &Uploads, path: &Path, id: &MultipartId) -> Result<Arc<Parts>, Error> {
+    let mut uploads = uploads.lock();
+    let found = find(&uploads, path, id)?;
+    uploads.remove(id);
+    Ok(found)
 }
 
 #[async_trait]
@@ -87,7 +98,7 @@ impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> MultipartStore for Nam
         part_idx: usize,
         data: PutPayload,
     ) -> Result<PartId> {
-        let upload = open(self.uploads.lock().get(id).cloned())?;
+        let upload = find(&self.uploads.lock(), path, id)?;
         let (path, data) = (path.clone(), Bytes::from(data));
         let written = self.blocking(move |objects| {
             let part = objects.nameless(&path, Attributes::new())?;
@@ -102,21 +113,29 @@ impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> MultipartStore for Nam
 
     async fn complete_multipart(
         &self,
-        _: &Path,
+        path: &Path,
         id: &MultipartId,
         parts: Vec<PartId>,
     ) -> Result<PutResult> {
-        let upload = open(self.uploads.lock().remove(id))?;
-        let again = upload.clone();
-        let done = self.blocking(move |it| upload.complete(it, &parts)).await;
-        if done.is_err() {
-            self.uploads.lock().insert(id.clone(), again);
-        }
-        done.map(put_result)
+        let (uploads, path, id) = (self.uploads.clone(), path.clone(), id.clone());
+        let done = self.blocking(move |objects| {
+            let upload = take(&uploads, &path, &id)?;
+            let done = upload.complete(objects, &parts);
+            if done.is_err() {
+                // Here, because the future may have been dropped.
+                uploads.lock().insert(id, upload);
+            }
+            done
+        });
+        done.await.map(put_result)
     }
 
-    async fn abort_multipart(&self, _: &Path, id: &MultipartId) -> Result<()> {
-        drop(open(self.uploads.lock().remove(id))?);
-        self.blocking(|objects| objects.sweep()).await
+    async fn abort_multipart(&self, path: &Path, id: &MultipartId) -> Result<()> {
+        drop(take(&self.uploads, path, id)?);
+        self.blocking(|objects| {
+            objects.sweep();
+            Ok(())
+        })
+        .await
     }
 }

@@ -40,10 +40,13 @@ pub struct NamedObjects<M: Medium, L: RawRangeLockBatch> {
 
 impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> NamedObjects<M, L> {
     /// Opens the objects of a store, which may be new. Reads the name block of each, in as many
-    /// threads as the machine has cores. Deletes what an interrupted upload has left. Blocks.
+    /// threads as the machine has cores, but at most 16. Deletes what an interrupted upload has
+    /// left. Blocks.
     ///
     /// # Errors
-    /// [`Error::Unsound`], if the store has other objects; nothing was changed. [`Error::Store`].
+    /// [`Error::Unsound`], if the store has other objects; [`Error::Unsupported`], if it is in
+    /// [`Mode::Versions`](spanlock_object_store::Mode::Versions). Nothing was changed then.
+    /// [`Error::Store`].
     pub fn open(store: Store<M, L>) -> Result<Self, Error> {
         Ok(NamedObjects {
             objects: Arc::new(Objects::open(store)?),

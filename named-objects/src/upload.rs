@@ -76,7 +76,11 @@ impl<M: Medium + 'static, L: RawRangeLockBatch + 'static> MultipartUpload for Up
         let objects = self.objects.clone();
         // Parts that are still being written keep it a little longer.
         drop(open(self.object.take())?);
-        blocking(move || objects.sweep()).await
+        blocking(move || {
+            objects.sweep();
+            Ok(())
+        })
+        .await
     }
 }
 

@@ -221,6 +221,11 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
         self.geometry.capacity()
     }
 
+    /// Returns what the store keeps of each object.
+    pub fn mode(&self) -> Mode {
+        self.geometry.mode
+    }
+
     /// Creates an empty object, durably, and returns its id. No other object ever gets this id.
     ///
     /// # Errors

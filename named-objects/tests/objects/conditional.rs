@@ -141,3 +141,37 @@ async fn no_update_by_compare_and_swap_is_lost() {
     all.dedup();
     assert_eq!(all.len(), TASKS * UPDATES, "a tag was given out twice");
 }
+
+/// The content is in the way of the new name, and changes while it is being copied.
+#[test]
+fn a_rename_to_a_longer_name_takes_an_update_along() {
+    let (_folder, store) = crate::readers::sparse();
+    let (short, long) = (Path::from("short"), Path::from("x".repeat(5000)));
+    let old = vec![1; 40 << 20];
+    // An update may come late, after the copy.
+    for _ in 0..20 {
+        let first = now(store.put(&short, old.clone().into())).expect("room");
+        let accepted = std::thread::scope(|scope| {
+            let rename = scope.spawn(|| now(store.rename(&short, &long)));
+            while store.store().list(0, 9).expect("a list").len() < 2 && !rename.is_finished() {
+                std::thread::yield_now();
+            }
+            let mode = PutMode::Update(first.into());
+            let update = now(store.put_opts(&short, "new".into(), mode.into()));
+            rename.join().expect("no panic").expect("it is there");
+            update.is_ok()
+        });
+        assert_eq!(content(&store, "short"), None);
+        let found = content(&store, long.as_ref()).expect("it is renamed");
+        match accepted {
+            true => assert_eq!(found.len(), 3),
+            false => assert!(found == old),
+        }
+        now(store.delete(&long)).expect("it is there");
+        assert_eq!(store.store().list(0, 9).expect("a list"), []);
+        if accepted {
+            return;
+        }
+    }
+    panic!("no update was accepted during a rename");
+}

@@ -31,7 +31,18 @@ struct Step {
     ended: usize,
 }
 
-const NAMES: [&str; 4] = ["a", "a/b", "folder/c", "d"];
+const NAMES: [&str; 5] = ["a", "a/b", "folder/c", "d", LONG];
+/// It does not fit before the content of an object that had a short name.
+const LONG: &str = match str::from_utf8(&[b'x'; 600]) {
+    Ok(text) => text,
+    Err(_) => unreachable!(),
+};
+
+impl Step {
+    fn is_long_rename(&self) -> bool {
+        self.name == LONG && matches!(self.op, Op::Rename(_))
+    }
+}
 
 fn apply(model: &mut Model, step: &Step) {
     let name = step.name.to_owned();
@@ -88,7 +99,10 @@ fn script(device: &Arc<Recorded>, store: &InMemory, seed: u64) -> Vec<Step> {
     let (mut model, mut steps) = (Model::new(), Vec::new());
     let mut readers = Vec::new();
     for nth in 1..=24_u8 {
-        let name = *random.choice(&NAMES).expect("names");
+        let name = match nth % 8 {
+            0 => LONG,
+            _ => *random.choice(&NAMES).expect("names"),
+        };
         let there: Vec<_> = NAMES
             .into_iter()
             .filter(|it| model.contains_key(*it))
@@ -98,6 +112,7 @@ fn script(device: &Arc<Recorded>, store: &InMemory, seed: u64) -> Vec<Step> {
         let op = match (random.u32(0..8), from) {
             (0, Some(from)) => Op::Copy(from),
             (1 | 2, Some(from)) => Op::Rename(from),
+            (_, Some(from)) if nth % 8 == 0 => Op::Rename(from),
             (3, _) if model.contains_key(name) => Op::Delete,
             (4 | 5, _) => Op::Upload(bytes),
             _ => Op::Put(bytes),
@@ -140,12 +155,13 @@ fn shown(store: &InMemory) -> Model {
 
 #[test]
 fn every_cut_leaves_each_name_with_its_old_or_new_content() {
-    let mut count = 0;
+    let (mut count, mut renamed) = (0, 0);
     for seed in 0..3 {
         let device = device();
         let store = create(&device);
         let start = device.now();
         let steps = script(&device, &store, seed);
+        renamed += steps.iter().filter(|it| it.is_long_rename()).count();
         let history = device.history();
         for cut in start..=history.len() {
             let losses = match history.in_flight(cut) {
@@ -181,7 +197,7 @@ fn every_cut_leaves_each_name_with_its_old_or_new_content() {
         }
     }
     println!("{count} images");
-    assert!(count > 1000, "{count}");
+    assert!(count > 1000 && renamed > 1, "{count}, {renamed}");
 }
 
 /// Opening deletes what an interrupted upload has left. A crash meanwhile leaves more to do, no

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{
     Attribute, Attributes, Error as TraitError, GetOptions, GetRange, ObjectStore, ObjectStoreExt,
@@ -11,7 +12,7 @@ use spanlock_interval_lock::IntervalLock;
 use spanlock_journal_commit::testing::Recorded;
 use spanlock_named_objects::{Error, NamedObjects};
 use spanlock_object_store::space::{self, Disk, Space};
-use spanlock_object_store::{Options, Store};
+use spanlock_object_store::{Mode, Options, Store};
 
 use crate::common::{BLOCK, REGION, content, create, device, flat, now, open_image, reopen_flat};
 
@@ -75,6 +76,21 @@ fn missing_names_and_bad_ranges_are_named() {
 }
 
 #[test]
+fn a_page_of_no_names_is_the_last() {
+    let store = create(&device());
+    now(store.put(&"a".into(), "x".into())).expect("room");
+    for (max_keys, expected) in [(0, 0), (1, 1)] {
+        let options = PaginatedListOptions {
+            max_keys: Some(max_keys),
+            ..Default::default()
+        };
+        let page = now(store.list_paginated(None, options)).expect("a page");
+        assert_eq!(page.result.objects.len(), expected);
+        assert_eq!(page.page_token, None);
+    }
+}
+
+#[test]
 fn an_object_larger_than_a_region_is_refused() {
     let store = create(&device());
     let path = Path::from("a");
@@ -114,6 +130,44 @@ fn a_full_device_keeps_the_old_content_and_loses_no_room() {
     assert!(store.store().space().stats().free + 1 >= before);
 }
 
+/// Each upload's head is in a block of its own, so that to delete all in one batch takes more
+/// places than a full store keeps for deletions.
+#[test]
+fn a_full_store_with_broken_uploads_can_be_opened_and_emptied() {
+    let device = Arc::new(Recorded::new(8 << 20));
+    let space = Space::create(
+        Disk::new(device.clone()),
+        &space::Options::new(),
+        IntervalLock::new(),
+    );
+    let flat = Store::create(space.expect("a space"), &Options::new().region(1 << 20));
+    let store = NamedObjects::open(flat.expect("a store")).expect("an empty store");
+    let upload = &|nth: u32| {
+        now(store.put(&Path::from(format!("beside {nth}")), "x".into())).expect("room");
+        let mut upload = now(store.put_multipart(&Path::from("u"))).expect("room");
+        now(upload.put_part("y".into())).expect("room");
+        upload
+    };
+    let uploads: Vec<_> = std::thread::scope(|scope| {
+        let threads = (0..8).map(|nth| scope.spawn(move || upload(nth)));
+        let threads: Vec<_> = threads.collect();
+        let joined = threads.into_iter().map(|it| it.join().expect("no panic"));
+        joined.collect()
+    });
+    let mut made = 0;
+    while now(store.put(&Path::from(format!("{made}")), "z".into())).is_ok() {
+        made += 1;
+    }
+    let image = device.visible();
+    drop(uploads);
+    for store in [store, open_image(image)] {
+        now(store.delete(&"beside 0".into())).expect("a deletion needs little room");
+        let left = store.store().list(0, usize::MAX).expect("a list").len();
+        assert_eq!(left, made + 7, "all uploads are gone");
+        now(store.put(&"beside 1".into(), "new".into())).expect("there is room");
+    }
+}
+
 /// Free places that lie scattered need a longer record than one batch may have.
 #[test]
 fn content_for_scattered_places_is_written_in_several_batches() {
@@ -128,7 +182,8 @@ fn content_for_scattered_places_is_written_in_several_batches() {
     let store = NamedObjects::open(store.expect("a store")).expect("an empty store");
     let path = |nth: u32| Path::from(format!("{nth:03}"));
     let mut made = 0;
-    while now(store.put(&path(made), "x".into())).is_ok() {
+    // Each takes one block, for its name.
+    while now(store.put(&path(made), "".into())).is_ok() {
         made += 1;
     }
     for nth in (0..made).step_by(2) {
@@ -143,7 +198,7 @@ fn content_for_scattered_places_is_written_in_several_batches() {
     );
     let store = open_image(device.visible());
     assert_eq!(content(&store, "many").unwrap(), many);
-    assert_eq!(content(&store, "001").unwrap(), "x");
+    assert_eq!(content(&store, "001").unwrap(), "");
 }
 
 #[test]
@@ -193,6 +248,57 @@ fn a_store_of_other_objects_is_refused_and_kept() {
             "{error}"
         );
         assert_eq!(reopen_flat(&device).list(0, 9).expect("a list"), [id]);
+    }
+}
+
+#[test]
+fn a_store_of_versions_is_refused() {
+    let medium = Disk::new(Arc::new(Recorded::new(1 << 20)));
+    let space = Space::create(medium, &space::Options::new(), IntervalLock::new());
+    let versions = Mode::Versions { log: 1 << 16 };
+    let options = Options::new().region(1 << 20).mode(versions);
+    let store = Store::create(space.expect("a space"), &options).expect("a store");
+    let error = NamedObjects::open(store).expect_err("it keeps versions");
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+}
+
+/// The name block has a sound checksum, but other numbers than an object can have.
+#[test]
+fn content_outside_of_the_object_is_found() {
+    let sound = (2 * BLOCK, 5);
+    let unsound = [
+        (0, 5),
+        (BLOCK / 2, 5),
+        (2 * BLOCK, 6),
+        (2 * BLOCK, u64::MAX),
+        (u64::MAX - 511, 5),
+        (1 << 40, 0),
+    ];
+    for (start, size) in [sound].into_iter().chain(unsound) {
+        let store = flat(&device());
+        let mut block = vec![0; 48];
+        block.extend(b"\x01\0\0\0a\0\0\0\0");
+        block[..8].copy_from_slice(b"SpanlkNO");
+        (block[8], block[16], block[20]) = (1, block.len() as u8, 1);
+        block[24..32].copy_from_slice(&u64::to_le_bytes(start));
+        block[32..40].copy_from_slice(&u64::to_le_bytes(size));
+        let sum = crc32c::crc32c(&block);
+        block[12..16].copy_from_slice(&sum.to_le_bytes());
+        let parts = [(0, &block[..]), (2 * BLOCK, b"hello")];
+        let id = store.create_with(&parts, &[]).expect("room");
+        match NamedObjects::open(store) {
+            Ok(store) => {
+                assert_eq!((start, size), sound);
+                assert_eq!(content(&store, "a").unwrap(), "hello");
+            }
+            Err(error) => {
+                assert!(
+                    matches!(error, Error::Unsound { id: found, .. } if found == id),
+                    "{error}"
+                );
+                assert_ne!((start, size), sound);
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{Attribute, Attributes, ObjectStore, ObjectStoreExt};
 
-use crate::common::{BLOCK, REGION, content, create, device, now, open_image};
+use crate::common::{BLOCK, FutureExt, REGION, content, create, device, now, open_image};
 
 #[test]
 fn parts_of_any_size_follow_each_other() {
@@ -123,9 +123,50 @@ fn uploads_by_number_are_completed_with_the_parts_that_were_written() {
     complete(&[&first, &middle, &last]).expect("it is complete");
     assert_eq!(content(&store, "a").unwrap(), "onetwothree");
     let error = complete(&[]).expect_err("it has ended").to_string();
-    assert!(error.contains("has ended, or never began"), "{error}");
+    assert!(error.contains("has ended, never began"), "{error}");
     now(store.put(&path, "x".into())).expect("room");
     assert_eq!(store.store().list(0, 9).expect("a list").len(), 1);
+}
+
+#[test]
+fn an_upload_by_number_is_to_one_path() {
+    let store = create(&device());
+    let (path, other) = (Path::from("a"), Path::from("b"));
+    let id = now(store.create_multipart(&path)).expect("room");
+    let put = |path| now(MultipartStore::put_part(&store, path, &id, 0, "x".into()));
+    let part = put(&path).expect("room");
+    let complete = |path| now(store.complete_multipart(path, &id, vec![part.clone()]));
+    let errors = [
+        put(&other).map(drop),
+        complete(&other).map(drop),
+        now(store.abort_multipart(&other, &id)),
+    ];
+    for error in errors {
+        let error = error.expect_err("another path").to_string();
+        assert!(error.contains("is to another path"), "{error}");
+    }
+    complete(&path).expect("it goes on");
+    assert_eq!(content(&store, "a").unwrap(), "x");
+    assert_eq!(content(&store, "b"), None);
+}
+
+/// The work of a dropped future goes on, and fails.
+#[test]
+fn a_completion_that_is_dropped_and_fails_keeps_the_upload() {
+    let store = create(&device());
+    let path = Path::from("a");
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    // One thread, so that the second completion waits for the first.
+    let runtime = runtime.max_blocking_threads(1).build().expect("a runtime");
+    runtime.block_on(async {
+        let id = store.create_multipart(&path).await.expect("room");
+        let part = MultipartStore::put_part(&store, &path, &id, 0, "x".into()).await;
+        let wrong = store.complete_multipart(&path, &id, vec![]);
+        drop(wrong.now_or_never());
+        let right = store.complete_multipart(&path, &id, vec![part.expect("room")]);
+        right.await.expect("the upload goes on");
+    });
+    assert_eq!(content(&store, "a").unwrap(), "x");
 }
 
 /// Content that is too much for one batch, which is put or copied.
