@@ -42,7 +42,7 @@ const VECTORS: u64 = 4096;
 
 /// Bytes of a store for creations that new objects never use, and those that they use in a second,
 /// at most.
-const CREATED: (u64, u64) = (32 << 20, 1 << 30);
+const CREATED: (u64, u64) = (32 << 20, 2 << 30);
 
 /// The figures of a round.
 #[derive(Clone, Debug)]
