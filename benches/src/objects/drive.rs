@@ -40,9 +40,10 @@ const VECTOR: usize = 512;
 /// Vectors of each thread, after which it begins anew.
 const VECTORS: u64 = 4096;
 
-/// Bytes of a store for creations that new objects never use, and those that they use in a second,
-/// at most.
-const CREATED: (u64, u64) = (32 << 20, 2 << 30);
+/// Bytes of a store for creations that new objects never use.
+const NOT_CREATED: u64 = 32 << 20;
+/// Bytes that new objects use in a second at most, in persistent memory and on a disk.
+const CREATED: [u64; 2] = [6 << 30, 1 << 30];
 
 /// The figures of a round.
 #[derive(Clone, Debug)]
@@ -175,8 +176,8 @@ impl<'d> Bench<'d> {
             skip,
             heads,
         };
-        let (least, each_second) = CREATED;
-        let needed = least + (each_second as f64 * self.duration.as_secs_f64() * 1.1) as u64;
+        let each_second = CREATED[usize::from(self.device.name != PMEM)];
+        let needed = NOT_CREATED + (each_second as f64 * self.duration.as_secs_f64() * 1.1) as u64;
         let place = self.growing.iter().position(|it| it.0 == kind);
         let is_full = |store: &dyn Objects| store.stats().free * BLOCK < needed;
         let place = match place {
@@ -185,7 +186,8 @@ impl<'d> Bench<'d> {
                 // The old one makes room for the new one.
                 place.map(|it| self.growing.swap_remove(it));
                 let options = options(mode, layout).skip_number(skip).pre_create(heads);
-                let bytes = 2 * needed;
+                // The next round may find room, too, if this one was slower.
+                let bytes = needed + needed / 4;
                 let store = self.device.store(bytes, &space::Options::new(), &options)?;
                 self.growing.push((kind, store));
                 self.growing.len() - 1
