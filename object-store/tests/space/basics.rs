@@ -311,3 +311,22 @@ fn a_relocation_that_makes_no_sense_is_refused() {
         assert!(why.contains(part), "{why}");
     }
 }
+
+/// A relocation costs what its blocks with places cost, not what its addresses span.
+#[test]
+fn a_relocation_may_span_half_of_the_space() {
+    let space = create(Disk::new(Arc::new(Recorded::new(MEDIUM))), &options());
+    let half = space.size() / 2;
+    space.write_batch(&[Vector::write(700, &[5; 9])]).unwrap();
+    let free = space.stats().free;
+    space
+        .write_batch(&[Vector::relocate(0..half, half)])
+        .unwrap();
+    assert_eq!(space.stats().free, free);
+    let mut found = [0; 9];
+    space.read(half + 700, &mut found).unwrap();
+    assert_eq!(found, [5; 9]);
+    let (start, end) = (1024, 512);
+    let reversed = space.write_batch(&[Vector::relocate(start..end, 4096)]);
+    assert!(reversed.unwrap_err().to_string().contains("1024..512"));
+}
