@@ -51,7 +51,7 @@ struct Changes {
 pub(crate) struct Captured {
     /// The slots, without zeros at the end.
     pub(crate) slots: Vec<u32>,
-    /// Blocks to be freed once the image is durable.
+    /// Blocks, not nodes, to be freed once the image is durable.
     pub(crate) replaced: Vec<Block>,
 }
 
@@ -66,8 +66,6 @@ pub(crate) struct Replaced {
     /// No stored or captured image names `old`: the caller frees it now. Otherwise the node keeps
     /// it, for its next capture.
     pub(crate) is_fresh: bool,
-    /// The node was clean: the caller puts it on the inode's list of dirty nodes.
-    pub(crate) was_clean: bool,
 }
 
 impl Cache {
@@ -100,14 +98,26 @@ impl Cache {
         todo!()
     }
 
-    /// Sets one slot.
+    /// Sets one slot. If the node was clean, calls `dirtied` before another thread can find it
+    /// dirty: the caller puts it on the inode's list of dirty nodes.
     pub(crate) fn set(
         &self,
         _nid: Nid,
         _slot: usize,
         _value: u32,
         _load: impl FnOnce() -> Result<(About, Vec<u32>), Error>,
+        _dirtied: impl FnOnce(About),
     ) -> Result<Replaced, Error> {
+        todo!()
+    }
+
+    /// Makes a node dirty, and calls `dirtied` as [`set`](Self::set) does.
+    pub(crate) fn touch(
+        &self,
+        _nid: Nid,
+        _load: impl FnOnce() -> Result<(About, Vec<u32>), Error>,
+        _dirtied: impl FnOnce(About),
+    ) -> Result<(), Error> {
         todo!()
     }
 
@@ -117,7 +127,8 @@ impl Cache {
         todo!()
     }
 
-    /// The captured image has been stored, or the node was clean all along.
+    /// The captured image has been stored, or the node was clean all along. Nothing happens if it
+    /// was [removed](Self::remove) meanwhile.
     pub(crate) fn settle(&self, _nid: Nid) {
         todo!()
     }

@@ -3,13 +3,116 @@
 use std::io;
 use std::sync::Arc;
 
+use spanlock_range_lock::RangeError;
 use thiserror::Error;
 
-/// Why an operation failed. An operation that fails changes nothing, except as
-/// [`Failed`](Error::Failed) says.
+use crate::node::Nid;
+
+/// Why an operation failed. An operation that fails changes nothing. The exceptions are
+/// [`Failed`](Error::Failed), and a write whose nodes cannot be read: it may be there in part.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// There is no file of this name.
+    #[error("there is no file `{name}`")]
+    NotFound {
+        /// The name.
+        name: Arc<str>,
+    },
+    /// There is a file of this name.
+    #[error("there is a file `{name}` already: open it, or remove it first")]
+    Exists {
+        /// The name.
+        name: Arc<str>,
+    },
+    /// The name cannot be used.
+    #[error("`{name}` cannot name a file: a name has 1 to 255 bytes, and neither `/` nor NUL")]
+    BadName {
+        /// The name.
+        name: Arc<str>,
+    },
+    /// The file was removed after this handle was made.
+    #[error("the file `{name}` was removed")]
+    Removed {
+        /// The name that it had.
+        name: Arc<str>,
+    },
+    /// The file cannot have as many bytes.
+    #[error("a file cannot have {end} bytes: the most is {most}")]
+    TooLarge {
+        /// The bytes that it would have.
+        end: u64,
+        /// The most bytes of a file.
+        most: u64,
+    },
+    /// The range lock of a file refused a request.
+    #[error("the file's range lock refused: {0}")]
+    Lock(#[from] RangeError),
+    /// The data log has no room.
+    #[error(
+        "the data log is full: a request needs {needed} blocks, and {room} are free after \
+         cleaning; remove or truncate files"
+    )]
+    Full {
+        /// The blocks that the request needs.
+        needed: u64,
+        /// The blocks that are free.
+        room: u64,
+    },
+    /// No node id is free.
+    #[error(
+        "all {nodes} nodes are in use: remove or truncate files, or create a volume with more nodes"
+    )]
+    NoNodes {
+        /// The nodes that the volume can have.
+        nodes: u32,
+    },
+    /// The volume was opened only for reading.
+    #[error("the volume is open only for reading")]
+    ReadOnly,
+    /// The data half has no superblock.
+    #[error(
+        "the data half holds no volume: neither of its first two blocks has a superblock; create a \
+         volume, or open the right file"
+    )]
+    NotAVolume,
+    /// The data half is shorter than when the volume was created.
+    #[error(
+        "the data half has {found} bytes, but its volume needs {needed}: the file was truncated; \
+         restore it from a copy"
+    )]
+    Truncated {
+        /// The bytes of the medium.
+        found: u64,
+        /// The bytes that the volume needs.
+        needed: u64,
+    },
+    /// The data half holds a volume or other data.
+    #[error(
+        "the data half already holds a volume or other data: open it, or erase its first 8192 bytes"
+    )]
+    Occupied,
+    /// An option, or the size of a medium, cannot be used.
+    #[error("{what} is {found}, but must be {wanted}")]
+    BadOption {
+        /// The option.
+        what: &'static str,
+        /// Its value.
+        found: u64,
+        /// The values it may have.
+        wanted: &'static str,
+    },
+    /// A node is not what the file's other nodes say.
+    #[error(
+        "the volume is damaged: node {nid} in the node half: {what}; open the volume read-only to \
+         save the other files"
+    )]
+    DamagedNode {
+        /// The node.
+        nid: Nid,
+        /// What is wrong with it.
+        what: &'static str,
+    },
     /// A medium failed.
     #[error("{what} failed: {source}")]
     Io {
@@ -38,6 +141,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns whether a half has no room, so that the same request may succeed later.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Error::Full { .. } | Error::NoNodes { .. })
+    }
+
     /// For `map_err`.
     pub(crate) fn io(what: &'static str) -> impl FnOnce(io::Error) -> Error {
         move |source| Error::Io {

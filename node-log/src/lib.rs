@@ -12,10 +12,15 @@ mod node;
 mod options;
 mod rendezvous;
 mod superblock;
+mod tree;
 mod volume;
 
+pub use cache::Lookup;
 pub use device::DataDurable;
 pub use error::Error;
+pub use file::File;
 pub use home::block::BlockHome;
 pub use home::nvm::NvmHome;
 pub use home::{Change, Home, Identity, Persisted, Removal, Stored};
+pub use options::Options;
+pub use volume::{Report, Statistics, Volume};
