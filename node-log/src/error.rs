@@ -70,12 +70,6 @@ pub enum Error {
     /// The volume was opened only for reading.
     #[error("the volume is open only for reading")]
     ReadOnly,
-    /// The data half has no superblock.
-    #[error(
-        "the data half holds no volume: neither of its first two blocks has a superblock; create a \
-         volume, or open the right file"
-    )]
-    NotAVolume,
     /// The data half is shorter than when the volume was created.
     #[error(
         "the data half has {found} bytes, but its volume needs {needed}: the file was truncated; \
@@ -137,6 +131,49 @@ pub enum Error {
         half: &'static str,
         /// The byte.
         at: u64,
+    },
+    /// A half begins with something else.
+    #[error(
+        "the {half} holds other data: it does not begin with the superblock of one; open the right \
+         file, or clear it to create a volume there"
+    )]
+    NotAVolume {
+        /// The half of the volume.
+        half: &'static str,
+    },
+    /// Another version of this crate wrote a half.
+    #[error("the {half} has format version {found}, but this build reads version {supported}")]
+    Version {
+        /// The half of the volume.
+        half: &'static str,
+        /// The version in its superblock.
+        found: u32,
+        /// The version that this build reads and writes.
+        supported: u32,
+    },
+    /// The two halves are of different volumes.
+    #[error(
+        "the two halves are of different volumes: the data half of {data:032x}, the node half of \
+         {nodes:032x}; open each with its own other half"
+    )]
+    Strangers {
+        /// The volume that the data half belongs to.
+        data: u128,
+        /// The volume that the node half belongs to.
+        nodes: u128,
+    },
+    /// One half is older than the other.
+    #[error(
+        "the {half} is older than the other by {openings} opening(s) for writing: find its newest \
+         copy; opened read-only, the volume would show {shown}"
+    )]
+    Older {
+        /// The half that is older.
+        half: &'static str,
+        /// How many openings for writing it has missed.
+        openings: u64,
+        /// What a read-only opening would show.
+        shown: &'static str,
     },
 }
 

@@ -34,6 +34,7 @@ use crate::tree::{Tree, pages_for, walk};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const MAGIC: &[u8; 8] = b"SpanData";
+const HALF: &str = "data half";
 
 type Locks<L> = Box<dyn Fn(u64) -> L + Send + Sync>;
 
@@ -104,17 +105,17 @@ fn read<S: Storage>(data: &S) -> Result<Superblock, Error> {
             (Err(_), _) => {}
         }
     }
-    found?.ok_or(Error::NotAVolume)
+    found?.ok_or(Error::NotAVolume { half: HALF })
 }
 
 fn read_one<S: Storage>(data: &S, number: u64) -> Result<Option<Superblock>, Error> {
     let mut sector = [0; SUPERBLOCK_BYTES];
     if data.len() < SUPERBLOCKS * BLOCK {
-        return Err(Error::NotAVolume);
+        return Err(Error::NotAVolume { half: HALF });
     }
     data.read_at(&mut sector, number * BLOCK)
         .map_err(Error::io("reading a superblock of the data half"))?;
-    Superblock::decode(&sector, MAGIC)
+    Superblock::decode(&sector, MAGIC, HALF)
 }
 
 /// Writes the superblock and its copy, one after the other: a crash keeps one of them.
