@@ -32,8 +32,8 @@ use crate::tree::{Leaf, page_of, pages_for};
 use crate::volume::Volume;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// The most bytes of a file.
-pub(crate) const MAX_BYTES: u64 = MAX_PAGES as u64 * BLOCK;
+/// The most bytes of a file: about 4.3 TB (3.9 TiB).
+pub const MAX_BYTES: u64 = MAX_PAGES as u64 * BLOCK;
 
 /// A handle to a file of a [`Volume`]. Clones are handles to the same file, and any number of
 /// threads may use them.

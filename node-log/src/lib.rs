@@ -18,7 +18,7 @@ mod volume;
 pub use cache::Lookup;
 pub use device::DataDurable;
 pub use error::Error;
-pub use file::File;
+pub use file::{File, MAX_BYTES as MAX_FILE_BYTES};
 pub use home::block::BlockHome;
 pub use home::nvm::NvmHome;
 pub use home::{Change, Home, Identity, Persisted, Removal, Stored};

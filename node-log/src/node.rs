@@ -42,7 +42,7 @@ const fn span(level: u32) -> u32 {
     (NODE_SLOTS as u32).pow(level)
 }
 
-/// The most pages of a file: a little more than 4 TiB.
+/// The most pages of a file: about 4.3 TB (3.9 TiB).
 pub(crate) const MAX_PAGES: u32 = INODE_SLOTS as u32 + 2 * span(1) + 2 * span(2) + span(3);
 
 /// A node id. 0 is none.

@@ -32,7 +32,7 @@ use crate::tree::{Tree, walk};
 /// [`Home`]. Any number of threads may use it.
 ///
 /// `L` is the range lock of a file, over bytes. Its capacity must be the
-/// [largest size of a file](Volume::MAX_FILE_BYTES) for the largest files; a smaller one limits
+/// [largest size of a file](crate::MAX_FILE_BYTES) for the largest files; a smaller one limits
 /// the files' sizes.
 pub struct Volume<H: Home, S: Storage, L: RawRangeLock> {
     pub(crate) tree: Tree<H>,
@@ -86,9 +86,6 @@ pub struct Statistics {
 }
 
 impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
-    /// The most bytes of a file: a little more than 4 TiB.
-    pub const MAX_FILE_BYTES: u64 = MAX_BYTES;
-
     /// Creates a volume on a storage and a home's medium that hold none. `locks` makes the range
     /// lock of a file, of the capacity that it is given.
     ///

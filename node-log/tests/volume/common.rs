@@ -1,0 +1,105 @@
+//! Volumes to test, over each home.
+
+use std::sync::Arc;
+
+use spanlock_interval_lock::IntervalLock;
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::testing::Recorded;
+use spanlock_node_log::{Error, Home, Options, Volume};
+
+use crate::memory::{Medium, MemoryHome};
+
+pub(crate) const BLOCK: usize = 4096;
+/// Segments of the data half.
+pub(crate) const SEGMENTS: usize = 24;
+
+/// The media of a volume, which outlive it.
+pub(crate) trait World: Sized + Sync {
+    type Home: Home<Medium: Send>;
+    type Data: Storage;
+
+    /// Returns empty media with a data half of so many segments of 8 blocks.
+    fn new(segments: usize) -> Self;
+    fn data(&self) -> Self::Data;
+    fn nodes(&self) -> <Self::Home as Home>::Medium;
+
+    fn create(&self, options: &Options) -> Result<VolumeOf<Self>, Error> {
+        Volume::create(self.data(), self.nodes(), options, |_| IntervalLock::new())
+    }
+
+    fn open(&self, options: &Options) -> Result<VolumeOf<Self>, Error> {
+        Volume::open(self.data(), self.nodes(), options, |_| IntervalLock::new())
+    }
+}
+
+pub(crate) type VolumeOf<W> = Volume<<W as World>::Home, <W as World>::Data, IntervalLock>;
+
+pub(crate) fn options() -> Options {
+    Options::new().segment_blocks(8).nodes(256).id(7)
+}
+
+/// Bytes in memory, and nodes in a map.
+pub(crate) struct InMemory {
+    pub(crate) data: Arc<Recorded>,
+    pub(crate) nodes: Medium,
+}
+
+impl World for InMemory {
+    type Home = MemoryHome;
+    type Data = Arc<Recorded>;
+
+    fn new(segments: usize) -> Self {
+        InMemory {
+            data: Arc::new(Recorded::new((2 + 8 * segments) * BLOCK)),
+            nodes: Medium::default(),
+        }
+    }
+
+    fn data(&self) -> Arc<Recorded> {
+        self.data.clone()
+    }
+
+    fn nodes(&self) -> Medium {
+        self.nodes.clone()
+    }
+}
+
+/// Makes a test of each generic function for each world.
+macro_rules! for_each_world {
+    ($($(#[$attribute:meta])* $test:ident)*) => {
+        $(
+            mod $test {
+                $(#[$attribute])*
+                #[test]
+                fn in_memory() {
+                    super::$test::<crate::common::InMemory>();
+                }
+            }
+        )*
+    };
+}
+pub(crate) use for_each_world;
+
+/// Returns bytes that tell where they come from.
+pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut bytes = vec![0; len];
+    random.fill(&mut bytes);
+    bytes
+}
+
+/// Returns the whole content of a file.
+pub(crate) fn content<W: World>(volume: &VolumeOf<W>, name: &str) -> Vec<u8> {
+    let file = volume.open_file(name).unwrap();
+    let mut bytes = vec![1; file.len() as usize + 10];
+    let count = file.read_at(&mut bytes, 0).unwrap();
+    assert_eq!(count as u64, file.len());
+    bytes.truncate(count);
+    bytes
+}
+
+/// Checks the volume, and that it is sound.
+pub(crate) fn check<W: World>(volume: &mut VolumeOf<W>) {
+    let report = volume.check().unwrap();
+    assert!(report.findings.is_empty(), "{report:#?}");
+}
