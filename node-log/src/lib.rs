@@ -17,5 +17,5 @@ mod volume;
 pub use device::DataDurable;
 pub use error::Error;
 pub use home::block::BlockHome;
-pub use home::nvm::NvmHome;
+pub use home::nvm::{Nvm, NvmHome};
 pub use home::{Change, Home, Identity, Persisted, Removal, Stored};
