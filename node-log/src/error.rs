@@ -25,12 +25,6 @@ pub enum Error {
         /// The first failure.
         first: Arc<str>,
     },
-    /// A half holds no volume, or one whose creation was cut off.
-    #[error("the {half} holds no volume: create one, or open the right one")]
-    NotAVolume {
-        /// The half of the volume.
-        half: &'static str,
-    },
     /// A half that was to be formatted holds a volume, or other data.
     #[error("the {half} already holds a volume or other data: open it, or clear its start first")]
     Occupied {
@@ -76,10 +70,10 @@ pub enum Error {
         /// The byte.
         at: u64,
     },
-    /// A half begins with something else.
+    /// A half begins with something else, or its creation was cut off.
     #[error(
-        "the {half} holds other data: it does not begin with the superblock of one; open the right \
-         file, or clear it to create a volume there"
+        "the {half} holds no volume: it does not begin with the superblock of one; open the right \
+         file, or create a volume"
     )]
     NotAVolume {
         /// The half of the volume.

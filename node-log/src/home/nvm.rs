@@ -84,22 +84,17 @@ impl<P: Pmem> Nvm<P> {
 
     /// Stores 4 KiB for each node, however small it is. Off by default; it shows what fine-grained
     /// nodes save.
-    pub fn whole_blocks(self, whole_blocks: bool) -> Self {
-        Nvm {
-            whole_blocks,
-            ..self
-        }
+    pub fn whole_blocks(mut self, whole_blocks: bool) -> Self {
+        self.whole_blocks = whole_blocks;
+        self
     }
 
     /// Sets how many commits can replace several nodes at the same time (1 to 65,536; 16 by
     /// default), and how many nodes such a commit replaces atomically (2 to 65,536; 255 by
     /// default). A slot takes 16 bytes for each node.
-    pub fn slots(self, slots: u32, nodes: u32) -> Self {
-        Nvm {
-            slots,
-            pairs: nodes,
-            ..self
-        }
+    pub fn slots(mut self, slots: u32, nodes: u32) -> Self {
+        (self.slots, self.pairs) = (slots, nodes);
+        self
     }
 }
 
@@ -154,11 +149,6 @@ impl<P: Pmem> NvmHome<P> {
         }
     }
 
-    /// Checks that the region can be written to. A store to it would panic otherwise.
-    fn check_writable(&self) -> Result<(), Error> {
-        check_writable(&self.region)
-    }
-
     /// Returns the change of a node's entry to `new`.
     fn change(&self, nid: Nid, new: u64) -> Move {
         let old = self.word(&self.stripe(nid).lock(), nid);
@@ -167,31 +157,36 @@ impl<P: Pmem> NvmHome<P> {
 
     /// Commits a change whose data is durable.
     fn apply(&self, change: &Change) -> Result<(), Error> {
-        self.check_writable()?;
+        check_writable(&self.region)?;
         let (mut moves, mut durable) = self.store(&change.stores)?;
         let is_new = |it: &Move| it.old == 0 && it.nid != change.inode;
         let (mut new, mut replaced): (Vec<_>, Vec<_>) = moves.iter().copied().partition(is_new);
         replaced.sort_by_key(|it| it.nid == change.inode);
         if injected_bug!(
-            "place-freed-early",
-            "a commit frees the replaced places before it publishes",
-            killed_by = "nvm-commit/commit-commit"
-        ) {
-            moves.iter().for_each(|it| self.free(it.old));
-            moves.iter_mut().for_each(|it| it.old = 0);
-        }
-        if injected_bug!(
             "inode-before-children",
             "a commit publishes the inode before the new nodes that it names",
-            killed_by = "nvm-commit/grow"
+            killed_by = "nvm-crashes/grow"
         ) {
             replaced.append(&mut new);
-            replaced.reverse();
+        }
+        if injected_bug!(
+            "place-freed-early",
+            "a commit frees the places of the old nodes before it publishes the new ones",
+            killed_by = "nvm-crashes/commit-commit"
+        ) {
+            self.finish(&moves);
+            moves.clear();
         }
         durable = self.publish(&new, durable);
         for group in replaced.chunks(self.layout.pairs as usize) {
+            let is_torn = injected_bug!(
+                "several-without-a-slot",
+                "a commit publishes several entries one after the other",
+                killed_by = "nvm-crashes/several"
+            );
             durable = match group {
                 [_] => self.publish(group, durable),
+                _ if is_torn => self.publish(group, durable),
                 _ => self.publish_together(group, durable)?,
             };
         }
@@ -281,6 +276,14 @@ impl<P: Pmem> NvmHome<P> {
     /// Counts durable changes, and frees the places that they replaced.
     fn finish(&self, moves: &[Move]) {
         for it in moves {
+            let early = injected_bug!(
+                "freed-under-a-reader",
+                "a place is freed before the stripe of its node was locked",
+                killed_by = "nvm/load-commit"
+            );
+            if early {
+                self.free(it.old);
+            }
             let persisted = &mut self.stripe(it.nid).lock().persisted;
             persisted.table_bytes += 8;
             if it.new != 0 {
@@ -289,7 +292,9 @@ impl<P: Pmem> NvmHome<P> {
             }
             // NV-I3: the entry is durable, and any reader that found the old one has unlocked the
             // stripe, which this thread locked above.
-            self.free(it.old);
+            if !early {
+                self.free(it.old);
+            }
         }
     }
 
@@ -354,7 +359,7 @@ impl<P: Pmem> Home for NvmHome<P> {
         if let Some(damage) = &state.damage {
             return Err(damage.clone());
         }
-        self.check_writable()?;
+        check_writable(&self.region)?;
         self.replay(&std::mem::take(&mut state.valid_slots));
         for at in GENERATIONS {
             let word = encode_generation(identity);
@@ -404,25 +409,22 @@ impl<P: Pmem> Home for NvmHome<P> {
     }
 
     fn forget(&self, nid: Nid) -> Result<(), Error> {
-        self.check_writable()?;
+        check_writable(&self.region)?;
         self.delete(&[], &[nid]);
         Ok(())
     }
 
-    fn commit(&self, change: &Change, data: DataDurable) -> Result<(), Error> {
-        // Only a proof that the blocks are durable: nothing more is done with it.
-        let _ = data;
+    fn commit(&self, change: &Change, _data: DataDurable) -> Result<(), Error> {
         self.apply(change)
     }
 
     fn remove(&self, inode: Nid, others: &[Nid]) -> Result<Removal, Error> {
-        self.check_writable()?;
+        check_writable(&self.region)?;
         self.delete(&[inode], others);
         Ok(Removal::Durable)
     }
 
-    fn checkpoint(&self, changes: &[Change], data: DataDurable) -> Result<(), Error> {
-        let _ = data;
+    fn checkpoint(&self, changes: &[Change], _data: DataDurable) -> Result<(), Error> {
         changes.iter().try_for_each(|change| self.apply(change))
     }
 
@@ -439,6 +441,7 @@ impl<P: Pmem> Home for NvmHome<P> {
     }
 }
 
+/// Checks that the region can be written to. A store to it would panic otherwise.
 fn check_writable(region: &impl Pmem) -> Result<(), Error> {
     match region.is_read_only() {
         true => {

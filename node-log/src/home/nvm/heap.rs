@@ -10,14 +10,10 @@
 
 use std::ops::Range;
 
-use spanlock_sync::{Mutex, thread};
+use spanlock_sync::Mutex;
 
 /// Lines in a block of the heap, and in the largest place.
 pub(super) const BLOCK_LINES: u64 = 64;
-/// The heap has at most this many parts.
-const MOST_PARTS: u64 = 8;
-/// A part has at least this many blocks.
-const PART_BLOCKS: u64 = 256;
 
 /// Where a node's bytes lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,20 +24,17 @@ pub(super) struct Place {
     pub(super) lines: u64,
 }
 
-/// See the [module](self). A thread takes places from a part of its own as long as that has room,
-/// so threads that commit at the same time seldom meet at a mutex.
+/// See the [module](self). Its mutex is held for some tens of nanoseconds, against the
+/// microseconds of a commit.
 #[derive(Debug)]
 pub(super) struct Heap {
-    /// Its lines. Both ends are multiples of [`BLOCK_LINES`].
+    /// Both ends are multiples of [`BLOCK_LINES`].
     lines: Range<u64>,
-    /// The blocks of a part. The last part may have fewer.
-    part_blocks: u64,
-    parts: Box<[Mutex<Part>]>,
+    blocks: Mutex<Blocks>,
 }
 
-/// Consecutive blocks.
 #[derive(Debug)]
-struct Part {
+struct Blocks {
     /// For each block, the lines in use, one bit each.
     used: Vec<u64>,
     /// The blocks whose longest free run has one line more than the index.
@@ -56,49 +49,39 @@ impl Heap {
     /// Creates a heap whose lines are all free.
     pub(super) fn new(lines: Range<u64>) -> Self {
         let blocks = (lines.end - lines.start) / BLOCK_LINES;
-        let part_blocks = blocks.div_ceil(MOST_PARTS).max(PART_BLOCKS);
-        let parts = (0..blocks).step_by(part_blocks as usize);
-        let parts = parts.map(|first| Part::new(part_blocks.min(blocks - first)));
         Heap {
-            parts: parts.map(Mutex::new).collect(),
+            blocks: Mutex::new(Blocks::new(blocks as u32)),
             lines,
-            part_blocks,
         }
     }
 
     /// Takes a free place. `None`: no block has that many free lines in a row.
     pub(super) fn take(&self, lines: u64) -> Option<Place> {
-        let count = self.parts.len();
-        let own = thread::index() % count;
-        (own..own + count).find_map(|part| {
-            let part = part % count;
-            let (block, at) = self.parts[part].lock().take(lines)?;
-            let block = part as u64 * self.part_blocks + block as u64;
-            let line = self.lines.start + block * BLOCK_LINES + at;
-            Some(Place { line, lines })
-        })
+        let (block, at) = self.blocks.lock().take(lines)?;
+        let line = self.lines.start + block as u64 * BLOCK_LINES + at;
+        Some(Place { line, lines })
     }
 
     /// Frees a place that [`take`](Self::take) or [`claim`](Self::claim) took. Its lines may be
     /// written over at once.
     pub(super) fn free(&self, place: Place) {
-        let (part, block, mask) = self.locate(place).expect("a place of the heap");
-        let mut part = self.parts[part].lock();
-        let used = part.used[block];
+        let (block, mask) = self.locate(place).expect("a place of the heap");
+        let mut blocks = self.blocks.lock();
+        let used = blocks.used[block];
         debug_assert!(used & mask == mask, "{place:?} was free");
-        part.set(block, used & !mask);
+        blocks.set(block, used & !mask);
     }
 
     /// Takes this place. Returns whether it is one, and was free; otherwise, takes nothing.
     pub(super) fn claim(&self, place: Place) -> bool {
-        let Some((part, block, mask)) = self.locate(place) else {
+        let Some((block, mask)) = self.locate(place) else {
             return false;
         };
-        let mut part = self.parts[part].lock();
-        let used = part.used[block];
+        let mut blocks = self.blocks.lock();
+        let used = blocks.used[block];
         let is_free = used & mask == 0;
         if is_free {
-            part.set(block, used | mask);
+            blocks.set(block, used | mask);
         }
         is_free
     }
@@ -111,37 +94,31 @@ impl Heap {
     /// Returns the number of free lines.
     #[cfg(test)]
     pub(super) fn free_lines(&self) -> u64 {
-        let free = |part: &Mutex<Part>| -> u64 {
-            let part = part.lock();
-            part.used.iter().map(|it| u64::from(it.count_zeros())).sum()
-        };
-        self.parts.iter().map(free).sum()
+        let blocks = self.blocks.lock();
+        let free = blocks.used.iter().map(|it| u64::from(it.count_zeros()));
+        free.sum()
     }
 
-    /// Returns a place's part, the block there, and the lines' bits. `None`: it is no place.
-    fn locate(&self, place: Place) -> Option<(usize, usize, u64)> {
-        let Place { line, lines } = place;
+    /// Returns a place's block, and its lines' bits. `None`: it is no place of the heap.
+    fn locate(&self, Place { line, lines }: Place) -> Option<(usize, u64)> {
         let at = line % BLOCK_LINES;
         let is_place = self.lines.contains(&line) && lines > 0 && at + lines <= BLOCK_LINES;
-        let block = (line.checked_sub(self.lines.start)?) / BLOCK_LINES;
         is_place.then(|| {
-            let part = block / self.part_blocks;
-            let mask = u64::MAX >> (BLOCK_LINES - lines) << at;
-            (part as usize, (block % self.part_blocks) as usize, mask)
+            let block = (line - self.lines.start) / BLOCK_LINES;
+            (block as usize, u64::MAX >> (BLOCK_LINES - lines) << at)
         })
     }
 }
 
-impl Part {
-    fn new(blocks: u64) -> Self {
+impl Blocks {
+    fn new(blocks: u32) -> Self {
         let mut by_run = vec![Vec::new(); BLOCK_LINES as usize];
-        let all: Vec<u32> = (0..blocks as u32).collect();
         // The first blocks are taken first.
-        by_run[BLOCK_LINES as usize - 1] = all.iter().rev().copied().collect();
-        Part {
+        by_run[BLOCK_LINES as usize - 1] = (0..blocks).rev().collect();
+        Blocks {
             used: vec![0; blocks as usize],
-            position: all.iter().rev().copied().collect(),
             by_run,
+            position: (0..blocks).rev().collect(),
             runs: 1 << (BLOCK_LINES - 1),
         }
     }
@@ -226,7 +203,7 @@ mod tests {
 
     #[test]
     fn places_never_overlap_and_free_ones_join() {
-        for blocks in [1, 5, 2 * PART_BLOCKS + 3] {
+        for blocks in [1, 5, 300] {
             let heap = heap(blocks);
             let all = blocks * BLOCK_LINES;
             assert_eq!(heap.free_lines(), all);

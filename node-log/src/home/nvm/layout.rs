@@ -17,7 +17,7 @@
 //!                    words 1, 2   a pair: node id, NAT entry; and so on
 //! ```
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use crc32c::{crc32c, crc32c_append};
 use spanlock_pmem::LINE_BYTES;
@@ -38,8 +38,6 @@ pub(super) const COPY: u64 = 1024;
 pub(super) const GENERATIONS: [u64; 2] = [512, 576];
 /// Where the first redo slot lies.
 const SLOTS: u64 = BLOCK_BYTES as u64;
-/// The most slots, and the most pairs of a slot.
-const MOST_SLOTS: u64 = 1 << 16;
 /// Lines are numbered below this.
 const MOST_LINES: u64 = 1 << 40;
 
@@ -61,46 +59,38 @@ pub(super) struct Layout {
 impl Layout {
     /// Checks the numbers, so that no position overflows and the heap has a block.
     pub(super) fn check(self) -> Result<Self, Error> {
-        let bad = |what, found, wanted| {
-            Err(Error::BadOption {
-                what,
-                found,
-                wanted,
-            })
-        };
-        if self.nodes < 2 {
-            return bad("the number of nodes", u64::from(self.nodes), "at least 2");
-        }
-        if !(1..=MOST_SLOTS).contains(&self.slots) {
-            return bad("the number of redo slots", self.slots, "1 to 65,536");
-        }
-        if !(2..=MOST_SLOTS).contains(&self.pairs) {
-            return bad("the size of a redo slot", self.pairs, "2 to 65,536 nodes");
-        }
-        let needed = self.heap_start() + BLOCK_BYTES as u64;
-        if self.len < needed {
-            let (half, found) = (HALF, self.len);
-            return Err(Error::TooSmall {
-                half,
-                needed,
-                found,
-            });
-        }
-        if self.len / LINE_BYTES > MOST_LINES {
-            return bad("the size of the region", self.len, "at most 64 TiB");
-        }
+        let sizes = 2..=1 << 16;
+        within(
+            "the number of nodes",
+            self.nodes.into(),
+            2..=1 << 32,
+            "at least 2",
+        )?;
+        within(
+            "the number of redo slots",
+            self.slots,
+            1..=1 << 16,
+            "1 to 65,536",
+        )?;
+        within(
+            "the size of a redo slot",
+            self.pairs,
+            sizes,
+            "2 to 65,536 nodes",
+        )?;
+        within(
+            "the size of the region",
+            self.len,
+            0..=1 << 44,
+            "at most 16 TiB",
+        )?;
+        check_len(self.heap_start() + BLOCK_BYTES as u64, self.len)?;
         Ok(self)
     }
 
     pub(super) fn superblock(self, identity: Identity) -> Superblock {
-        let mut numbers = [0; 8];
-        numbers[..5].copy_from_slice(&[
-            u64::from(self.nodes),
-            self.slots,
-            self.pairs,
-            u64::from(self.whole_blocks),
-            self.len,
-        ]);
+        let (nodes, whole) = (u64::from(self.nodes), u64::from(self.whole_blocks));
+        let numbers = [nodes, self.slots, self.pairs, whole, self.len, 0, 0, 0];
         Superblock { identity, numbers }
     }
 
@@ -148,6 +138,35 @@ impl Layout {
 
 /// The half, for errors.
 pub(super) const HALF: &str = "node half";
+
+fn within(
+    what: &'static str,
+    found: u64,
+    range: RangeInclusive<u64>,
+    wanted: &'static str,
+) -> Result<(), Error> {
+    match range.contains(&found) {
+        true => Ok(()),
+        false => Err(Error::BadOption {
+            what,
+            found,
+            wanted,
+        }),
+    }
+}
+
+/// Checks that the region has as many bytes as it needs.
+pub(super) fn check_len(needed: u64, found: u64) -> Result<(), Error> {
+    let half = HALF;
+    match needed <= found {
+        true => Ok(()),
+        false => Err(Error::TooSmall {
+            half,
+            needed,
+            found,
+        }),
+    }
+}
 
 /// Returns the error of damage at a byte of the region.
 pub(super) fn corrupt(what: &'static str, at: u64) -> Error {

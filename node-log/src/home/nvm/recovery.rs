@@ -10,7 +10,7 @@ use spanlock_sync::Mutex;
 
 use super::heap::Heap;
 use super::layout::{
-    COPY, Entry, FORMATTING, GENERATIONS, HALF, Layout, MAGIC, corrupt, corrupt_entry,
+    COPY, Entry, FORMATTING, GENERATIONS, HALF, Layout, MAGIC, check_len, corrupt, corrupt_entry,
     decode_generation, decode_pairs, encode_generation, slot_word,
 };
 use super::{Nvm, NvmHome, STRIPES, State, Stripe, check_writable};
@@ -86,19 +86,10 @@ fn check_free(region: &impl Pmem) -> Result<(), Error> {
 
 /// Opens a region.
 pub(super) fn open<P: Pmem>(region: P) -> Result<NvmHome<P>, Error> {
-    let too_small = |needed| Error::TooSmall {
-        half: HALF,
-        needed,
-        found: region.len(),
-    };
-    if region.len() < BLOCK_BYTES as u64 {
-        return Err(too_small(BLOCK_BYTES as u64));
-    }
+    check_len(BLOCK_BYTES as u64, region.len())?;
     let superblock = read_superblock(&region)?;
     let layout = Layout::of(&superblock).ok_or(corrupt("the superblock", 0))?;
-    if region.len() < layout.len {
-        return Err(too_small(layout.len));
-    }
+    check_len(layout.len, region.len())?;
     let identity = read_identity(&region, &superblock)?;
 
     let mut damage = None;
@@ -150,7 +141,7 @@ fn read_superblock(region: &impl Pmem) -> Result<Superblock, Error> {
         let mut sector = [0; SUPERBLOCK_BYTES];
         // SAFETY: no other thread has the region.
         unsafe { region.read(at, &mut sector) };
-        Superblock::decode(&sector, MAGIC)
+        Superblock::decode(&sector, MAGIC, HALF)
     };
     let nothing = Error::NotAVolume { half: HALF };
     if region.load(0) == FORMATTING {

@@ -232,8 +232,8 @@ fn judge(ops: &[Op]) -> Judged {
     judged.unwrap_or_else(|wrong| panic!("{ops:?}: {}", wrong.text))
 }
 
-/// All operations, each after each of the others that changes what the next one needs; with
-/// `SPANLOCK_ROUNDS`, all pairs.
+/// Each operation after one that adds a node, and after itself, which uses places and ids again;
+/// with `SPANLOCK_ROUNDS`, all pairs.
 #[test]
 fn every_image_of_two_operations_is_all_or_nothing() {
     let is_first = |op: &Op| *op != Op::ManyRest;
@@ -241,8 +241,8 @@ fn every_image_of_two_operations_is_all_or_nothing() {
     let (mut images, mut during) = (0, 0);
     for first in OPS.into_iter().filter(is_first) {
         for second in OPS.into_iter().filter(is_first) {
-            let is_short = matches!(first, Op::Grow | Op::Remove) || first == second;
-            if all || is_short {
+            let is_short = matches!((first, second), (Op::Grow, _) | (Op::Remove, Op::Grow));
+            if all || is_short || first == second {
                 let judged = judge(&[first, second]);
                 images += judged.images;
                 during += judged.during_recovery;
@@ -250,7 +250,7 @@ fn every_image_of_two_operations_is_all_or_nothing() {
         }
     }
     println!("{images} {during}");
-    assert!(images > 1500 && during > 5000, "{images} {during}");
+    assert!(images > 1000 && during > 5000, "{images} {during}");
 }
 
 /// Creations of volume 7 in a region that another volume was created in, and never opened.
