@@ -122,6 +122,41 @@ pub enum Error {
         /// The first failure.
         first: Arc<str>,
     },
+    /// A half that was to be formatted holds a volume, or other data.
+    #[error("the {half} already holds a volume or other data: open it, or clear its start first")]
+    Occupied {
+        /// The half of the volume.
+        half: &'static str,
+    },
+    /// A medium is too small for what was asked, or was truncated.
+    #[error("the {half} has {found} bytes, but needs {needed}")]
+    TooSmall {
+        /// The half of the volume.
+        half: &'static str,
+        /// The bytes that it needs.
+        needed: u64,
+        /// The bytes that it has.
+        found: u64,
+    },
+    /// An option cannot be used.
+    #[error("{what} is {found}, but must be {wanted}")]
+    BadOption {
+        /// The option.
+        what: &'static str,
+        /// Its value.
+        found: u64,
+        /// The values it may have.
+        wanted: &'static str,
+    },
+    /// No place is left for a node in persistent memory. Nothing was changed.
+    #[error(
+        "the node half has no {needed} free bytes in a row: remove files, or create the volume \
+         with more persistent memory"
+    )]
+    NodesFull {
+        /// The bytes of the node that has no place.
+        needed: u64,
+    },
     /// A medium does not hold what was written there.
     #[error("the volume is damaged: {what}, at byte {at} of the {half}; restore it from a copy")]
     Corrupt {
@@ -132,10 +167,10 @@ pub enum Error {
         /// The byte.
         at: u64,
     },
-    /// A half begins with something else.
+    /// A half begins with something else, or its creation was cut off.
     #[error(
-        "the {half} holds other data: it does not begin with the superblock of one; open the right \
-         file, or clear it to create a volume there"
+        "the {half} holds no volume: it does not begin with the superblock of one; open the right \
+         file, or create a volume"
     )]
     NotAVolume {
         /// The half of the volume.

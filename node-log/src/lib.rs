@@ -20,7 +20,7 @@ pub use device::DataDurable;
 pub use error::Error;
 pub use file::{File, MAX_BYTES as MAX_FILE_BYTES};
 pub use home::block::BlockHome;
-pub use home::nvm::NvmHome;
+pub use home::nvm::{Nvm, NvmHome};
 pub use home::{Change, Home, Identity, Persisted, Removal, Stored};
 pub use options::Options;
 pub use volume::{Report, Statistics, Volume};

@@ -1,10 +1,453 @@
-//! Nodes in persistent memory.
+//! Nodes in persistent memory ([F2FS], section 3.4): a node takes only the lines that it needs, and
+//! a commit publishes it by the 8 bytes of its address-table entry.
+//!
+//! # A commit
+//!
+//! | step | stored | fence |
+//! |---|---|---|
+//! | 1 | the nodes, in places of the heap that nothing names | 1 |
+//! | 2 | the entries of *new* nodes, if any. No durable node names these, and the inode is not among them | 1 |
+//! | 3 | the entry of the one node that is left: **this 8-byte store is the commit** | 1 |
+//! | 3' | or, of several: the entries in a redo slot; the slot's first word, **which is the commit**; the entries in the table; the slot's first word, 0 | 4 |
+//! | 4 | zero entries for the nodes that the file no longer has, if any | 1 |
+//!
+//! A crash before the commit leaves the file as it was, and perhaps entries of new nodes that no
+//! inode reaches; a crash between 3 and 4 leaves entries of old ones. The volume
+//! [forgets](Home::forget) both when it is opened. More entries than fit a slot are committed in
+//! groups, the inode last. Such a commit is atomic only for each group.
+//!
+//! # Invariants
+//! - **NV-I1** At most one entry names a line of the heap, counting the pairs of a valid slot
+//!   instead of the entries that they replace.
+//! - **NV-I2** Only lines that no entry has named since they were taken from the free ones are
+//!   written.
+//! - **NV-I3** A place becomes free once the entry that replaces it is durable, and the stripe of
+//!   its node has been locked after that.
+//! - **NV-I4** A slot's first word is 0 when its mutex is unlocked, unless the medium failed.
+//! - **NV-I5** If recovery finds damage in the table or in a slot, nothing is ever written: the
+//!   first [`stamp`](Home::stamp) fails.
+//!
+//! So a thread may read a node's lines while it holds the stripe: it finds the entry under the
+//! stripe, and a commit that replaces
+//! it locks the stripe before the lines can be written again.
+//!
+//! # Not guaranteed
+//! A [`load`](Home::load) may return an image whose entry is not durable yet. The heap's free lines
+//! may be too scattered for a large node; then the commit fails with [`Error::NodesFull`], and
+//! changes nothing.
 
-use spanlock_pmem::Pmem;
+mod heap;
+mod layout;
+mod recovery;
+#[cfg(test)]
+mod tests;
 
-/// See the [module](self).
-pub struct NvmHome<P> {
+use std::collections::BTreeMap;
+use std::io;
+
+use spanlock_pmem::{Durable, Flushed, LINE_BYTES, Pmem};
+use spanlock_sync::{Mutex, injected_bug, thread};
+
+use self::heap::{BLOCK_LINES, Heap};
+use self::layout::{
+    Entry, GENERATIONS, Layout, check_node, corrupt, corrupt_entry, crc_of, encode_generation,
+    encode_pairs, slot_word,
+};
+use super::{Change, Home, Identity, Persisted, Removal, Stored};
+use crate::device::DataDurable;
+use crate::error::Error;
+use crate::node::{BLOCK_BYTES, Nid};
+
+/// The node ids of one stripe have the same remainder. A volume has at most this many stripes.
+const STRIPES: u32 = 64;
+
+/// The medium of an [`NvmHome`]: a region of persistent memory, and how to format it. A region that
+/// is opened says itself how it was formatted.
+#[derive(Clone, Debug)]
+pub struct Nvm<P> {
     region: P,
+    slots: u32,
+    pairs: u32,
+    whole_blocks: bool,
 }
 
-impl<P: Pmem> NvmHome<P> {}
+impl<P: Pmem> Nvm<P> {
+    /// Uses all of `region`.
+    pub fn new(region: P) -> Self {
+        Nvm {
+            region,
+            slots: 16,
+            pairs: 255,
+            whole_blocks: false,
+        }
+    }
+
+    /// Stores 4 KiB for each node, however small it is. Off by default; it shows what fine-grained
+    /// nodes save.
+    pub fn whole_blocks(mut self, whole_blocks: bool) -> Self {
+        self.whole_blocks = whole_blocks;
+        self
+    }
+
+    /// Sets how many commits can replace several nodes at the same time (1 to 65,536; 16 by
+    /// default), and how many nodes such a commit replaces atomically (2 to 65,536; 255 by
+    /// default). A slot takes 16 bytes for each node.
+    pub fn slots(mut self, slots: u32, nodes: u32) -> Self {
+        (self.slots, self.pairs) = (slots, nodes);
+        self
+    }
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct NvmHome<P> {
+    region: P,
+    layout: Layout,
+    heap: Heap,
+    /// For each slot, the bytes that were written to it.
+    slots: Box<[Mutex<u64>]>,
+    stripes: Box<[Mutex<Stripe>]>,
+    state: Mutex<State>,
+}
+
+/// What belongs to some of the nodes.
+#[derive(Debug, Default)]
+struct Stripe {
+    /// Entries that valid slots have, until the first stamp puts them into the table.
+    recovered: BTreeMap<Nid, u64>,
+    persisted: Persisted,
+}
+
+#[derive(Debug)]
+struct State {
+    identity: Identity,
+    /// Where valid slots lie, until the first stamp clears them.
+    valid_slots: Vec<u64>,
+    /// What recovery found damaged.
+    damage: Option<Error>,
+}
+
+/// A change of a NAT entry.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    nid: Nid,
+    old: u64,
+    new: u64,
+}
+
+impl<P: Pmem> NvmHome<P> {
+    fn stripe(&self, nid: Nid) -> &Mutex<Stripe> {
+        &self.stripes[nid as usize % self.stripes.len()]
+    }
+
+    /// Returns a node's entry, 0 if it has none. The caller holds the node's stripe, or is the only
+    /// thread that may change the entry.
+    fn word(&self, stripe: &Stripe, nid: Nid) -> u64 {
+        match stripe.recovered.get(&nid) {
+            Some(&word) => word,
+            None => self.region.load(self.layout.entry(nid)),
+        }
+    }
+
+    /// Returns the change of a node's entry to `new`.
+    fn change(&self, nid: Nid, new: u64) -> Move {
+        let old = self.word(&self.stripe(nid).lock(), nid);
+        Move { nid, old, new }
+    }
+
+    /// Commits a change whose data is durable.
+    fn apply(&self, change: &Change) -> Result<(), Error> {
+        check_writable(&self.region)?;
+        let (mut moves, mut durable) = self.store(&change.stores)?;
+        let is_new = |it: &Move| it.old == 0 && it.nid != change.inode;
+        let (mut new, mut replaced): (Vec<_>, Vec<_>) = moves.iter().copied().partition(is_new);
+        replaced.sort_by_key(|it| it.nid == change.inode);
+        if injected_bug!(
+            "inode-before-children",
+            "a commit publishes the inode before the new nodes that it names",
+            killed_by = "nvm-crashes/grow"
+        ) {
+            replaced.append(&mut new);
+        }
+        if injected_bug!(
+            "place-freed-early",
+            "a commit frees the places of the old nodes before it publishes the new ones",
+            killed_by = "nvm-crashes/commit-commit"
+        ) {
+            self.finish(&moves);
+            moves.clear();
+        }
+        durable = self.publish(&new, durable);
+        for group in replaced.chunks(self.layout.pairs as usize) {
+            let is_torn = injected_bug!(
+                "several-without-a-slot",
+                "a commit publishes several entries one after the other",
+                killed_by = "nvm-crashes/several"
+            );
+            durable = match group {
+                [_] => self.publish(group, durable),
+                _ if is_torn => self.publish(group, durable),
+                _ => self.publish_together(group, durable)?,
+            };
+        }
+        let freed = self.zeros(&change.frees);
+        let _durable = self.publish(&freed, durable);
+        self.finish(&moves);
+        self.finish(&freed);
+        Ok(())
+    }
+
+    /// Stores nodes in free places. Nothing names them yet.
+    fn store(&self, stores: &[Stored]) -> Result<(Vec<Move>, Durable), Error> {
+        let mut moves = Vec::with_capacity(stores.len());
+        for Stored { nid, bytes } in stores {
+            let lines = match self.layout.whole_blocks {
+                true => BLOCK_LINES,
+                false => (bytes.len() as u64).div_ceil(LINE_BYTES),
+            };
+            let Some(place) = self.heap.take(lines) else {
+                moves.iter().for_each(|it: &Move| self.free(it.new));
+                return Err(Error::NodesFull {
+                    needed: lines * LINE_BYTES,
+                });
+            };
+            let crc = crc_of(bytes) as u16;
+            moves.push(self.change(*nid, Entry { place, crc }.encode()));
+        }
+        let mut flushed = Flushed::nothing();
+        for (Stored { bytes, .. }, it) in stores.iter().zip(&moves) {
+            let at = Entry::decode(it.new).place.line * LINE_BYTES;
+            flushed = flushed.and(match self.layout.whole_blocks {
+                true => {
+                    let mut block = [0; BLOCK_BYTES];
+                    block[..bytes.len()].copy_from_slice(bytes);
+                    // SAFETY: by NV-I2, no other thread accesses these lines. This one does not
+                    // before the fence below.
+                    unsafe { self.region.write_streaming(at, &block) }
+                }
+                // SAFETY: as above.
+                false => self.region.flush(unsafe { self.region.write(at, bytes) }),
+            });
+        }
+        Ok((moves, self.region.fence(flushed)))
+    }
+
+    /// Returns the changes that delete the entries of those nodes that have one.
+    fn zeros(&self, nids: &[Nid]) -> Vec<Move> {
+        let zeros = nids.iter().map(|&nid| self.change(nid, 0));
+        zeros.filter(|it| it.old != 0).collect()
+    }
+
+    /// Publishes entries, in any order, and makes them durable.
+    fn publish(&self, moves: &[Move], mut after: Durable) -> Durable {
+        if moves.is_empty() {
+            return after;
+        }
+        let mut flushed = Flushed::nothing();
+        for it in moves {
+            let (this, others) = after.split();
+            after = others;
+            let published = self.region.publish(self.layout.entry(it.nid), it.new, this);
+            flushed = flushed.and(self.region.flush(published));
+        }
+        self.region.fence(flushed)
+    }
+
+    /// Publishes the entries that fit a slot, all or nothing, and makes them durable.
+    fn publish_together(&self, moves: &[Move], after: Durable) -> Result<Durable, Error> {
+        let slot = thread::index() % self.slots.len();
+        let at = self.layout.slot(slot as u64);
+        let mut written = self.slots[slot].lock();
+        if self.region.load(at) != 0 {
+            let first = "a write of the node half was interrupted; open the volume again".into();
+            return Err(Error::Failed { first });
+        }
+        let pairs = encode_pairs(moves.iter().map(|it| (it.nid, it.new)));
+        // SAFETY: this thread holds the slot's mutex.
+        let stored = unsafe { self.region.write(at + 8, &pairs) };
+        let durable = after.and(self.region.persist(stored));
+        let valid = self.region.publish(at, slot_word(&pairs), durable);
+        let durable = self.publish(moves, self.region.persist(valid));
+        let free = self.region.publish(at, 0, durable);
+        *written += 16 + pairs.len() as u64;
+        Ok(self.region.persist(free))
+    }
+
+    /// Counts durable changes, and frees the places that they replaced.
+    fn finish(&self, moves: &[Move]) {
+        for it in moves {
+            let early = injected_bug!(
+                "freed-under-a-reader",
+                "a place is freed before the stripe of its node was locked",
+                killed_by = "nvm/load-commit"
+            );
+            if early {
+                self.free(it.old);
+            }
+            let persisted = &mut self.stripe(it.nid).lock().persisted;
+            persisted.table_bytes += 8;
+            if it.new != 0 {
+                persisted.nodes += 1;
+                persisted.node_bytes += Entry::decode(it.new).place.lines * LINE_BYTES;
+            }
+            // NV-I3: the entry is durable, and any reader that found the old one has unlocked the
+            // stripe, which this thread locked above.
+            if !early {
+                self.free(it.old);
+            }
+        }
+    }
+
+    /// Frees the place that an entry names, if it names one.
+    fn free(&self, word: u64) {
+        if word != 0 {
+            self.heap.free(Entry::decode(word).place);
+        }
+    }
+
+    /// Deletes entries, the inode's before the others', so that no inode lacks a node.
+    fn delete(&self, inode: &[Nid], others: &[Nid]) {
+        let (inode, others) = (self.zeros(inode), self.zeros(others));
+        let durable = self.publish(&inode, Durable::at_rest());
+        let _durable = self.publish(&others, durable);
+        self.finish(&inode);
+        self.finish(&others);
+    }
+
+    /// Puts the entries of valid slots into the table, and clears the slots.
+    fn replay(&self, valid_slots: &[u64]) {
+        let mut durable = Durable::at_rest();
+        for stripe in &self.stripes {
+            let stripe = &mut *stripe.lock();
+            let recovered = std::mem::take(&mut stripe.recovered);
+            stripe.persisted.table_bytes += recovered.len() as u64 * 8;
+            let moves = recovered.into_iter();
+            let moves: Vec<_> = moves.map(|(nid, new)| Move { nid, old: 0, new }).collect();
+            durable = self.publish(&moves, durable);
+        }
+        for &at in valid_slots {
+            let (this, others) = durable.split();
+            durable = others.and(self.region.persist(self.region.publish(at, 0, this)));
+        }
+    }
+}
+
+impl<P: Pmem> Home for NvmHome<P> {
+    type Medium = Nvm<P>;
+    const BLOCKS_WRITERS: bool = false;
+
+    fn create(
+        medium: Nvm<P>,
+        volume: u128,
+        nodes: u32,
+        _segment_blocks: u32,
+    ) -> Result<Self, Error> {
+        recovery::create(&medium, volume, nodes)?;
+        Self::open(medium)
+    }
+
+    fn open(medium: Nvm<P>) -> Result<Self, Error> {
+        recovery::open(medium.region)
+    }
+
+    fn identity(&self) -> Identity {
+        self.state.lock().identity
+    }
+
+    fn stamp(&self, identity: Identity) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        if let Some(damage) = &state.damage {
+            return Err(damage.clone());
+        }
+        check_writable(&self.region)?;
+        self.replay(&std::mem::take(&mut state.valid_slots));
+        for at in GENERATIONS {
+            let word = encode_generation(identity);
+            let written = self.region.publish(at, word, Durable::at_rest());
+            let _durable = self.region.persist(written);
+        }
+        state.identity = identity;
+        Ok(())
+    }
+
+    fn nodes(&self) -> u32 {
+        self.layout.nodes
+    }
+
+    fn has(&self, nid: Nid) -> bool {
+        self.layout.has(nid) && self.change(nid, 0).old != 0
+    }
+
+    fn load(&self, nid: Nid) -> Result<Option<Vec<u8>>, Error> {
+        if !self.layout.has(nid) {
+            return Ok(None);
+        }
+        let stripe = self.stripe(nid).lock();
+        let word = self.word(&stripe, nid);
+        if word == 0 {
+            return Ok(None);
+        }
+        let entry = Entry::decode(word);
+        if !self.heap.has(entry.place) {
+            return Err(corrupt_entry(self.layout.entry(nid)));
+        }
+        let mut lines = vec![0; (entry.place.lines * LINE_BYTES) as usize];
+        let at = entry.place.line * LINE_BYTES;
+        // SAFETY: by NV-I3, no thread writes to these lines while this one holds the stripe, since
+        // its node's entry names them. The commit that wrote them fenced before it published the
+        // entry, and `word` acquires what it published. If the entry is damaged, nothing is written
+        // (NV-I5).
+        unsafe { self.region.read(at, &mut lines) };
+        drop(stripe);
+        match check_node(&lines, nid) {
+            Some(used) if crc_of(&lines) as u16 == entry.crc => {
+                lines.truncate(used);
+                Ok(Some(lines))
+            }
+            _ => Err(corrupt("a node", at)),
+        }
+    }
+
+    fn forget(&self, nid: Nid) -> Result<(), Error> {
+        check_writable(&self.region)?;
+        self.delete(&[], &[nid]);
+        Ok(())
+    }
+
+    fn commit(&self, change: &Change, _data: DataDurable) -> Result<(), Error> {
+        self.apply(change)
+    }
+
+    fn remove(&self, inode: Nid, others: &[Nid]) -> Result<Removal, Error> {
+        check_writable(&self.region)?;
+        self.delete(&[inode], others);
+        Ok(Removal::Durable)
+    }
+
+    fn checkpoint(&self, changes: &[Change], _data: DataDurable) -> Result<(), Error> {
+        changes.iter().try_for_each(|change| self.apply(change))
+    }
+
+    fn persisted(&self) -> Persisted {
+        let mut sum = Persisted::default();
+        for stripe in &self.stripes {
+            let persisted = stripe.lock().persisted;
+            sum.nodes += persisted.nodes;
+            sum.node_bytes += persisted.node_bytes;
+            sum.table_bytes += persisted.table_bytes;
+        }
+        sum.table_bytes += self.slots.iter().map(|it| *it.lock()).sum::<u64>();
+        sum
+    }
+}
+
+/// Checks that the region can be written to. A store to it would panic otherwise.
+fn check_writable(region: &impl Pmem) -> Result<(), Error> {
+    match region.is_read_only() {
+        true => {
+            let source = io::ErrorKind::ReadOnlyFilesystem.into();
+            Err(Error::io("writing to the node half")(source))
+        }
+        false => Ok(()),
+    }
+}
