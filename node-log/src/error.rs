@@ -70,32 +70,6 @@ pub enum Error {
     /// The volume was opened only for reading.
     #[error("the volume is open only for reading")]
     ReadOnly,
-    /// The data half is shorter than when the volume was created.
-    #[error(
-        "the data half has {found} bytes, but its volume needs {needed}: the file was truncated; \
-         restore it from a copy"
-    )]
-    Truncated {
-        /// The bytes of the medium.
-        found: u64,
-        /// The bytes that the volume needs.
-        needed: u64,
-    },
-    /// The data half holds a volume or other data.
-    #[error(
-        "the data half already holds a volume or other data: open it, or erase its first 8192 bytes"
-    )]
-    Occupied,
-    /// An option, or the size of a medium, cannot be used.
-    #[error("{what} is {found}, but must be {wanted}")]
-    BadOption {
-        /// The option.
-        what: &'static str,
-        /// Its value.
-        found: u64,
-        /// The values it may have.
-        wanted: &'static str,
-    },
     /// A node is not what the file's other nodes say.
     #[error(
         "the volume is damaged: node {nid} in the node half: {what}; open the volume read-only to \
@@ -215,7 +189,7 @@ pub enum Error {
 impl Error {
     /// Returns whether a half has no room, so that the same request may succeed later.
     pub(crate) fn is_full(&self) -> bool {
-        matches!(self, Error::Full { .. } | Error::NoNodes { .. })
+        matches!(self, Error::NodesFull { .. })
     }
 
     /// For `map_err`.

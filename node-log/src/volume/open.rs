@@ -148,7 +148,7 @@ fn check_unoccupied<S: Storage>(data: &S) -> Result<(), Error> {
         .map_err(Error::io("reading the first blocks of the data half"))?;
     match blocks.iter().all(|it| *it == 0) {
         true => Ok(()),
-        false => Err(Error::Occupied),
+        false => Err(Error::Occupied { half: HALF }),
     }
 }
 
@@ -174,9 +174,10 @@ fn start<H: Home, S: Storage, L: RawRangeLock>(
     let [segment_blocks, segments, ..] = superblock.numbers;
     let needed = (SUPERBLOCKS + segments * segment_blocks) * BLOCK;
     if storage.len() < needed {
-        return Err(Error::Truncated {
-            found: storage.len(),
+        return Err(Error::TooSmall {
+            half: HALF,
             needed,
+            found: storage.len(),
         });
     }
     let log = Log::new(SUPERBLOCKS as Block, segments as u32, segment_blocks as u32);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use spanlock_interval_lock::IntervalLock;
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::testing::Recorded;
-use spanlock_node_log::{Error, Home, Options, Volume};
+use spanlock_node_log::{Error, Home, Nvm, NvmHome, Options, Volume};
+use spanlock_pmem::simulated::Simulated;
 
 use crate::memory::{Medium, MemoryHome};
 
@@ -64,6 +65,32 @@ impl World for InMemory {
     }
 }
 
+/// A disk in memory, and nodes in persistent memory.
+pub(crate) struct InNvm {
+    data: Arc<Recorded>,
+    nodes: Arc<Simulated>,
+}
+
+impl World for InNvm {
+    type Home = NvmHome<Arc<Simulated>>;
+    type Data = Arc<Recorded>;
+
+    fn new(segments: usize) -> Self {
+        InNvm {
+            data: Arc::new(Recorded::new((2 + 8 * segments) * BLOCK)),
+            nodes: Simulated::new(&vec![0; 1 << 20]),
+        }
+    }
+
+    fn data(&self) -> Arc<Recorded> {
+        self.data.clone()
+    }
+
+    fn nodes(&self) -> Nvm<Arc<Simulated>> {
+        Nvm::new(self.nodes.clone())
+    }
+}
+
 /// Makes a test of each generic function for each world.
 macro_rules! for_each_world {
     ($($(#[$attribute:meta])* $test:ident)*) => {
@@ -73,6 +100,12 @@ macro_rules! for_each_world {
                 #[test]
                 fn in_memory() {
                     super::$test::<crate::common::InMemory>();
+                }
+
+                $(#[$attribute])*
+                #[test]
+                fn in_nvm() {
+                    super::$test::<crate::common::InNvm>();
                 }
             }
         )*

@@ -40,7 +40,7 @@ fn options_and_media_are_checked() {
     assert!(matches!(error, Error::NotAVolume { .. }), "{error}");
     drop(world.create(&options()).unwrap());
     let error = world.create(&options()).unwrap_err();
-    assert!(matches!(error, Error::Occupied), "{error}");
+    assert!(matches!(error, Error::Occupied { .. }), "{error}");
     // Shorter than it was.
     let mut image = world.data.visible();
     image.truncate(100 * BLOCK);
@@ -49,12 +49,12 @@ fn options_and_media_are_checked() {
         nodes: world.nodes,
     };
     let error = short.open(&options()).unwrap_err();
-    assert!(matches!(error, Error::Truncated { .. }), "{error}");
+    assert!(matches!(error, Error::TooSmall { .. }), "{error}");
     // Other data.
     let world = InMemory::new(SEGMENTS);
     world.data.write_at(&[1], 5000).unwrap();
     let error = world.create(&options()).unwrap_err();
-    assert!(matches!(error, Error::Occupied), "{error}");
+    assert!(matches!(error, Error::Occupied { .. }), "{error}");
 }
 
 #[test]
@@ -193,12 +193,12 @@ fn a_full_node_half_takes_the_same_change_later() {
     file.write_at(&[1; BLOCK], 0).unwrap();
     file.write_at(&[1; BLOCK], 930 * BLOCK as u64).unwrap();
     file.fsync().unwrap();
-    world.nodes.lock().unwrap().fails = Some(Error::NoNodes { nodes: 9 });
+    world.nodes.lock().unwrap().fails = Some(Error::NodesFull { needed: 64 });
     file.write_at(&[2; BLOCK], 0).unwrap();
-    assert!(matches!(file.fsync(), Err(Error::NoNodes { .. })));
+    assert!(matches!(file.fsync(), Err(Error::NodesFull { .. })));
     file.write_at(&[3; BLOCK], 0).unwrap();
     file.truncate(930 * BLOCK as u64).unwrap();
-    assert!(matches!(volume.checkpoint(), Err(Error::NoNodes { .. })));
+    assert!(matches!(volume.checkpoint(), Err(Error::NodesFull { .. })));
     world.nodes.lock().unwrap().fails = None;
     file.fsync().unwrap();
     check::<InMemory>(&mut volume);
