@@ -35,6 +35,49 @@ pub enum Error {
         /// The byte.
         at: u64,
     },
+    /// A half begins with something else.
+    #[error(
+        "the {half} holds other data: it does not begin with the superblock of one; open the right \
+         file, or clear it to create a volume there"
+    )]
+    NotAVolume {
+        /// The half of the volume.
+        half: &'static str,
+    },
+    /// Another version of this crate wrote a half.
+    #[error("the {half} has format version {found}, but this build reads version {supported}")]
+    Version {
+        /// The half of the volume.
+        half: &'static str,
+        /// The version in its superblock.
+        found: u32,
+        /// The version that this build reads and writes.
+        supported: u32,
+    },
+    /// The two halves are of different volumes.
+    #[error(
+        "the two halves are of different volumes: the data half of {data:032x}, the node half of \
+         {nodes:032x}; open each with its own other half"
+    )]
+    Strangers {
+        /// The volume that the data half belongs to.
+        data: u128,
+        /// The volume that the node half belongs to.
+        nodes: u128,
+    },
+    /// One half is older than the other.
+    #[error(
+        "the {half} is older than the other by {openings} opening(s) for writing: find its newest \
+         copy; opened read-only, the volume would show {shown}"
+    )]
+    Older {
+        /// The half that is older.
+        half: &'static str,
+        /// How many openings for writing it has missed.
+        openings: u64,
+        /// What a read-only opening would show.
+        shown: &'static str,
+    },
 }
 
 impl Error {
