@@ -168,7 +168,7 @@ impl<N: Storage> BlockHome<N> {
         head.failed = Some("a thread panicked while it wrote nodes".into());
         let result = write(&mut head);
         head.failed = match &result {
-            Ok(_) | Err(Error::Full { .. }) => None,
+            Ok(_) | Err(Error::NodesFull { .. }) => None,
             Err(error) => Some(error.to_string().into()),
         };
         result
@@ -188,7 +188,7 @@ impl<N: Storage> BlockHome<N> {
             }
             match self.room(head, batch.nodes.len() as u32) {
                 Ok(room) => self.append(head, batch, room, true),
-                Err(Error::Full { .. }) => {
+                Err(Error::NodesFull { .. }) => {
                     self.queue.lock().refused.extend(tickets);
                     Ok(())
                 }
@@ -265,7 +265,7 @@ impl<N: Storage> BlockHome<N> {
     /// Returns room for this many nodes, and for the block after them.
     ///
     /// # Errors
-    /// [`Error::Full`], if there is none even after all segments were cleaned.
+    /// [`Error::NodesFull`], if there is none even after all segments were cleaned.
     fn room(&self, head: &mut Head, nodes: u32) -> Result<Room<'_>, Error> {
         if let Some(room) = self.log.reserve(nodes, Heat::Hot) {
             return Ok(room);
@@ -280,8 +280,14 @@ impl<N: Storage> BlockHome<N> {
             }
         }
         let room = self.log.reserve(nodes, Heat::Hot);
-        room.ok_or(Error::Full { half: "node half" })
+        room.ok_or(full(nodes as usize))
     }
+}
+
+/// Returns the error for a commit of so many nodes.
+fn full(nodes: usize) -> Error {
+    let needed = (nodes * BLOCK_BYTES) as u64;
+    Error::NodesFull { needed }
 }
 
 impl<N: Storage> Home for BlockHome<N> {
@@ -395,7 +401,7 @@ impl<N: Storage> Home for BlockHome<N> {
         };
         self.meeting.pass(|| self.commit_queue())?;
         match self.queue.lock().refused.remove(&ticket) {
-            true => Err(Error::Full { half: "node half" }),
+            true => Err(full(change.stores.len())),
             false => Ok(()),
         }
     }

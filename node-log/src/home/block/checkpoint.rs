@@ -11,9 +11,9 @@ use spanlock_journal_commit::Storage;
 use spanlock_sync::atomic::Ordering::{Relaxed, Release};
 use spanlock_sync::injected_bug;
 
-use super::layout::{self};
+use super::layout;
 use super::pack::{self, NAT_ENTRIES};
-use super::{BlockHome, Head, chain};
+use super::{BlockHome, Head, chain, full};
 use crate::error::Error;
 use crate::home::Identity;
 use crate::log::{Heat, Owner};
@@ -85,12 +85,18 @@ impl<N: Storage> BlockHome<N> {
             return Ok(false);
         };
         // Relaxed: the holder of `head` alone stores nodes, and a removal is noticed below.
-        let is_current =
-            |it: &&(Block, Owner)| self.nat[it.1.nid as usize].load(Relaxed) == it.0;
-        let nodes: Vec<(Block, Owner)> = victim.iter().filter(is_current).copied().collect();
+        let current = |it: &(Block, Owner)| self.nat[it.1.nid as usize].load(Relaxed) == it.0;
+        let nodes: Vec<(Block, Owner)> = victim.iter().copied().filter(current).collect();
         let Some(mut room) = self.log.reserve(nodes.len() as u32, Heat::Cold) else {
             return Ok(false);
         };
+        // The block for the next node has no owner, so a segment that only has this one is empty.
+        let segment = |block| self.medium.layout.segment_end(block);
+        if (victim.first()).is_none_or(|it| segment(it.0) == segment(head.next)) {
+            let next = head.next;
+            self.take_next(head)?;
+            self.table.lock().held.push(next);
+        }
         let mut places = Vec::new();
         while places.len() < nodes.len() {
             let (first, some) = room.allocate((nodes.len() - places.len()) as u32);
@@ -104,10 +110,9 @@ impl<N: Storage> BlockHome<N> {
         self.medium.write_runs(&places, &bytes)?;
         {
             let mut table = self.table.lock();
-            for (&(block, owner), &place) in nodes.iter().zip(&places) {
-                // Relaxed: as above.
-                if self.nat[owner.nid as usize].load(Relaxed) == block {
-                    self.publish(&mut table, owner.nid, place);
+            for (node, &place) in nodes.iter().zip(&places) {
+                if current(node) {
+                    self.publish(&mut table, node.1.nid, place);
                 } else {
                     table.held.push(place);
                 }
@@ -142,7 +147,7 @@ impl<N: Storage> BlockHome<N> {
     fn take_next(&self, head: &mut Head) -> Result<(), Error> {
         let room = [Heat::Hot, Heat::Cold].into_iter();
         let room = room.filter_map(|heat| self.log.reserve(1, heat)).next();
-        let mut room = room.ok_or(Error::Full { half: "node half" })?;
+        let mut room = room.ok_or(full(1))?;
         (head.next, _) = room.allocate(1);
         Ok(())
     }

@@ -52,8 +52,8 @@ impl Layout {
         if layout.bytes() > bytes {
             return Err(Error::TooSmall {
                 half: HALF,
-                bytes,
-                least: layout.bytes(),
+                needed: layout.bytes(),
+                found: bytes,
             });
         }
         // Blocks are numbered by 32 bits. The last number is left out, so that an end is one, too.
@@ -134,7 +134,7 @@ impl<N: Storage> Medium<N> {
         let used = |it: Superblock| it.identity.generation > 0;
         for copy in 0..2 {
             let bytes = medium.read(copy)?;
-            let is_used = match Superblock::decode(&bytes[..SUPERBLOCK_BYTES], MAGIC) {
+            let is_used = match Superblock::decode(&bytes[..SUPERBLOCK_BYTES], MAGIC, HALF) {
                 Ok(superblock) => superblock.is_some_and(used),
                 Err(_) => true,
             };
@@ -153,12 +153,12 @@ impl<N: Storage> Medium<N> {
             segments: 0,
         };
         let mut medium = Medium { storage, layout };
-        let (mut newest, mut why) = (None, Error::NoVolume { half: HALF });
+        let (mut newest, mut why) = (None, Error::NotAVolume { half: HALF });
         if medium.storage.len() < u64::from(NAT) * BLOCK_BYTES as u64 {
             return Err(why);
         }
         for copy in 0..2 {
-            match Superblock::decode(&medium.read(copy)?[..SUPERBLOCK_BYTES], MAGIC) {
+            match Superblock::decode(&medium.read(copy)?[..SUPERBLOCK_BYTES], MAGIC, HALF) {
                 Ok(Some(found)) => {
                     let age = |it: &Superblock| (it.identity.generation, !it.identity.is_opening);
                     if newest.as_ref().is_none_or(|it| age(it) < age(&found)) {
@@ -179,8 +179,8 @@ impl<N: Storage> Medium<N> {
         if layout.bytes() > medium.storage.len() {
             return Err(Error::TooSmall {
                 half: HALF,
-                bytes: medium.storage.len(),
-                least: layout.bytes(),
+                needed: layout.bytes(),
+                found: medium.storage.len(),
             });
         }
         medium.layout = layout;
