@@ -294,12 +294,7 @@ impl<N: Storage> Home for BlockHome<N> {
     type Medium = N;
     const BLOCKS_WRITERS: bool = true;
 
-    fn create(
-        storage: N,
-        volume: u128,
-        nodes: u32,
-        segment_blocks: u32,
-    ) -> Result<Self, Error> {
+    fn create(storage: N, volume: u128, nodes: u32, segment_blocks: u32) -> Result<Self, Error> {
         let medium = Medium::create(storage, nodes, segment_blocks)?;
         let identity = Identity {
             volume,

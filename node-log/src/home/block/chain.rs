@@ -58,12 +58,13 @@ impl Link {
         })
     }
 
-    /// Returns whether the node with this number was durable before this one was written.
-    pub(super) fn follows(&self, number: u64) -> bool {
-        let since = |before| self.number.wrapping_sub(before) & NUMBER;
-        // A distance of more than half of all numbers is a negative one.
-        let distance = |first: u64| first.wrapping_sub(number) & NUMBER;
-        (self.before).is_some_and(|it| (1..NUMBER / 2).contains(&distance(since(it))))
+    /// Returns whether the node with this number was durable before this one was written. The log
+    /// has `blocks` blocks, so numbers of one chain do not differ by more.
+    pub(super) fn follows(&self, number: u64, blocks: u64) -> bool {
+        self.before.is_some_and(|before| {
+            let distance = after(self.number, NUMBER - number + 1);
+            (before + 1..=blocks).contains(&distance)
+        })
     }
 }
 

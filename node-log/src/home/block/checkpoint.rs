@@ -164,15 +164,17 @@ impl<N: Storage> BlockHome<N> {
         self.take_next(head)?;
         let layout = self.medium.layout;
         let map = layout::map(head.pack.serial);
-        let nat = (0..).zip(&head.pack.map).map(|(number, copy)| layout.nat(number, *copy));
+        let nat = (0..)
+            .zip(&head.pack.map)
+            .map(|(number, copy)| layout.nat(number, *copy));
         for block in chain.into_iter().chain(nat).chain([map]) {
             self.medium.write(block, &self.medium.read(block)?)?;
         }
         self.medium.flush()?;
         let newest = layout::head(head.pack.serial);
-        self.medium.write_durably(newest, &self.medium.read(newest)?)?;
-        let skipped = u64::from(layout.segments) * u64::from(layout.segment_blocks);
-        head.number = chain::after(head.number, skipped);
+        self.medium
+            .write_durably(newest, &self.medium.read(newest)?)?;
+        head.number = chain::after(head.number, layout.log_blocks());
         self.write_table(head)
     }
 }

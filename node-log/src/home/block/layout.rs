@@ -77,9 +77,14 @@ impl Layout {
         NAT + 2 * self.nat_blocks()
     }
 
+    /// Returns how many blocks the segments have.
+    pub(super) fn log_blocks(&self) -> u64 {
+        u64::from(self.segments) * u64::from(self.segment_blocks)
+    }
+
     /// Returns the end of the last segment.
-    pub(super) fn end(&self) -> u64 {
-        u64::from(self.log()) + u64::from(self.segments) * u64::from(self.segment_blocks)
+    fn end(&self) -> u64 {
+        u64::from(self.log()) + self.log_blocks()
     }
 
     fn bytes(&self) -> u64 {

@@ -6,10 +6,10 @@ use spanlock_journal_commit::Storage;
 use spanlock_sync::atomic::Ordering::Relaxed;
 use spanlock_sync::injected_bug;
 
+use super::BlockHome;
 use super::chain::{self, Link};
 use super::layout::{Medium, corrupt};
 use super::pack::{NAT_ENTRIES, Pack, decode_nat};
-use super::BlockHome;
 use crate::error::Error;
 use crate::log::Owner;
 use crate::node::{Block, Nid};
@@ -79,7 +79,10 @@ impl Recovered {
             self.number = chain::after(self.number, 1);
             next = link.next;
         }
-        Err(corrupt("the number of the next node's block", self.pack.next))
+        Err(corrupt(
+            "the number of the next node's block",
+            self.pack.next,
+        ))
     }
 
     /// The chain ends at this block, because no node was written to it, or its write was cut off.
@@ -87,7 +90,7 @@ impl Recovered {
     fn check_end<N: Storage>(&self, medium: &Medium<N>, end: Block) -> Result<(), Error> {
         for block in end + 1..medium.layout.segment_end(end) {
             let later = Link::of(&medium.read(block)?);
-            if later.is_some_and(|it| it.follows(self.number)) {
+            if later.is_some_and(|it| it.follows(self.number, medium.layout.log_blocks())) {
                 return Err(corrupt("a node that was committed", end));
             }
         }
