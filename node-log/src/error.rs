@@ -13,6 +13,7 @@ use crate::node::Nid;
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
+    // Files.
     /// There is no file of this name.
     #[error("there is no file `{name}`")]
     NotFound {
@@ -48,6 +49,18 @@ pub enum Error {
     /// The range lock of a file refused a request.
     #[error("the file's range lock refused: {0}")]
     Lock(#[from] RangeError),
+
+    // The volume.
+    /// The volume was opened only for reading.
+    #[error("the volume is open only for reading")]
+    ReadOnly,
+    /// An earlier write of metadata, or a flush, failed. From then on nothing becomes durable, and
+    /// nothing is acknowledged. What was durable before can still be read.
+    #[error("an earlier operation failed, so nothing more becomes durable: {first}")]
+    Failed {
+        /// The first failure.
+        first: Arc<str>,
+    },
     /// The data log has no room.
     #[error(
         "the data log is full: a request needs {needed} blocks, and {room} are free after \
@@ -67,9 +80,6 @@ pub enum Error {
         /// The nodes that the volume can have.
         nodes: u32,
     },
-    /// The volume was opened only for reading.
-    #[error("the volume is open only for reading")]
-    ReadOnly,
     /// A node is not what the file's other nodes say.
     #[error(
         "the volume is damaged: node {nid} in the node half: {what}; open the volume read-only to \
@@ -81,36 +91,16 @@ pub enum Error {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// A medium failed.
-    #[error("{what} failed: {source}")]
-    Io {
-        /// What the volume was doing.
-        what: &'static str,
-        /// The medium's error.
-        source: Arc<io::Error>,
-    },
-    /// An earlier write of metadata, or a flush, failed. From then on nothing becomes durable, and
-    /// nothing is acknowledged. What was durable before can still be read.
-    #[error("an earlier operation failed, so nothing more becomes durable: {first}")]
-    Failed {
-        /// The first failure.
-        first: Arc<str>,
-    },
-    /// A half that was to be formatted holds a volume, or other data.
-    #[error("the {half} already holds a volume or other data: open it, or clear its start first")]
-    Occupied {
-        /// The half of the volume.
-        half: &'static str,
-    },
-    /// A medium is too small for what was asked, or was truncated.
-    #[error("the {half} has {found} bytes, but needs {needed}")]
-    TooSmall {
-        /// The half of the volume.
-        half: &'static str,
-        /// The bytes that it needs.
+
+    // The halves.
+    /// The node half has no room for the nodes of a commit. Nothing was changed.
+    #[error(
+        "the node half has no room for {needed} bytes of nodes: remove files, or create the volume \
+         with a larger node half"
+    )]
+    NodesFull {
+        /// The bytes of the nodes, or of the one that has no place.
         needed: u64,
-        /// The bytes that it has.
-        found: u64,
     },
     /// An option cannot be used.
     #[error("{what} is {found}, but must be {wanted}")]
@@ -122,24 +112,21 @@ pub enum Error {
         /// The values it may have.
         wanted: &'static str,
     },
-    /// No place is left for a node in persistent memory. Nothing was changed.
-    #[error(
-        "the node half has no {needed} free bytes in a row: remove files, or create the volume \
-         with more persistent memory"
-    )]
-    NodesFull {
-        /// The bytes of the node that has no place.
-        needed: u64,
-    },
-    /// A medium does not hold what was written there.
-    #[error("the volume is damaged: {what}, at byte {at} of the {half}; restore it from a copy")]
-    Corrupt {
-        /// What is damaged.
-        what: &'static str,
+    /// A medium is too small for what was asked, or was truncated.
+    #[error("the {half} has {found} bytes, but needs {needed}")]
+    TooSmall {
         /// The half of the volume.
         half: &'static str,
-        /// The byte.
-        at: u64,
+        /// The bytes that it needs.
+        needed: u64,
+        /// The bytes that it has.
+        found: u64,
+    },
+    /// A half that was to be created holds a volume, or other data.
+    #[error("the {half} already holds a volume or other data: open it, or clear its start first")]
+    Occupied {
+        /// The half of the volume.
+        half: &'static str,
     },
     /// A half begins with something else, or its creation was cut off.
     #[error(
@@ -184,10 +171,28 @@ pub enum Error {
         /// What a read-only opening would show.
         shown: &'static str,
     },
+    /// A medium does not hold what was written there.
+    #[error("the volume is damaged: {what}, at byte {at} of the {half}; restore it from a copy")]
+    Corrupt {
+        /// What is damaged.
+        what: &'static str,
+        /// The half of the volume.
+        half: &'static str,
+        /// The byte.
+        at: u64,
+    },
+    /// A medium failed.
+    #[error("{what} failed: {source}")]
+    Io {
+        /// What the volume was doing.
+        what: &'static str,
+        /// The medium's error.
+        source: Arc<io::Error>,
+    },
 }
 
 impl Error {
-    /// Returns whether a half has no room, so that the same request may succeed later.
+    /// Returns whether the node half has no room, so that the same commit may succeed later.
     pub(crate) fn is_full(&self) -> bool {
         matches!(self, Error::NodesFull { .. })
     }

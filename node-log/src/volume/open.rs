@@ -33,7 +33,7 @@ use crate::superblock::{SUPERBLOCK_BYTES, Superblock, check_pair};
 use crate::tree::{Tree, pages_for, walk};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-const MAGIC: &[u8; 8] = b"SpanData";
+const MAGIC: &[u8; 8] = b"SpanlkDL";
 const HALF: &str = "data half";
 
 type Locks<L> = Box<dyn Fn(u64) -> L + Send + Sync>;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use spanlock_interval_lock::IntervalLock;
 use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::storage::Part;
 use spanlock_journal_commit::testing::Recorded;
-use spanlock_node_log::{Error, Home, Nvm, NvmHome, Options, Volume};
+use spanlock_node_log::{BlockHome, Error, Home, Nvm, NvmHome, Options, Volume};
 use spanlock_pmem::simulated::Simulated;
 
 use crate::memory::{Medium, MemoryHome};
@@ -91,6 +92,34 @@ impl World for InNvm {
     }
 }
 
+/// Data and nodes on one disk in memory.
+pub(crate) struct InBlocks {
+    disk: Arc<Recorded>,
+    /// Where the nodes begin.
+    nodes: u64,
+}
+
+impl World for InBlocks {
+    type Home = BlockHome<Part<Arc<Recorded>>>;
+    type Data = Part<Arc<Recorded>>;
+
+    fn new(segments: usize) -> Self {
+        let nodes = (2 + 8 * segments) * BLOCK;
+        InBlocks {
+            disk: Arc::new(Recorded::new(nodes + 400 * BLOCK)),
+            nodes: nodes as u64,
+        }
+    }
+
+    fn data(&self) -> Self::Data {
+        Part::new(self.disk.clone(), 0..self.nodes).unwrap()
+    }
+
+    fn nodes(&self) -> Self::Data {
+        Part::new(self.disk.clone(), self.nodes..self.disk.len()).unwrap()
+    }
+}
+
 /// Makes a test of each generic function for each world.
 macro_rules! for_each_world {
     ($($(#[$attribute:meta])* $test:ident)*) => {
@@ -106,6 +135,12 @@ macro_rules! for_each_world {
                 #[test]
                 fn in_nvm() {
                     super::$test::<crate::common::InNvm>();
+                }
+
+                $(#[$attribute])*
+                #[test]
+                fn in_blocks() {
+                    super::$test::<crate::common::InBlocks>();
                 }
             }
         )*
