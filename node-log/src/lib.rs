@@ -23,4 +23,4 @@ pub use home::block::BlockHome;
 pub use home::nvm::{Nvm, NvmHome};
 pub use home::{Change, Home, Identity, Persisted, Removal, Stored};
 pub use options::Options;
-pub use volume::{Report, Statistics, Volume};
+pub use volume::{BlockVolume, NvmVolume, Report, Statistics, Volume};

@@ -77,6 +77,12 @@ impl Options {
         self
     }
 
+    /// Returns how many nodes a volume has whose data half has so many blocks.
+    pub(crate) fn nodes_for(&self, blocks: u64) -> u32 {
+        let default = (blocks / 16).clamp(64, 1 << 24) as u32;
+        self.nodes.unwrap_or(default)
+    }
+
     /// Checks the options of a new volume whose data half has so many blocks. Returns the number of
     /// segments, and of nodes.
     pub(crate) fn check(&self, blocks: u64) -> Result<(u32, u32), Error> {
@@ -97,7 +103,7 @@ impl Options {
             let wanted = "at least two, and room for eight segments, and fewer than 2^32";
             return bad("the number of blocks of the data half", blocks, wanted);
         }
-        let nodes = self.nodes.unwrap_or((blocks / 16).max(64) as u32);
+        let nodes = self.nodes_for(blocks);
         if !(8..=1 << 30).contains(&nodes) {
             return bad("the number of nodes", nodes.into(), "from 8 to 2^30");
         }

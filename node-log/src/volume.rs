@@ -4,6 +4,7 @@ mod check;
 mod commit;
 mod open;
 mod room;
+mod split;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,6 +18,7 @@ use spanlock_sync::{BlockingMutex, Mutex};
 
 pub use check::Report;
 use commit::Checkpoints;
+pub use split::{BlockVolume, NvmVolume};
 
 use crate::device::DataDevice;
 use crate::error::Error;

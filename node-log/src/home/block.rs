@@ -141,6 +141,14 @@ impl Batch {
     }
 }
 
+impl<N> BlockHome<N> {
+    /// Returns how many blocks a medium has that has room for all nodes at the same time, and for
+    /// cleaning.
+    pub(crate) fn blocks_for(nodes: u32, segment_blocks: u32) -> u64 {
+        layout::blocks_for(nodes, segment_blocks)
+    }
+}
+
 impl<N: Storage> BlockHome<N> {
     fn new(medium: Medium<N>, identity: Identity, nat: Vec<Block>, head: Head) -> Self {
         let layout = medium.layout;

@@ -92,8 +92,13 @@ pub(super) fn open<H: Home, S: Storage, L: RawRangeLock>(
     start(data, superblock, home, options, locks)
 }
 
+/// Returns the bytes of a data half.
+pub(super) fn data_bytes(segments: u64, segment_blocks: u64) -> u64 {
+    (SUPERBLOCKS + segments * segment_blocks) * BLOCK
+}
+
 /// Reads the newer superblock.
-fn read<S: Storage>(data: &S) -> Result<Superblock, Error> {
+pub(super) fn read<S: Storage>(data: &S) -> Result<Superblock, Error> {
     let mut found: Result<Option<Superblock>, Error> = Ok(None);
     for number in 0..SUPERBLOCKS {
         match (read_one(data, number), &found) {
@@ -172,7 +177,7 @@ fn start<H: Home, S: Storage, L: RawRangeLock>(
     locks: Locks<L>,
 ) -> Result<Volume<H, S, L>, Error> {
     let [segment_blocks, segments, ..] = superblock.numbers;
-    let needed = (SUPERBLOCKS + segments * segment_blocks) * BLOCK;
+    let needed = data_bytes(segments, segment_blocks);
     if storage.len() < needed {
         return Err(Error::TooSmall {
             half: HALF,

@@ -1,15 +1,15 @@
 //! Volumes to test, over each home.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use spanlock_interval_lock::IntervalLock;
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::storage::Part;
-use spanlock_journal_commit::testing::Recorded;
+use spanlock_journal_commit::testing::{Loss, Recorded};
 use spanlock_node_log::{BlockHome, Error, Home, Nvm, NvmHome, Options, Volume};
 use spanlock_pmem::simulated::Simulated;
 
-use crate::memory::{Medium, MemoryHome};
+use crate::memory::{Kept, Medium, MemoryHome};
 
 pub(crate) const BLOCK: usize = 4096;
 /// Segments of the data half.
@@ -24,6 +24,11 @@ pub(crate) trait World: Sized + Sync {
     fn new(segments: usize) -> Self;
     fn data(&self) -> Self::Data;
     fn nodes(&self) -> <Self::Home as Home>::Medium;
+
+    /// Returns the media as a crash leaves them. Where the world knows how, the crash comes after so
+    /// many [events](World::events), and otherwise now.
+    fn crash(&self, events: usize, loss: Loss) -> Self;
+    fn events(&self) -> usize;
 
     fn create(&self, options: &Options) -> Result<VolumeOf<Self>, Error> {
         Volume::create(self.data(), self.nodes(), options, |_| IntervalLock::new())
@@ -64,6 +69,21 @@ impl World for InMemory {
     fn nodes(&self) -> Medium {
         self.nodes.clone()
     }
+
+    fn crash(&self, _: usize, loss: Loss) -> Self {
+        let kept = self.nodes.lock().unwrap();
+        let mut copy = Kept::default();
+        (copy.nodes, copy.identity, copy.capacity) =
+            (kept.nodes.clone(), kept.identity, kept.capacity);
+        InMemory {
+            data: crashed(&self.data, self.data.now(), loss),
+            nodes: Arc::new(Mutex::new(copy)),
+        }
+    }
+
+    fn events(&self) -> usize {
+        0
+    }
 }
 
 /// A disk in memory, and nodes in persistent memory.
@@ -89,6 +109,17 @@ impl World for InNvm {
 
     fn nodes(&self) -> Nvm<Arc<Simulated>> {
         Nvm::new(self.nodes.clone())
+    }
+
+    fn crash(&self, _: usize, loss: Loss) -> Self {
+        InNvm {
+            data: crashed(&self.data, self.data.now(), loss),
+            nodes: Simulated::new(&self.nodes.bytes()),
+        }
+    }
+
+    fn events(&self) -> usize {
+        0
     }
 }
 
@@ -118,6 +149,22 @@ impl World for InBlocks {
     fn nodes(&self) -> Self::Data {
         Part::new(self.disk.clone(), self.nodes..self.disk.len()).unwrap()
     }
+
+    fn crash(&self, events: usize, loss: Loss) -> Self {
+        InBlocks {
+            disk: crashed(&self.disk, events, loss),
+            nodes: self.nodes,
+        }
+    }
+
+    fn events(&self) -> usize {
+        self.disk.now()
+    }
+}
+
+/// Returns a device with what a crash leaves after so many events.
+fn crashed(device: &Recorded, events: usize, loss: Loss) -> Arc<Recorded> {
+    Arc::new(Recorded::from_image(device.history().image(events, loss)))
 }
 
 /// Makes a test of each generic function for each world.

@@ -3,7 +3,9 @@
 mod basics;
 mod cleaning;
 mod common;
+mod crashes;
 mod errors;
+mod files;
 mod memory;
 mod model;
 mod reopen;

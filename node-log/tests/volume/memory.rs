@@ -11,7 +11,7 @@ use spanlock_node_log::{Change, DataDurable, Error, Home, Identity, Persisted, R
 pub(crate) struct Kept {
     pub(crate) nodes: BTreeMap<u32, Vec<u8>>,
     pub(crate) identity: Option<Identity>,
-    capacity: u32,
+    pub(crate) capacity: u32,
     /// Fails commits with this.
     pub(crate) fails: Option<Error>,
     pub(crate) commits: u64,

@@ -102,6 +102,17 @@ impl Layout {
     }
 }
 
+/// Returns how many blocks a medium has that has room for all nodes, a quarter of them more, and
+/// the least number of segments besides.
+pub(super) fn blocks_for(nodes: u32, segment_blocks: u32) -> u64 {
+    let layout = Layout {
+        nodes,
+        segment_blocks,
+        segments: LEAST_SEGMENTS,
+    };
+    layout.end() + u64::from(nodes) + u64::from(nodes / 4)
+}
+
 /// Returns where the head of a pack lies.
 pub(super) fn head(serial: u64) -> Block {
     HEADS + (serial % 2) as Block
