@@ -89,12 +89,13 @@ pub enum Lookup {
 
 /// What a cached node is, besides its slots. Constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct About {
-    pub(crate) nid: Nid,
+pub struct About {
+    /// The node.
+    pub nid: Nid,
     /// The file's inode.
-    pub(crate) inode: Nid,
+    pub inode: Nid,
     /// Where the node stands in its file (`node::Place`, packed).
-    pub(crate) place: u32,
+    pub place: u32,
 }
 
 /// A node in memory.
@@ -130,16 +131,16 @@ struct Changes {
 
 /// What a capture takes from a node.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Captured {
+pub struct Captured {
     /// The slots, without zeros at the end.
-    pub(crate) slots: Vec<u32>,
+    pub slots: Vec<u32>,
     /// Blocks, and no nodes, to be freed once the image is durable.
-    pub(crate) replaced: Vec<Block>,
+    pub replaced: Vec<Block>,
 }
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Cache {
+pub struct Cache {
     lookup: Lookup,
     most: usize,
     /// The slots of each entry.
@@ -159,12 +160,12 @@ struct Ring {
 
 /// What [`Cache::set`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Replaced {
+pub struct Replaced {
     /// The slot's value before.
-    pub(crate) old: u32,
+    pub old: u32,
     /// No stored or captured image names `old`: the caller frees it now. Otherwise the node keeps
     /// it, for its next capture.
-    pub(crate) is_fresh: bool,
+    pub is_fresh: bool,
 }
 
 impl Entry {
@@ -235,12 +236,12 @@ impl Changes {
 
 impl Cache {
     /// Creates a cache for node ids below `nodes` that keeps about `most` clean nodes.
-    pub(crate) fn new(nodes: u32, lookup: Lookup, most: usize) -> Self {
+    pub fn new(nodes: u32, lookup: Lookup, most: usize) -> Self {
         Cache::with_slots(nodes, lookup, most, NODE_SLOTS)
     }
 
     /// As [`new`](Self::new), for nodes with fewer slots, of which a model can create many.
-    pub(crate) fn with_slots(nodes: u32, lookup: Lookup, most: usize, slots: usize) -> Self {
+    pub fn with_slots(nodes: u32, lookup: Lookup, most: usize, slots: usize) -> Self {
         Cache {
             lookup,
             most: most.max(1),
@@ -256,7 +257,7 @@ impl Cache {
 
     /// Returns one slot of a node. If the node is not cached, `load` returns what is to be cached.
     /// It must not use the cache.
-    pub(crate) fn get(
+    pub fn get(
         &self,
         nid: Nid,
         slot: usize,
@@ -281,7 +282,7 @@ impl Cache {
     }
 
     /// Returns what a cached or loaded node is.
-    pub(crate) fn about(
+    pub fn about(
         &self,
         nid: Nid,
         load: impl FnOnce() -> Result<(About, Vec<u32>), Error>,
@@ -290,7 +291,7 @@ impl Cache {
     }
 
     /// Adds a new node, which is dirty and has no slot set.
-    pub(crate) fn add(&self, about: About) {
+    pub fn add(&self, about: About) {
         {
             let _loading = self.loading(about.nid);
             // A thread that used the id after the node's removal may have loaded it again.
@@ -303,7 +304,7 @@ impl Cache {
     /// Sets one slot. If the node was clean, this calls `dirtied` before another thread can find it
     /// dirty: the caller puts it on its file's list of dirty nodes. Otherwise, a thread that finds
     /// it dirty could have its file captured before it is on the list.
-    pub(crate) fn set(
+    pub fn set(
         &self,
         nid: Nid,
         slot: usize,
@@ -339,7 +340,7 @@ impl Cache {
     }
 
     /// Makes a node dirty, as [`set`](Self::set) does, without setting a slot.
-    pub(crate) fn touch(
+    pub fn touch(
         &self,
         nid: Nid,
         load: impl FnOnce() -> Result<(About, Vec<u32>), Error>,
@@ -360,7 +361,7 @@ impl Cache {
     ///
     /// # Panics
     /// If the node is not cached. A dirty one is (N-C2).
-    pub(crate) fn capture(&self, nid: Nid) -> Captured {
+    pub fn capture(&self, nid: Nid) -> Captured {
         let captured = self.look(nid, |entry| {
             let early = injected_bug!(
                 "image-before-mutex",
@@ -384,7 +385,7 @@ impl Cache {
     }
 
     /// The captured image has been stored, or the node was clean all along.
-    pub(crate) fn settle(&self, nid: Nid) {
+    pub fn settle(&self, nid: Nid) {
         self.look(nid, |entry| {
             entry.changes.0.lock().is_settled = true;
             Some(())
@@ -393,7 +394,7 @@ impl Cache {
 
     /// Forgets a node that no node names any more. Returns the blocks that it kept for its next
     /// capture.
-    pub(crate) fn remove(&self, nid: Nid) -> Vec<Block> {
+    pub fn remove(&self, nid: Nid) -> Vec<Block> {
         let guard = self.epochs.pin();
         let replaced = self.look(nid, |entry| {
             let mut changes = entry.changes.0.lock();

@@ -24,3 +24,12 @@ pub use home::nvm::{Nvm, NvmHome};
 pub use home::{Change, Home, Identity, Persisted, Removal, Stored};
 pub use options::Options;
 pub use volume::{BlockVolume, NvmVolume, Report, Statistics, Volume};
+
+/// What the models of this crate check by itself.
+#[doc(hidden)]
+pub mod raw {
+    pub use crate::cache::{About, Cache, Captured, Lookup, Replaced};
+    pub use crate::device::DataDevice;
+    pub use crate::log::{Heat, Log, Owner, Room};
+    pub use crate::rendezvous::Rendezvous;
+}
