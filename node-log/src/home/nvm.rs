@@ -162,13 +162,16 @@ impl<P: Pmem> NvmHome<P> {
         let is_new = |it: &Move| it.old == 0 && it.nid != change.inode;
         let (mut new, mut replaced): (Vec<_>, Vec<_>) = moves.iter().copied().partition(is_new);
         replaced.sort_by_key(|it| it.nid == change.inode);
-        if injected_bug!(
+        let is_late = injected_bug!(
             "inode-before-children",
             "a commit publishes the inode before the new nodes that it names",
             killed_by = "nvm-crashes/grow"
-        ) {
-            replaced.append(&mut new);
-        }
+        );
+        let late = if is_late {
+            std::mem::take(&mut new)
+        } else {
+            Vec::new()
+        };
         if injected_bug!(
             "place-freed-early",
             "a commit frees the places of the old nodes before it publishes the new ones",
@@ -190,6 +193,7 @@ impl<P: Pmem> NvmHome<P> {
                 _ => self.publish_together(group, durable)?,
             };
         }
+        durable = self.publish(&late, durable);
         let freed = self.zeros(&change.frees);
         let _durable = self.publish(&freed, durable);
         self.finish(&moves);

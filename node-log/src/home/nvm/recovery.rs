@@ -147,9 +147,11 @@ fn read_superblock(region: &impl Pmem) -> Result<Superblock, Error> {
     if region.load(0) == FORMATTING {
         return Err(nothing);
     }
-    match (read(0), read(COPY)) {
-        (Ok(Some(found)), _) | (_, Ok(Some(found))) => Ok(found),
-        (first, _) => first?.ok_or(nothing),
+    let first = read(0);
+    let copy = || read(COPY).ok().flatten();
+    match first.clone().ok().flatten().or_else(copy) {
+        Some(found) => Ok(found),
+        None => first?.ok_or(nothing),
     }
 }
 
