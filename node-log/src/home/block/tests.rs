@@ -41,7 +41,11 @@ impl Sectors {
 
     /// Returns a disk of zeros with room for this many segments.
     fn new(nodes: u32, segments: u32) -> Self {
-        let blocks = 6 + 2 * nodes.div_ceil(1022) + segments * SEGMENT;
+        Self::with_blocks(nodes, segments * SEGMENT)
+    }
+
+    fn with_blocks(nodes: u32, log: u32) -> Self {
+        let blocks = 6 + 2 * nodes.div_ceil(1022) + log;
         Self::of(Simulated::new(&vec![0; blocks as usize * BLOCK_BYTES]))
     }
 
@@ -149,7 +153,11 @@ fn content<N: Storage>(home: &BlockHome<N>) -> Result<BTreeMap<Nid, u32>, Error>
 
 /// Creates a home on the disk, as a volume does.
 fn create(disk: &Sectors, nodes: u32) -> BlockHome<Sectors> {
-    let home = BlockHome::create(disk.clone(), VOLUME, nodes, SEGMENT).unwrap();
+    create_with(disk, nodes, SEGMENT)
+}
+
+fn create_with(disk: &Sectors, nodes: u32, segment: u32) -> BlockHome<Sectors> {
+    let home = BlockHome::create(disk.clone(), VOLUME, nodes, segment).unwrap();
     stamp(&home).unwrap();
     home
 }
