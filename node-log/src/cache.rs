@@ -1,12 +1,81 @@
 //! The node cache: nodes in memory, and the three ways to look one up.
+//!
+//! # The problem
+//! Each access to a file finds the block of a page through its nodes: inode, indirect nodes, direct
+//! node. In F2FS this is `get_dnode_of_data`, which holds the page of each node exclusively while
+//! it reads one slot of it, node after node. So threads that access disjoint pages of one file wait
+//! for each other at the nodes that they share. The poster "Scalability Analysis of F2FS for
+//! Concurrent Writes on Shared Files on Manycore servers" (Noh and Kim, \[DNODE\]) measures this,
+//! and proposes a reader-writer lock for each node.
+//!
+//! # Properties
+//! - **Lookup**: [`Lookup`] has F2FS's way, the poster's, and one that writes nothing shared: a
+//!   slot is one word, so a thread that is pinned by an epoch just loads it.
+//! - **Cost**: finding a node takes one load from a table with 8 bytes for each node id.
+//! - **Eviction**: a clock hand passes over the nodes that are cached. It evicts those that are
+//!   clean, and not looked up since it came by.
+//!
+//! # States of an entry
+//!
+//! ```text
+//!   loaded ──► clean ──set──► dirty ──capture──► stored? ──settle──► clean ──evict──► gone
+//!                               ▲                   │ set
+//!   added ──────────────────────┴───────────────────┘  (dirty, and still not settled)
+//! ```
+//!
+//! # Invariants
+//! A *linked* entry is one to which the table points.
+//! - **N-C1** A thread links an entry only under the mutex of its id in `loading`, and only where
+//!   none is linked. The thread that sets `is_gone` unlinks the entry, before it unlocks `changes`.
+//!   So there is one linked entry for an id at most, and a thread that finds `is_gone` finds the
+//!   entry no more.
+//! - **N-C2** Slots and changes are changed only under `changes`, and not if `is_gone`. Only a
+//!   clean and settled entry is evicted. So the stored image of a node that is not cached has all
+//!   that was ever set.
+//! - **N-C3** A thread that loads a node holds the mutex of its id from before it sees that none is
+//!   linked, until it has linked its own. Meanwhile nobody can set a slot of the node, so what it
+//!   loads does not become old.
+//! - **N-C4** An entry is used only by threads that are pinned and have found it linked since, or
+//!   that have not linked it yet. Its free is deferred by the epoch (EP-I2 of
+//!   `spanlock_sync::epoch`).
+//!
+//! A thread may read a slot of an entry that has just been evicted. It has found the entry linked
+//! after its call began, and nothing changed the slot between then and the eviction that it did not
+//! see. So the value was right at some time during the call.
+//!
+//! # Locks
+//! In this order: the mutex of an id in `loading`; `changes` of an entry; its latch. The mutex of
+//! the ring, and then `changes`.
+//!
+//! # Orderings
+//!
+//! | letter | where | ordering | pairs with | needed by the model |
+//! |---|---|---|---|---|
+//! | A | [`Cache::link`] | Release | B | |
+//! | B | [`Cache::linked`] | Acquire | A, C | |
+//! | C | [`Cache::unlink`] | Release | B | |
+//! | D | [`Cache::set`]: store of the slot | Release | E | |
+//! | E | [`Cache::get`]: load of the slot | Acquire | D | |
 
-use spanlock_sync::Mutex;
-use spanlock_sync::atomic::AtomicU32;
+use std::ptr;
+
+use spanlock_range_lock::{RangeLockExt, RwCounter};
+use spanlock_sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Exclusive, Ordering::*};
+use spanlock_sync::epoch::{self, Collector, Guard};
+use spanlock_sync::hint::scaled;
+use spanlock_sync::{Mutex, injected_bug};
 
 use crate::error::Error;
-use crate::node::{Block, Nid};
+use crate::node::{Block, NODE_SLOTS, Nid};
 
-/// How a lookup reads a node ([DNODE]).
+/// The mutexes for loading. Ids that share one are loaded one after the other.
+const LOADING: usize = scaled(64, 1) as usize;
+/// The nodes that the clock hand looks at for each node that is added, at most.
+const STEPS: usize = 32;
+/// A latch is held as a whole.
+const ALL: std::ops::Range<u64> = 0..1;
+
+/// How a lookup reads a node, on the way from an inode to the direct node of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lookup {
     /// With the node's latch held exclusively, as F2FS does.
@@ -20,111 +89,435 @@ pub enum Lookup {
 
 /// What a cached node is, besides its slots. Constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct About {
-    pub(crate) nid: Nid,
+pub struct About {
+    /// The node.
+    pub nid: Nid,
     /// The file's inode.
-    pub(crate) inode: Nid,
+    pub inode: Nid,
     /// Where the node stands in its file (`node::Place`, packed).
-    pub(crate) place: u32,
+    pub place: u32,
 }
 
 /// A node in memory.
-pub(crate) struct Entry {
-    pub(crate) about: About,
-    // latch, evicted flag, clock bit
+#[derive(Debug)]
+struct Entry {
+    about: About,
     slots: Box<[AtomicU32]>,
-    changes: Mutex<Changes>,
+    /// Looked up since the clock hand came by.
+    is_recent: AtomicBool,
+    latch: RwCounter,
+    changes: Line<Mutex<Changes>>,
 }
 
+/// In a cache line of its own: a thread that sets a slot does not disturb those that look up
+/// others.
+#[repr(align(64))]
+#[derive(Debug)]
+struct Line<T>(T);
+
 /// What has changed in a node since its last capture.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Changes {
     is_dirty: bool,
-    /// Slots whose block no stored or captured image names.
-    fresh: Vec<u64>,
+    /// Whether the last captured image has been stored.
+    is_settled: bool,
+    /// Whether the entry was evicted or removed.
+    is_gone: bool,
+    /// A bit for each slot: no stored or captured image names its block.
+    fresh: Box<[u64]>,
     /// Blocks that a stored or captured image names, and the node no more.
     replaced: Vec<Block>,
 }
 
 /// What a capture takes from a node.
-#[derive(Debug)]
-pub(crate) struct Captured {
+#[derive(Debug, PartialEq, Eq)]
+pub struct Captured {
     /// The slots, without zeros at the end.
-    pub(crate) slots: Vec<u32>,
+    pub slots: Vec<u32>,
     /// Blocks to be freed once the image is durable.
-    pub(crate) replaced: Vec<Block>,
+    pub replaced: Vec<Block>,
 }
 
 /// See the [module](self).
-pub(crate) struct Cache {}
+#[derive(Debug)]
+pub struct Cache {
+    lookup: Lookup,
+    most: usize,
+    /// The slots of each entry.
+    slots: usize,
+    table: Box<[AtomicPtr<Entry>]>,
+    loading: [Mutex<()>; LOADING],
+    ring: Mutex<Ring>,
+    epochs: Collector,
+}
+
+/// The nodes that may be cached, over which the clock hand passes.
+#[derive(Debug, Default)]
+struct Ring {
+    nids: Vec<Nid>,
+    hand: usize,
+}
 
 /// What [`Cache::set`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Replaced {
+pub struct Replaced {
     /// The slot's value before.
-    pub(crate) old: u32,
+    pub old: u32,
     /// No stored or captured image names `old`: the caller frees it now. Otherwise the node keeps
     /// it, for its next capture.
-    pub(crate) is_fresh: bool,
+    pub is_fresh: bool,
     /// The node was clean: the caller puts it on the inode's list of dirty nodes.
-    pub(crate) was_clean: bool,
+    pub was_clean: bool,
+}
+
+impl Entry {
+    fn new(about: About, values: &[u32], slots: usize, is_new: bool) -> Self {
+        let values = values.iter().copied().chain(std::iter::repeat(0));
+        Entry {
+            about,
+            slots: values.take(slots).map(AtomicU32::new).collect(),
+            is_recent: AtomicBool::new(false),
+            latch: RwCounter::new(),
+            changes: Line(Mutex::new(Changes {
+                is_dirty: is_new,
+                is_settled: true,
+                is_gone: false,
+                fresh: vec![0; slots.div_ceil(64)].into(),
+                replaced: Vec::new(),
+            })),
+        }
+    }
+
+    /// Returns the slots, without zeros at the end.
+    fn image(&self) -> Vec<u32> {
+        // Relaxed: slots are stored under `changes`, which the caller holds.
+        let slots = self.slots.iter().map(|slot| slot.load(Relaxed));
+        let mut slots: Vec<u32> = slots.collect();
+        let last = slots.iter().rposition(|&it| it != 0);
+        slots.truncate(last.map_or(0, |last| last + 1));
+        slots
+    }
+
+    /// Notes that the node was looked up.
+    fn touch(&self) {
+        // Relaxed, here and below: a hint for the clock hand.
+        if !self.is_recent.load(Relaxed) {
+            self.is_recent.store(true, Relaxed);
+        }
+    }
+}
+
+impl Changes {
+    fn is_evictable(&self) -> bool {
+        !self.is_dirty && self.is_settled
+    }
+
+    /// Notes that a slot is set.
+    fn replace(&mut self, slot: usize, old: u32, value: u32) -> Replaced {
+        let (word, bit) = (&mut self.fresh[slot / 64], 1 << (slot % 64));
+        // The bit is not set if `old` is 0.
+        let is_fresh = *word & bit != 0;
+        *word = if value == 0 {
+            *word & !bit
+        } else {
+            *word | bit
+        };
+        if old != 0 && !is_fresh {
+            self.replaced.push(old);
+        }
+        Replaced {
+            old,
+            is_fresh,
+            was_clean: !std::mem::replace(&mut self.is_dirty, true),
+        }
+    }
 }
 
 impl Cache {
     /// Creates a cache for node ids below `nodes` that keeps about `most` clean nodes.
-    pub(crate) fn new(_nodes: u32, _lookup: Lookup, _most: usize) -> Self {
-        todo!()
+    pub fn new(nodes: u32, lookup: Lookup, most: usize) -> Self {
+        Cache::with_slots(nodes, lookup, most, NODE_SLOTS)
+    }
+
+    /// As [`new`](Self::new), for nodes with fewer slots, of which a model can create many.
+    pub fn with_slots(nodes: u32, lookup: Lookup, most: usize, slots: usize) -> Self {
+        Cache {
+            lookup,
+            most: most.max(1),
+            slots,
+            table: (0..nodes)
+                .map(|_| AtomicPtr::new(ptr::null_mut()))
+                .collect(),
+            loading: std::array::from_fn(|_| Mutex::new(())),
+            ring: Mutex::default(),
+            epochs: Collector::new(),
+        }
     }
 
     /// Returns one slot of a node. If the node is not cached, `load` returns what is to be cached.
-    pub(crate) fn get(
+    /// It must not use the cache.
+    pub fn get(
         &self,
-        _nid: Nid,
-        _slot: usize,
-        _load: impl FnOnce() -> Result<(About, Vec<u32>), Error>,
+        nid: Nid,
+        slot: usize,
+        load: impl FnOnce() -> Result<(About, Vec<u32>), Error>,
     ) -> Result<u32, Error> {
-        todo!()
+        self.with(nid, load, |entry| {
+            entry.touch();
+            // Acquire [E→D]: if the slot names a node, that the node has been added.
+            let value = || entry.slots[slot].load(Acquire);
+            Some(match self.lookup {
+                Lookup::Exclusive => {
+                    let _latch = entry.latch.write(ALL).expect(WHOLE);
+                    value()
+                }
+                Lookup::Shared => {
+                    let _latch = entry.latch.read(ALL).expect(WHOLE);
+                    value()
+                }
+                Lookup::Optimistic => value(),
+            })
+        })
     }
 
     /// Returns what a cached or loaded node is.
-    pub(crate) fn about(
+    pub fn about(
         &self,
-        _nid: Nid,
-        _load: impl FnOnce() -> Result<(About, Vec<u32>), Error>,
+        nid: Nid,
+        load: impl FnOnce() -> Result<(About, Vec<u32>), Error>,
     ) -> Result<About, Error> {
-        todo!()
+        self.with(nid, load, |entry| Some(entry.about))
     }
 
     /// Adds a new node, which is dirty and has no slot set.
-    pub(crate) fn add(&self, _about: About) {
-        todo!()
+    pub fn add(&self, about: About) {
+        {
+            let _loading = self.loading(about.nid);
+            // A thread that used the id after the node's removal may have loaded it again.
+            self.remove(about.nid);
+            self.link(self.entry(about, &[], true));
+        }
+        self.make_room(about.nid);
     }
 
     /// Sets one slot.
-    pub(crate) fn set(
+    pub fn set(
         &self,
-        _nid: Nid,
-        _slot: usize,
-        _value: u32,
-        _load: impl FnOnce() -> Result<(About, Vec<u32>), Error>,
+        nid: Nid,
+        slot: usize,
+        value: u32,
+        load: impl FnOnce() -> Result<(About, Vec<u32>), Error>,
     ) -> Result<Replaced, Error> {
-        todo!()
+        self.with(nid, load, |entry| {
+            let mut changes = entry.changes.0.lock();
+            if changes.is_gone
+                && !injected_bug!(
+                    "set-though-gone",
+                    "a slot is set in an entry that was evicted",
+                    killed_by = "node-log-cache/set-evict"
+                )
+            {
+                return None;
+            }
+            entry.touch();
+            let cell = &entry.slots[slot];
+            // Relaxed: slots are stored under `changes`.
+            let old = cell.load(Relaxed);
+            let latch = match self.lookup {
+                Lookup::Optimistic => None,
+                _ => Some(entry.latch.write(ALL).expect(WHOLE)),
+            };
+            // Release [D→E]: if the value names a node, that the node has been added.
+            cell.store(value, Release);
+            drop(latch);
+            Some(changes.replace(slot, old, value))
+        })
     }
 
     /// Takes the image of a dirty node, which is clean and has no fresh slot from then on. The node
     /// is not evicted until [`settle`](Self::settle), because its image is not stored yet.
-    pub(crate) fn capture(&self, _nid: Nid) -> Captured {
-        todo!()
+    ///
+    /// # Panics
+    /// If the node is not cached. A dirty one is (N-C2).
+    pub fn capture(&self, nid: Nid) -> Captured {
+        let captured = self.look(nid, |entry| {
+            let early = injected_bug!(
+                "image-before-mutex",
+                "a capture takes the slots before it has the mutex",
+                killed_by = "node-log-cache/capture-set"
+            )
+            .then(|| entry.image());
+            let mut changes = entry.changes.0.lock();
+            changes.is_settled = injected_bug!(
+                "settled-by-capture",
+                "a node may be evicted before its captured image is stored",
+                killed_by = "node-log-cache/commit-evict"
+            );
+            changes.is_dirty = false;
+            let slots = early.unwrap_or_else(|| entry.image());
+            changes.fresh.fill(0);
+            let replaced = std::mem::take(&mut changes.replaced);
+            Some(Captured { slots, replaced })
+        });
+        captured.expect("a dirty node is cached (N-C2)")
     }
 
     /// The captured image has been stored, or the node was clean all along.
-    pub(crate) fn settle(&self, _nid: Nid) {
-        todo!()
+    pub fn settle(&self, nid: Nid) {
+        self.look(nid, |entry| {
+            entry.changes.0.lock().is_settled = true;
+            Some(())
+        });
     }
 
     /// Forgets a node that no node names any more. Returns the blocks that it kept for its next
     /// capture.
-    pub(crate) fn remove(&self, _nid: Nid) -> Vec<Block> {
-        todo!()
+    pub fn remove(&self, nid: Nid) -> Vec<Block> {
+        let guard = self.epochs.pin();
+        let replaced = self.look(nid, |entry| {
+            let mut changes = entry.changes.0.lock();
+            if changes.is_gone {
+                return None;
+            }
+            self.unlink(entry, &mut changes, &guard);
+            Some(std::mem::take(&mut changes.replaced))
+        });
+        replaced.unwrap_or_default()
+    }
+
+    /// Calls `act` with the linked entry of a node, and loads the node if there is none, or if
+    /// `act` returns `None` because the entry is gone.
+    fn with<R>(
+        &self,
+        nid: Nid,
+        load: impl FnOnce() -> Result<(About, Vec<u32>), Error>,
+        mut act: impl FnMut(&Entry) -> Option<R>,
+    ) -> Result<R, Error> {
+        if nid as usize >= self.table.len() {
+            return Err(Error::Corrupt {
+                what: "a node names one whose id is beyond the address table",
+                half: "node half",
+                at: nid.into(),
+            });
+        }
+        loop {
+            if let Some(done) = self.look(nid, &mut act) {
+                return Ok(done);
+            }
+            let loading = self.loading(nid);
+            let is_linked = !self.linked(nid).is_null();
+            if is_linked
+                && !injected_bug!(
+                    "loaded-twice",
+                    "a thread that waited for another one to load the node loads it again",
+                    killed_by = "node-log-cache/set-set"
+                )
+            {
+                continue;
+            }
+            let (about, values) = load()?;
+            let entry = self.entry(about, &values, false);
+            // Before other threads find the entry, so it cannot be gone.
+            let done = act(&entry).expect("the entry is new");
+            self.link(entry);
+            drop(loading);
+            self.make_room(nid);
+            return Ok(done);
+        }
+    }
+
+    /// Calls `act` with the linked entry of a node. Returns `None` if there is none.
+    fn look<R>(&self, nid: Nid, act: impl FnOnce(&Entry) -> Option<R>) -> Option<R> {
+        let _guard = self.epochs.pin();
+        // SAFETY: null, or linked, and this thread is pinned until `act` has returned (N-C4).
+        act(unsafe { self.linked(nid).as_ref() }?)
+    }
+
+    fn loading(&self, nid: Nid) -> spanlock_sync::MutexGuard<'_, ()> {
+        self.loading[nid as usize % LOADING].lock()
+    }
+
+    fn entry(&self, about: About, values: &[u32], is_new: bool) -> Box<Entry> {
+        epoch::owned(Box::new(Entry::new(about, values, self.slots, is_new)))
+    }
+
+    fn linked(&self, nid: Nid) -> *mut Entry {
+        // Acquire [B→A, C]: what the entry is; or, if there is none, that the node's image has been
+        // stored.
+        self.table[nid as usize].load(Acquire)
+    }
+
+    /// The caller holds the id's mutex in `loading`, and none is linked (N-C1).
+    fn link(&self, entry: Box<Entry>) {
+        let nid = entry.about.nid;
+        // Release [A→B]: what the entry is.
+        self.table[nid as usize].store(Box::into_raw(entry), Release);
+    }
+
+    /// Unlinks an entry that is linked, and frees it later. `changes` are the entry's.
+    fn unlink(&self, entry: &Entry, changes: &mut Changes, guard: &Guard<'_>) {
+        changes.is_gone = true;
+        let cell = &self.table[entry.about.nid as usize];
+        // Release [C→B]: publishes that the node's image has been stored.
+        let memory = cell.swap(ptr::null_mut(), Release);
+        debug_assert!(ptr::eq(memory, entry));
+        // SAFETY: it came from `owned` (`Cache::entry`), is unlinked, and only the thread that set
+        // `is_gone` gets here (N-C1). Only pinned threads use it (N-C4).
+        unsafe { guard.defer_free(memory) };
+    }
+
+    /// Evicts nodes until there is room for one more, and puts it into the ring.
+    fn make_room(&self, nid: Nid) {
+        let guard = self.epochs.pin();
+        let mut ring = self.ring.lock();
+        for _ in 0..STEPS {
+            if ring.nids.len() < self.most {
+                break;
+            }
+            let at = ring.hand % ring.nids.len();
+            if self.evict(ring.nids[at], &guard) {
+                ring.nids.swap_remove(at);
+            } else {
+                ring.hand = at + 1;
+            }
+        }
+        ring.nids.push(nid);
+    }
+
+    /// Returns whether the node is not cached any more. `guard` has been there since before this
+    /// call.
+    fn evict(&self, nid: Nid, guard: &Guard<'_>) -> bool {
+        // SAFETY: null, or linked, and this thread is pinned (N-C4).
+        let Some(entry) = (unsafe { self.linked(nid).as_ref() }) else {
+            return true;
+        };
+        // Relaxed, here and below: a hint.
+        if entry.is_recent.load(Relaxed) {
+            entry.is_recent.store(false, Relaxed);
+            return false;
+        }
+        let mut changes = entry.changes.0.lock();
+        let is_evicted = !changes.is_gone && changes.is_evictable();
+        if is_evicted {
+            self.unlink(entry, &mut changes, guard);
+        }
+        changes.is_gone
     }
 }
+
+const WHOLE: &str = "a latch has no end, and the range is in order";
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        for cell in &mut self.table {
+            let entry = cell.value();
+            if !entry.is_null() {
+                // SAFETY: it came from `owned` (`Cache::entry`), and no other thread can use it.
+                epoch::free(unsafe { Box::from_raw(entry) });
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))))]
+mod tests;

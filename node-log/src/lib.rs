@@ -19,3 +19,12 @@ pub use error::Error;
 pub use home::block::BlockHome;
 pub use home::nvm::NvmHome;
 pub use home::{Change, Home, Identity, Persisted, Removal, Stored};
+
+/// What the models of this crate check by itself.
+#[doc(hidden)]
+pub mod raw {
+    pub use crate::cache::{About, Cache, Captured, Lookup, Replaced};
+    pub use crate::device::DataDevice;
+    pub use crate::log::{Heat, Log, Owner, Room};
+    pub use crate::rendezvous::Rendezvous;
+}
