@@ -195,7 +195,7 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
         let mut room = self.volume.reserve(pages_for(len) + 2)?;
         let _hold = self.hold(|size| {
             let at = offset.unwrap_or(size);
-            let first = match at > size && size % BLOCK != 0 {
+            let first = match at > size && !size.is_multiple_of(BLOCK) {
                 true => page_of(size),
                 false => page_of(at),
             };
@@ -226,7 +226,7 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
         end: u64,
         size: u64,
     ) -> Result<Cow<'d, [u8]>, Error> {
-        if offset % BLOCK == 0 && end % BLOCK == 0 {
+        if offset.is_multiple_of(BLOCK) && end.is_multiple_of(BLOCK) {
             return Ok(Cow::Borrowed(data));
         }
         let (first, last) = (page_of(offset), pages_for(end));
@@ -238,10 +238,10 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
             false => Ok(()),
         };
         let tail = u64::from(last - 1) * BLOCK;
-        if offset % BLOCK != 0 {
+        if !offset.is_multiple_of(BLOCK) {
             read(start, start + BLOCK, &mut pages)?;
         }
-        if end % BLOCK != 0 && (tail > start || offset % BLOCK == 0) {
+        if !end.is_multiple_of(BLOCK) && (tail > start || offset.is_multiple_of(BLOCK)) {
             let len = pages.len();
             read(tail, tail + BLOCK, &mut pages[len - BLOCK_BYTES..])?;
         }
@@ -259,7 +259,7 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
             killed_by = "node-log-files/truncate"
         );
         let page = page_of(size);
-        if size % BLOCK == 0 || is_left_out || self.locate(page)?.is_none() {
+        if size.is_multiple_of(BLOCK) || is_left_out || self.locate(page)?.is_none() {
             return Ok(());
         }
         let mut content = vec![0; BLOCK_BYTES];

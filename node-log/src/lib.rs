@@ -22,6 +22,7 @@ pub use file::{File, MAX_BYTES as MAX_FILE_BYTES};
 pub use home::block::BlockHome;
 pub use home::nvm::{Nvm, NvmHome};
 pub use home::{Change, Home, Identity, Persisted, Removal, Stored};
+pub use node::{BLOCK_BYTES, Block, Nid};
 pub use options::Options;
 pub use volume::{BlockVolume, NvmVolume, Report, Statistics, Volume};
 

@@ -24,13 +24,13 @@ use crate::cache::About;
 /// The bytes of a block, and of the largest node.
 pub const BLOCK_BYTES: usize = 4096;
 /// The bytes of a node's header.
-pub const HEADER_BYTES: usize = 32;
+pub(crate) const HEADER_BYTES: usize = 32;
 /// The blocks that an inode names directly.
-pub const INODE_SLOTS: usize = 923;
+pub(crate) const INODE_SLOTS: usize = 923;
 /// The children of an inode: two direct nodes, two indirect ones, one double-indirect one.
-pub const CHILDREN: usize = 5;
+pub(crate) const CHILDREN: usize = 5;
 /// The slots of a direct or an indirect node.
-pub const NODE_SLOTS: usize = (BLOCK_BYTES - HEADER_BYTES) / 4;
+pub(crate) const NODE_SLOTS: usize = (BLOCK_BYTES - HEADER_BYTES) / 4;
 
 /// The most bytes of a name.
 pub(crate) const NAME_BYTES: usize = 255;
@@ -73,7 +73,7 @@ impl Place {
     }
 
     fn first(self) -> u32 {
-        self.0 & (1 << 30) - 1
+        self.0 & ((1 << 30) - 1)
     }
 
     /// Returns the pages that the node and its children cover.
@@ -120,10 +120,10 @@ impl Place {
             (0, _) => (3, 2 * span(1) + 2 * span(2)),
             (level, _) => {
                 let first = self.first() + slot * span(level - 1);
-                return Place((level - 1) << 30 | first);
+                return Place(((level - 1) << 30) | first);
             }
         };
-        Place(level << 30 | (INODE_SLOTS as u32 + first))
+        Place((level << 30) | (INODE_SLOTS as u32 + first))
     }
 }
 
@@ -255,13 +255,13 @@ pub(crate) fn decode(nid: Nid, bytes: &[u8]) -> Result<Node, &'static str> {
     if word(12)? as u16 != u16::from(kind(place)) {
         return Err("its kind and its place do not fit together");
     }
-    if !(HEADER_BYTES..=BLOCK_BYTES.min(bytes.len())).contains(&used) || used % 4 != 0 {
+    if !(HEADER_BYTES..=BLOCK_BYTES.min(bytes.len())).contains(&used) || !used.is_multiple_of(4) {
         return Err("its length is wrong");
     }
     let mut slots = Vec::new();
     let (mut at, mut head) = (HEADER_BYTES, None);
     if place == Place::INODE {
-        let long = |at| Ok::<_, &str>(u64::from(word(at)?) | u64::from(word(at + 4)?) << 32);
+        let long = |at| Ok::<_, &str>(u64::from(word(at)?) | (u64::from(word(at + 4)?) << 32));
         for child in 0..CHILDREN {
             slots.push(word(at + 16 + 4 * child)?);
         }

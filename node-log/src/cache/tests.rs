@@ -12,7 +12,7 @@ fn about(nid: Nid) -> About {
     About {
         nid,
         inode: 1,
-        place: 1 << 30 | nid * 3,
+        place: (1 << 30) | (nid * 3),
     }
 }
 

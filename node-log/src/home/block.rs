@@ -213,6 +213,7 @@ impl<N: Storage> BlockHome<N> {
         mut room: Room<'_>,
         is_flushed: bool,
     ) -> Result<(), Error> {
+        assert_ne!(head.next, 0, "a home is stamped before it is written to");
         let count = batch.nodes.len();
         let mut blocks = vec![head.next];
         while blocks.len() <= count {
@@ -265,7 +266,15 @@ impl<N: Storage> BlockHome<N> {
             table.dirty.insert(nid / NAT_ENTRIES);
         }
         if old != 0 && old != block {
-            table.held.push(old);
+            if injected_bug!(
+                "block-not-held",
+                "a node's old block is freed before the next checkpoint",
+                killed_by = "node-log-block/checkpoints"
+            ) {
+                self.log.free(&[old]);
+            } else {
+                table.held.push(old);
+            }
         }
         old != 0
     }

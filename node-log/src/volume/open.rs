@@ -51,7 +51,7 @@ pub(super) fn create<H: Home, S: Storage, L: RawRangeLock>(
     let (segments, count) = options.check(data.len() / BLOCK)?;
     check_unoccupied(&data)?;
     let random = || u128::from(RandomState::new().build_hasher().finish());
-    let volume = options.id.unwrap_or_else(|| random() << 64 | random());
+    let volume = options.id.unwrap_or_else(|| (random() << 64) | random());
     let superblock = Superblock {
         identity: Identity {
             volume,

@@ -35,7 +35,7 @@ impl<S: Storage, L: RawRangeLock> BlockVolume<S, L> {
         let needed = BlockHome::<S>::blocks_for(nodes, options.segment_blocks);
         let (segments, _) = options.check(blocks.saturating_sub(needed))?;
         let data = open::data_bytes(segments.into(), options.segment_blocks.into());
-        let (data, home) = split(storage, data)?;
+        let [data, home] = split(storage, data)?;
         Volume::create(data, home, &options.clone().nodes(nodes), locks)
     }
 
@@ -49,13 +49,13 @@ impl<S: Storage, L: RawRangeLock> BlockVolume<S, L> {
         locks: impl Fn(u64) -> L + Send + Sync + 'static,
     ) -> Result<Self, Error> {
         let [segment_blocks, segments, ..] = open::read(&storage)?.numbers;
-        let (data, home) = split(storage, open::data_bytes(segments, segment_blocks))?;
+        let [data, home] = split(storage, open::data_bytes(segments, segment_blocks))?;
         Volume::open(data, home, options, locks)
     }
 }
 
 /// Returns the parts before and behind `at`.
-fn split<S: Storage>(storage: S, at: u64) -> Result<(Part<Arc<S>>, Part<Arc<S>>), Error> {
+fn split<S: Storage>(storage: S, at: u64) -> Result<[Part<Arc<S>>; 2], Error> {
     let storage = Arc::new(storage);
     let end = storage.len();
     if at > end {
@@ -66,5 +66,5 @@ fn split<S: Storage>(storage: S, at: u64) -> Result<(Part<Arc<S>>, Part<Arc<S>>)
         });
     }
     let part = |range| Part::new(storage.clone(), range).map_err(Error::io("dividing the storage"));
-    Ok((part(0..at)?, part(at..end)?))
+    Ok([part(0..at)?, part(at..end)?])
 }

@@ -31,6 +31,10 @@ impl<N: Storage> BlockHome<N> {
         };
         let is_new = (head.next, head.number) != (head.pack.next, head.pack.sequence);
         if dirty.is_empty() && !is_new {
+            debug_assert!(
+                held.is_empty(),
+                "blocks are held back for changes of the NAT"
+            );
             return Ok(());
         }
         head.pack.serial += 1;
@@ -155,26 +159,28 @@ impl<N: Storage> BlockHome<N> {
     /// Once after opening: makes durable what recovery relies on, and begins a new chain, which no
     /// node of the old one fits.
     ///
-    /// If the process was killed after a write-back had failed, what recovery has read may be in
-    /// the page cache only, and marked as clean. So it is written again.
+    /// If the process was killed after a write-back had failed, the nodes of the chain and the head
+    /// of the pack may be in the page cache only, and marked as clean. So they are written again:
+    /// the head before the blocks that only the older pack needs are overwritten, and the nodes
+    /// before C3. All else was flushed before that head was written.
     pub(super) fn settle_recovery(&self, head: &mut Head) -> Result<(), Error> {
         let Some(chain) = head.recovered.take() else {
             return Ok(());
         };
         self.take_next(head)?;
-        let layout = self.medium.layout;
-        let map = layout::map(head.pack.serial);
-        let nat = (0..)
-            .zip(&head.pack.map)
-            .map(|(number, copy)| layout.nat(number, *copy));
-        for block in chain.into_iter().chain(nat).chain([map]) {
+        for block in chain {
             self.medium.write(block, &self.medium.read(block)?)?;
         }
-        self.medium.flush()?;
         let newest = layout::head(head.pack.serial);
-        self.medium
-            .write_durably(newest, &self.medium.read(newest)?)?;
-        head.number = chain::after(head.number, layout.log_blocks());
+        let bytes = self.medium.read(newest)?;
+        self.medium.write_durably(newest, &bytes)?;
+        if !injected_bug!(
+            "number-repeated",
+            "the numbers of nodes that a crash has cut off are used again",
+            killed_by = "node-log-block/openings"
+        ) {
+            head.number = chain::after(head.number, self.medium.layout.log_blocks());
+        }
         self.write_table(head)
     }
 }

@@ -41,7 +41,11 @@ impl Sectors {
 
     /// Returns a disk of zeros with room for this many segments.
     fn new(nodes: u32, segments: u32) -> Self {
-        let blocks = 6 + 2 * nodes.div_ceil(1022) + segments * SEGMENT;
+        Self::with_blocks(nodes, segments * SEGMENT)
+    }
+
+    fn with_blocks(nodes: u32, log: u32) -> Self {
+        let blocks = 6 + 2 * nodes.div_ceil(1022) + log;
         Self::of(Simulated::new(&vec![0; blocks as usize * BLOCK_BYTES]))
     }
 
@@ -149,7 +153,11 @@ fn content<N: Storage>(home: &BlockHome<N>) -> Result<BTreeMap<Nid, u32>, Error>
 
 /// Creates a home on the disk, as a volume does.
 fn create(disk: &Sectors, nodes: u32) -> BlockHome<Sectors> {
-    let home = BlockHome::create(disk.clone(), VOLUME, nodes, SEGMENT).unwrap();
+    create_with(disk, nodes, SEGMENT)
+}
+
+fn create_with(disk: &Sectors, nodes: u32, segment: u32) -> BlockHome<Sectors> {
+    let home = BlockHome::create(disk.clone(), VOLUME, nodes, segment).unwrap();
     stamp(&home).unwrap();
     home
 }
@@ -490,20 +498,22 @@ fn a_gap_in_the_chain_is_no_end() {
 #[test]
 fn old_nodes_do_not_continue_a_chain() {
     let disk = Sectors::new(100, 8);
-    let home = create(&disk, 100);
-    commit(&home, &[1, 2], 1).unwrap();
-    commit(&home, &[1, 2, 3, 4], 2).unwrap();
-    let first = home.head.lock().pack.next;
-    // Of the second commit, the first node is missing.
-    disk.damage(first + 2, 34);
+    commit(&create(&disk, 100), &[1, 2], 1).unwrap();
     let home = reopen(&disk).unwrap();
+    let first = home.head.lock().next;
+    commit(&home, &[3, 4], 2).unwrap();
+    // The first node of that commit is missing.
+    disk.damage(first, 34);
+    let home = reopen(&disk).unwrap();
+    assert_eq!(home.head.lock().next, first);
     commit(&home, &[5], 3).unwrap();
     let expected = BTreeMap::from([(1, 1), (2, 1), (5, 3)]);
     assert_eq!(content(&reopen(&disk).unwrap()).unwrap(), expected);
     // The first two blocks are cleared, and another volume is created.
     disk.region.write_sectors(0, &[0; 2 * BLOCK_BYTES]);
     let other = BlockHome::create(disk.clone(), VOLUME << 20, 100, SEGMENT).unwrap();
-    assert_eq!(other.head.lock().pack.next, first);
+    let first = chain::Link::of(&other.medium.read(other.head.lock().next).unwrap());
+    assert!(first.is_some());
     drop(other);
     assert!(content(&reopen(&disk).unwrap()).unwrap().is_empty());
 }

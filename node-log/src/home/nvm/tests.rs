@@ -312,7 +312,7 @@ fn damaged_entries_and_slots_are_not_written_over() {
     let (entry, other) = (home.layout.entry(3), home.layout.entry(2));
     let word = home.region.load(other);
     // Out of the heap, without lines, too many lines, and the lines of another node.
-    let damages = [1, word & (1 << 40) - 1, word | 0xff << 40, word];
+    let damages = [1, word & ((1 << 40) - 1), word | 0xff << 40, word];
     for damage in damages {
         let mut damaged = bytes.clone();
         damaged[entry as usize..][..8].copy_from_slice(&damage.to_le_bytes());

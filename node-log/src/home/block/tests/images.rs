@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use spanlock_pmem::simulated::{Judged, Method, Search, Simulated, Subject};
 
-use super::{BlockHome, Home, Nid, Sectors, change, commit, content, create, durable, reopen};
+use super::{BlockHome, Home, Nid, Sectors, change, commit, content, create_with, durable, reopen};
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
@@ -40,6 +40,12 @@ impl Op {
     }
 }
 
+/// What is committed after recovery.
+const OTHERS: [Nid; 6] = [5, 6, 10, 11, 12, 13];
+
+/// Small segments.
+const SEGMENT: u32 = 4;
+
 /// Operations, one after the other.
 struct Run(Vec<Op>);
 
@@ -60,10 +66,10 @@ impl Subject for Run {
     fn go_on(&self, (home, disk): &Self::Store) -> Result<(), String> {
         let mut expected = content(home).map_err(|why| why.to_string())?;
         // More nodes than the log has blocks.
-        for value in 100..140 {
-            commit(home, &[5, 6], value).map_err(|why| why.to_string())?;
+        for value in [3, 6, 9, 12, 15, 18, 21] {
+            commit(home, &OTHERS, value).map_err(|why| why.to_string())?;
+            expected.extend(OTHERS.map(|nid| (nid, value)));
         }
-        expected.extend([(5, 139), (6, 139)]);
         let again = reopen(&disk.copied()).map_err(|why| why.to_string())?;
         let found = content(&again).map_err(|why| why.to_string())?;
         match found == expected {
@@ -94,12 +100,12 @@ impl Subject for Run {
     }
 }
 
-/// Judges all images of the operations. Before, `prepare` may write nodes again that are there.
-fn judge(disk: &Sectors, prepare: impl FnOnce(&BlockHome<Sectors>), ops: &[Op]) -> Judged {
+/// Judges all images of the operations. Also returns how many nodes they stored.
+fn judge(disk: &Sectors, ops: &[Op]) -> (Judged, u64) {
     let search = Search::new(&disk.region.bytes(), Method::Global, || 0).kills();
     let region = search.region();
     let home = reopen(&Sectors::of(region.clone())).unwrap();
-    prepare(&home);
+    let before = home.persisted().nodes;
     region.watch();
     for (number, &op) in (0..).zip(ops) {
         region.perform(number, || {
@@ -112,13 +118,13 @@ fn judge(disk: &Sectors, prepare: impl FnOnce(&BlockHome<Sectors>), ops: &[Op]) 
     let judged = search.judge(&Arc::new(Run(ops.to_vec())), |run| run());
     let judged = judged.unwrap_or_else(|wrong| panic!("{ops:?}: {}", wrong.text));
     println!("{ops:?}: {judged:?}");
-    judged
+    (judged, home.persisted().nodes - before)
 }
 
 /// Returns a disk with a file of two nodes in the NAT, and one of two nodes in the chain.
 fn two_files(nodes: u32) -> Sectors {
-    let disk = Sectors::new(nodes, 8);
-    let home = create(&disk, nodes);
+    let disk = Sectors::with_blocks(nodes, 10 * SEGMENT);
+    let home = create_with(&disk, nodes, SEGMENT);
     Checkpoint(&[1, 2], 1).perform(&home);
     Commit(&[3, 4], 1).perform(&home);
     disk
@@ -130,7 +136,7 @@ fn every_image_has_whole_commits_and_all_that_returned() {
         &[Commit(&[7], 2)],
         &[Commit(&[7, 8], 2), Commit(&[9], 3)],
         &[Commit(&[1, 2], 2), Commit(&[3, 1], 4)],
-        &[Checkpoint(&[], 0)],
+        &[Commit(&[7], 2), Checkpoint(&[], 0)],
         &[Checkpoint(&[1, 7], 2), Commit(&[1, 8], 3)],
         &[Remove(&[1, 2]), Commit(&[3], 2), Checkpoint(&[], 0)],
         &[Remove(&[3, 4]), Commit(&[7], 2)],
@@ -139,7 +145,7 @@ fn every_image_has_whole_commits_and_all_that_returned() {
     ];
     let (mut images, mut during, mut kills) = (0, 0, 0);
     for ops in runs {
-        let judged = judge(&two_files(20), |_| (), ops);
+        let (judged, _) = judge(&two_files(20), ops);
         images += judged.images;
         during += judged.during_recovery;
         kills += judged.kills.unwrap();
@@ -153,39 +159,22 @@ fn every_image_has_whole_commits_and_all_that_returned() {
 
 #[test]
 fn every_image_of_several_nat_blocks_is_right() {
-    let ops = [Commit(&[3, 2000], 2), Checkpoint(&[1, 1500, 3000], 3)];
-    let judged = judge(&two_files(3100), |_| (), &ops);
+    let ops = [Commit(&[3, 2000], 2), Checkpoint(&[1, 1500], 3)];
+    let (judged, _) = judge(&two_files(3100), &ops);
     assert!(judged.images > 20, "{judged:?}");
 }
 
 /// In each segment some nodes are in use, so a commit has to move nodes.
 #[test]
 fn every_image_of_a_cleaning_is_right() {
-    let disk = Sectors::new(40, 8);
-    let home = create(&disk, 40);
-    for nid in 1..=24 {
-        commit(&home, &[nid], nid % 2 + 1).unwrap();
+    let disk = Sectors::with_blocks(20, 10 * SEGMENT);
+    let home = create_with(&disk, 20, SEGMENT);
+    let mut nids = (1..=11).flat_map(|nid| [nid, 12, 12, 12]);
+    while home.log.room() > 0 {
+        commit(&home, &[nids.next().unwrap()], 3).unwrap();
     }
     drop(home);
-    let prepare = |home: &BlockHome<Sectors>| {
-        // A node in the first half of a segment stays, and the others are written again.
-        for nid in (1..=24).cycle() {
-            if home.log.room() == 0 {
-                break;
-            }
-            if nid % 3 != 0 || home.log.room() > 20 {
-                commit(home, &[nid], nid % 2 + 1).unwrap();
-            }
-        }
-    };
-    let mut moved = 0;
-    let judged = judge(
-        &disk,
-        |home| {
-            prepare(home);
-            moved = home.persisted().nodes;
-        },
-        &[Commit(&[25, 1], 3), Commit(&[2], 3)],
-    );
+    let (judged, stored) = judge(&disk, &[Commit(&[13, 1], 1), Commit(&[2], 3)]);
+    assert!(stored > 3, "no node was moved");
     assert!(judged.images > 20, "{judged:?}");
 }
