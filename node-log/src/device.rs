@@ -101,10 +101,12 @@ mod tests {
 
     use super::*;
 
+    type Flush = fn() -> io::Result<()>;
+
     /// Bytes in memory whose flushes do what `flush` says next, and succeed after that.
     struct Memory {
         bytes: Mutex<Vec<u8>>,
-        flushes: Mutex<Vec<fn() -> io::Result<()>>>,
+        flushes: Mutex<Vec<Flush>>,
     }
 
     impl Storage for Memory {
