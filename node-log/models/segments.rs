@@ -1,6 +1,7 @@
 //! The log's segments: no block is given out twice, and none is lost.
 
 use spanlock_node_log::raw::{Heat, Log, Owner};
+use spanlock_sync::cell::UnsafeCell;
 use spanlock_verify::{Program, Suite, finished, note};
 
 /// Blocks in a segment.
@@ -47,6 +48,24 @@ pub(crate) fn suite() -> Suite {
         )
         .program(
             Program::new(
+                "allocate-free",
+                "a block that is freed at once counts for the segment that another thread opens",
+            )
+            .scene(|| Shared::new(4))
+            .thread(["allocate"], |shared| shared.allocate(1, 1))
+            .thread(["allocate", "free"], |shared| {
+                let mut room = shared.log.reserve(1, Heat::Hot).expect("there is room");
+                let (block, _) = room.allocate(1);
+                shared.fill(block, 2);
+                shared.free(&[block]);
+            })
+            .at_end(|shared| {
+                assert_eq!((shared.owned(1), shared.owned(2)), (1, 0));
+                assert_eq!(shared.log.used(), 1);
+            }),
+        )
+        .program(
+            Program::new(
                 "reserve-reserve",
                 "no block is reserved twice, and each is given back",
             )
@@ -78,7 +97,7 @@ pub(crate) fn suite() -> Suite {
             )
             .scene(Shared::full)
             .thread(["free", "allocate"], |shared| {
-                shared.log.free(&shared.blocks);
+                shared.free(&shared.blocks);
                 shared.allocate(1, 1);
             })
             .thread(["allocate"], |shared| shared.allocate_if_possible(2))
@@ -91,9 +110,9 @@ pub(crate) fn suite() -> Suite {
                  out its blocks after all others were freed",
             )
             .scene(Shared::full)
-            .thread(["free"], |shared| shared.log.free(&shared.blocks[..1]))
+            .thread(["free"], |shared| shared.free(&shared.blocks[..1]))
             .thread(["free", "allocate"], |shared| {
-                shared.log.free(&shared.blocks[1..]);
+                shared.free(&shared.blocks[1..]);
                 shared.allocate_if_possible(2);
                 shared.allocate_if_possible(2);
             })
@@ -105,7 +124,7 @@ pub(crate) fn suite() -> Suite {
                 "a victim has only blocks of a segment that is full and not free",
             )
             .scene(Shared::full)
-            .thread(["free"], |shared| shared.log.free(&shared.blocks[..1]))
+            .thread(["free"], |shared| shared.free(&shared.blocks[..1]))
             .thread(["victim"], Shared::victim)
             .at_end(|shared| {
                 let left = shared.blocks[1];
@@ -118,9 +137,8 @@ pub(crate) fn suite() -> Suite {
                 .thread(["allocate", "free"], |shared| {
                     let mut room = shared.log.reserve(1, Heat::Hot).expect("there is room");
                     let (block, _) = room.allocate(1);
-                    shared.log.set_owner(block, FULL);
-                    shared.log.free(&[block]);
-                    finished();
+                    shared.fill(block, FULL.nid);
+                    shared.free(&[block]);
                 })
                 .thread(["victim"], |shared| assert_eq!(shared.log.victim(), None))
                 .at_end(|shared| assert_eq!(shared.log.victim(), None)),
@@ -132,15 +150,21 @@ const FULL: Owner = Owner { nid: 9, slot: 0 };
 
 struct Shared {
     log: Log,
+    /// What the blocks have.
+    data: Vec<UnsafeCell<u32>>,
     segments: u32,
     /// Allocated before the threads began.
     blocks: Vec<u32>,
 }
 
+// SAFETY: the log orders the accesses to a block, and the checkers check that it does.
+unsafe impl Sync for Shared {}
+
 impl Shared {
     fn new(segments: u32) -> Self {
         Shared {
             log: Log::new(0, segments, SIZE),
+            data: (0..segments * SIZE).map(|_| UnsafeCell::new(0)).collect(),
             segments,
             blocks: Vec::new(),
         }
@@ -160,13 +184,30 @@ impl Shared {
         shared
     }
 
+    /// Uses a block that was allocated.
+    fn fill(&self, block: u32, nid: u32) {
+        // SAFETY: as above.
+        self.data[block as usize].with_mut(|data| unsafe { *data = nid });
+        self.log.set_owner(block, Owner { nid, slot: 0 });
+    }
+
+    /// Frees blocks that nobody else uses any more.
+    fn free(&self, blocks: &[u32]) {
+        for &block in blocks {
+            // SAFETY: as above.
+            self.data[block as usize].with(|data| unsafe { *data });
+        }
+        self.log.free(blocks);
+        finished();
+    }
+
     /// Allocates blocks for a node.
     fn allocate(&self, nid: u32, mut blocks: u32) {
         let mut room = self.log.reserve(blocks, Heat::Hot).expect("there is room");
         while blocks > 0 {
             let (first, count) = room.allocate(blocks);
             for block in first..first + count {
-                self.log.set_owner(block, Owner { nid, slot: 0 });
+                self.fill(block, nid);
             }
             blocks -= count;
         }
@@ -179,7 +220,7 @@ impl Shared {
             return;
         };
         let (block, _) = room.allocate(1);
-        self.log.set_owner(block, Owner { nid, slot: 0 });
+        self.fill(block, nid);
         note(block.to_string());
         finished();
     }

@@ -51,11 +51,11 @@
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | A | [`Cache::link`] | Release | B | |
-//! | B | [`Cache::linked`] | Acquire | A, C | |
-//! | C | [`Cache::unlink`] | Release | B | |
-//! | D | [`Cache::set`]: store of the slot | Release | E | |
-//! | E | [`Cache::get`]: load of the slot | Acquire | D | |
+//! | A | [`Cache::link`] | Release | B | `get-get`, `set-set` |
+//! | B | [`Cache::linked`] | Acquire | A, C | `get-get`, `set-set` |
+//! | C | [`Cache::unlink`] | Release | B | `evict-get` |
+//!
+//! A slot needs none: see [`Cache::get`].
 
 use std::ptr;
 
@@ -69,7 +69,7 @@ use crate::error::Error;
 use crate::node::{Block, NODE_SLOTS, Nid, Place};
 
 /// The mutexes for loading. Ids that share one are loaded one after the other.
-const LOADING: usize = scaled(64, 1) as usize;
+const LOADING: usize = scaled(64, 2) as usize;
 /// The nodes that the clock hand looks at for each node that is added, at most.
 const STEPS: usize = 32;
 /// A latch is held as a whole.
@@ -265,8 +265,9 @@ impl Cache {
     ) -> Result<u32, Error> {
         self.with(nid, load, |entry| {
             entry.touch();
-            // Acquire [E→D]: if the slot names a node, that the node has been added.
-            let value = || entry.slots[slot].load(Acquire);
+            // Relaxed: the file's range lock orders what a block has. A node that a slot names was
+            // added before; a thread that does not see that takes the mutex of its id (N-C3).
+            let value = || entry.slots[slot].load(Relaxed);
             Some(match self.lookup {
                 Lookup::Exclusive => {
                     let _latch = entry.latch.write(ALL).expect(WHOLE);
@@ -331,8 +332,8 @@ impl Cache {
                 Lookup::Optimistic => None,
                 _ => Some(entry.latch.write(ALL).expect(WHOLE)),
             };
-            // Release [D→E]: if the value names a node, that the node has been added.
-            cell.store(value, Release);
+            // Relaxed: as in `get`.
+            cell.store(value, Relaxed);
             drop(latch);
             changes.dirty(entry.about, &mut dirtied);
             Some(changes.replace(Place::of(entry.about), slot, old, value))

@@ -50,6 +50,17 @@
 //! empty a segment, cleaning opens one at most. So one is left if a crash interrupts it, even if
 //! the crash leaves blocks both where they were and where they went.
 //!
+//! # Orderings
+//!
+//! | letter | where | ordering | pairs with | needed by the model |
+//! |---|---|---|---|---|
+//! | A | [`Log::take`]: the head's new segment | Release | B | `free-allocate`, `allocate-free` |
+//! | B | [`Log::take`]: an allocation | Acquire | A | `free-allocate`, `allocate-free` |
+//! | C | [`Log::free`]: `live` | AcqRel | C | `free-free` |
+//!
+//! Between a segment's last free and its opening, the mutex orders both. So what a thread did with
+//! a block before it freed the block happens before what the next owner does with it.
+//!
 //! # Not guaranteed
 //! A block that is freed in a full segment cannot be allocated until the whole segment is free.
 //! [`Log::victim`] may return owners that are no longer right; its caller checks them.
@@ -254,8 +265,8 @@ impl Log {
             "a thread allocates by a load and a store, not by a read-modify-write",
             killed_by = "node-log-segments/allocate-allocate"
         ) {
-            // Acquire, Relaxed: strong enough; the injected bug is to take two steps.
-            let at = head.at.load(Acquire);
+            // Relaxed: the injected bug.
+            let at = head.at.load(Relaxed);
             head.at.store(at + u64::from(most), Relaxed);
             at
         } else {
@@ -304,11 +315,12 @@ impl Log {
     pub fn free(&self, blocks: &[Block]) {
         for &block in blocks {
             let (at, segment) = self.index_of_used(block);
-            // Relaxed: C publishes it.
-            let was = self.blocks[at].swap(0, Relaxed);
-            debug_assert_ne!(was, 0, "block {block} was free");
-            // AcqRel [C→C]: what the users of the other blocks did with them happens before the
-            // segment is opened again.
+            // Relaxed, here and below: C publishes it.
+            let word = &self.blocks[at];
+            debug_assert_ne!(word.load(Relaxed), 0, "block {block} is free");
+            word.store(0, Relaxed);
+            // AcqRel [C→C]: what the users of the blocks did with them happens before the segment
+            // is opened again.
             let live = self.live[segment].fetch_sub(1, AcqRel);
             let is_last = if injected_bug!(
                 "freed-with-a-block",
