@@ -51,13 +51,13 @@ pub enum Error {
         /// The values it may have.
         wanted: &'static str,
     },
-    /// No place is left for a node in persistent memory. Nothing was changed.
+    /// The node half has no room for the nodes of a commit. Nothing was changed.
     #[error(
-        "the node half has no {needed} free bytes in a row: remove files, or create the volume \
-         with more persistent memory"
+        "the node half has no room for {needed} bytes of nodes: remove files, or create the volume \
+         with a larger node half"
     )]
     NodesFull {
-        /// The bytes of the node that has no place.
+        /// The bytes of the nodes.
         needed: u64,
     },
     /// A medium does not hold what was written there.

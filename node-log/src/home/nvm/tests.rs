@@ -28,10 +28,15 @@ fn medium(region: &Arc<Simulated>) -> Nvm<Arc<Simulated>> {
     Nvm::new(region.clone()).slots(2, 3)
 }
 
-/// Creates and stamps a home with so many blocks in its heap.
 fn create(blocks: u64) -> (Arc<Simulated>, Simple) {
+    create_with(blocks, 3)
+}
+
+/// Creates and stamps a home with so many blocks in its heap, and so many pairs in a slot.
+fn create_with(blocks: u64, pairs: u32) -> (Arc<Simulated>, Simple) {
     let region = Simulated::new(&vec![0; (HEAP + blocks * 4096) as usize]);
-    let home = NvmHome::create(medium(&region), 7, NODES, 0).unwrap();
+    let medium = medium(&region).slots(2, pairs);
+    let home = NvmHome::create(medium, 7, NODES, 0).unwrap();
     stamp(&home);
     (region, home)
 }
