@@ -5,6 +5,7 @@ mod images;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use spanlock_journal_commit::storage::PmemStorage;
 use spanlock_pmem::simulated::Simulated;
@@ -386,6 +387,38 @@ fn damaged_nodes_are_not_returned() {
             Err(Error::Corrupt { .. })
         ));
     }
+}
+
+/// A reader has found an entry, and holds the stripe, while a commit replaces the entry.
+#[test]
+fn a_place_is_not_free_while_a_reader_may_read_it() {
+    let (_, home) = create(1);
+    one_file(&home);
+    let entry = |nid| home.region.load(home.layout.entry(nid));
+    let (old, place) = (entry(2), Entry::decode(entry(2)).place);
+    let free = home.heap.free_lines();
+    std::thread::scope(|scope| {
+        let slots: Vec<_> = home.slots.iter().map(Mutex::lock).collect();
+        let committer = scope.spawn(|| {
+            let stores = vec![node(1, true, &[2, 3, 4], &[]), node(2, false, &[], &[8; 8])];
+            commit(&home, stores, vec![]).unwrap();
+        });
+        // The commit has read the entries once it has places, and then waits for a slot.
+        while home.heap.free_lines() > free - 2 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        let reader = home.stripe(2).lock();
+        drop(slots);
+        while entry(2) == old {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!home.heap.claim(place));
+        drop(reader);
+        committer.join().unwrap();
+        assert!(home.heap.claim(place));
+    });
 }
 
 /// Threads load nodes that others replace all the time, in a heap that is nearly full.
