@@ -318,7 +318,7 @@ fn damaged_entries_and_slots_are_not_written_over() {
     let (entry, other) = (home.layout.entry(3), home.layout.entry(2));
     let word = home.region.load(other);
     // Out of the heap, without lines, too many lines, and the lines of another node.
-    let damages = [1, word & (1 << 40) - 1, word | 0xff << 40, word];
+    let damages = [1, word & ((1 << 40) - 1), word | 0xff << 40, word];
     for damage in damages {
         let mut damaged = bytes.clone();
         damaged[entry as usize..][..8].copy_from_slice(&damage.to_le_bytes());
@@ -392,22 +392,20 @@ fn damaged_nodes_are_not_returned() {
 /// A reader has found an entry, and holds the stripe, while a commit replaces the entry.
 #[test]
 fn a_place_is_not_free_while_a_reader_may_read_it() {
-    let (_, home) = create(1);
+    let (region, home) = create(1);
     one_file(&home);
     let entry = |nid| home.region.load(home.layout.entry(nid));
     let (old, place) = (entry(2), Entry::decode(entry(2)).place);
-    let free = home.heap.free_lines();
+    let new = node(2, false, &[], &[8; 8]);
     std::thread::scope(|scope| {
         let slots: Vec<_> = home.slots.iter().map(Mutex::lock).collect();
-        let committer = scope.spawn(|| {
-            let stores = vec![node(1, true, &[2, 3, 4], &[]), node(2, false, &[], &[8; 8])];
-            commit(&home, stores, vec![]).unwrap();
-        });
-        // The commit has read the entries once it has places, and then waits for a slot.
-        while home.heap.free_lines() > free - 2 {
+        let stores = vec![node(1, true, &[2, 3, 4], &[]), new.clone()];
+        let committer = scope.spawn(|| commit(&home, stores, vec![]).unwrap());
+        // Once the node is stored, the commit has read its entry, and it waits for a slot.
+        let is_stored = |bytes: &[u8]| bytes.windows(new.bytes.len()).any(|it| it == new.bytes);
+        while !is_stored(&region.bytes()) {
             std::thread::yield_now();
         }
-        std::thread::sleep(Duration::from_millis(20));
         let reader = home.stripe(2).lock();
         drop(slots);
         while entry(2) == old {
