@@ -1,4 +1,4 @@
-//! Nodes in persistent memory ([F2FS], section 3.4): a node takes only the lines that it needs, and
+//! Nodes in persistent memory ([F2FS] §3.4): a node takes only the lines that it needs, and
 //! a commit publishes it by the 8 bytes of its address-table entry.
 //!
 //! # A commit
@@ -31,13 +31,20 @@
 //!   first [`stamp`](Home::stamp) fails.
 //!
 //! So a thread may read a node's lines while it holds the stripe: it finds the entry under the
-//! stripe, and a commit that replaces
-//! it locks the stripe before the lines can be written again.
+//! stripe, and a commit that replaces the entry locks the stripe before the lines can be written
+//! again.
 //!
 //! # Not guaranteed
 //! A [`load`](Home::load) may return an image whose entry is not durable yet. The heap's free lines
 //! may be too scattered for a large node; then the commit fails with [`Error::NodesFull`], and
 //! changes nothing.
+//!
+//! # What is counted as persisted
+//! For a node, all bytes of its lines. For the table, 8 bytes for each entry that is stored or
+//! deleted, and what a commit writes to a slot: 16 bytes for each pair and 16 for the first word.
+//! Superblock and generation words do not count.
+//!
+//! [F2FS]: https://doi.org/10.1145/3319647.3325828
 
 mod heap;
 mod layout;
