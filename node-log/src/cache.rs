@@ -66,7 +66,7 @@ use spanlock_sync::hint::scaled;
 use spanlock_sync::{Mutex, injected_bug};
 
 use crate::error::Error;
-use crate::node::{Block, NODE_SLOTS, Nid};
+use crate::node::{Block, NODE_SLOTS, Nid, Place};
 
 /// The mutexes for loading. Ids that share one are loaded one after the other.
 const LOADING: usize = scaled(64, 1) as usize;
@@ -89,12 +89,13 @@ pub enum Lookup {
 
 /// What a cached node is, besides its slots. Constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct About {
-    pub(crate) nid: Nid,
+pub struct About {
+    /// The node.
+    pub nid: Nid,
     /// The file's inode.
-    pub(crate) inode: Nid,
+    pub inode: Nid,
     /// Where the node stands in its file (`node::Place`, packed).
-    pub(crate) place: u32,
+    pub place: u32,
 }
 
 /// A node in memory.
@@ -130,16 +131,16 @@ struct Changes {
 
 /// What a capture takes from a node.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Captured {
+pub struct Captured {
     /// The slots, without zeros at the end.
-    pub(crate) slots: Vec<u32>,
-    /// Blocks to be freed once the image is durable.
-    pub(crate) replaced: Vec<Block>,
+    pub slots: Vec<u32>,
+    /// Blocks, and no nodes, to be freed once the image is durable.
+    pub replaced: Vec<Block>,
 }
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Cache {
+pub struct Cache {
     lookup: Lookup,
     most: usize,
     /// The slots of each entry.
@@ -159,14 +160,12 @@ struct Ring {
 
 /// What [`Cache::set`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Replaced {
+pub struct Replaced {
     /// The slot's value before.
-    pub(crate) old: u32,
+    pub old: u32,
     /// No stored or captured image names `old`: the caller frees it now. Otherwise the node keeps
     /// it, for its next capture.
-    pub(crate) is_fresh: bool,
-    /// The node was clean: the caller puts it on the inode's list of dirty nodes.
-    pub(crate) was_clean: bool,
+    pub is_fresh: bool,
 }
 
 impl Entry {
@@ -211,8 +210,15 @@ impl Changes {
         !self.is_dirty && self.is_settled
     }
 
+    /// Notes that the node is changed.
+    fn dirty(&mut self, about: About, dirtied: impl FnOnce(About)) {
+        if !std::mem::replace(&mut self.is_dirty, true) {
+            dirtied(about);
+        }
+    }
+
     /// Notes that a slot is set.
-    fn replace(&mut self, slot: usize, old: u32, value: u32) -> Replaced {
+    fn replace(&mut self, place: Place, slot: usize, old: u32, value: u32) -> Replaced {
         let (word, bit) = (&mut self.fresh[slot / 64], 1 << (slot % 64));
         // The bit is not set if `old` is 0.
         let is_fresh = *word & bit != 0;
@@ -221,25 +227,21 @@ impl Changes {
         } else {
             *word | bit
         };
-        if old != 0 && !is_fresh {
+        if old != 0 && !is_fresh && place.names_block(slot) {
             self.replaced.push(old);
         }
-        Replaced {
-            old,
-            is_fresh,
-            was_clean: !std::mem::replace(&mut self.is_dirty, true),
-        }
+        Replaced { old, is_fresh }
     }
 }
 
 impl Cache {
     /// Creates a cache for node ids below `nodes` that keeps about `most` clean nodes.
-    pub(crate) fn new(nodes: u32, lookup: Lookup, most: usize) -> Self {
+    pub fn new(nodes: u32, lookup: Lookup, most: usize) -> Self {
         Cache::with_slots(nodes, lookup, most, NODE_SLOTS)
     }
 
     /// As [`new`](Self::new), for nodes with fewer slots, of which a model can create many.
-    pub(crate) fn with_slots(nodes: u32, lookup: Lookup, most: usize, slots: usize) -> Self {
+    pub fn with_slots(nodes: u32, lookup: Lookup, most: usize, slots: usize) -> Self {
         Cache {
             lookup,
             most: most.max(1),
@@ -255,7 +257,7 @@ impl Cache {
 
     /// Returns one slot of a node. If the node is not cached, `load` returns what is to be cached.
     /// It must not use the cache.
-    pub(crate) fn get(
+    pub fn get(
         &self,
         nid: Nid,
         slot: usize,
@@ -280,7 +282,7 @@ impl Cache {
     }
 
     /// Returns what a cached or loaded node is.
-    pub(crate) fn about(
+    pub fn about(
         &self,
         nid: Nid,
         load: impl FnOnce() -> Result<(About, Vec<u32>), Error>,
@@ -289,7 +291,7 @@ impl Cache {
     }
 
     /// Adds a new node, which is dirty and has no slot set.
-    pub(crate) fn add(&self, about: About) {
+    pub fn add(&self, about: About) {
         {
             let _loading = self.loading(about.nid);
             // A thread that used the id after the node's removal may have loaded it again.
@@ -299,13 +301,16 @@ impl Cache {
         self.make_room(about.nid);
     }
 
-    /// Sets one slot.
-    pub(crate) fn set(
+    /// Sets one slot. If the node was clean, this calls `dirtied` before another thread can find it
+    /// dirty: the caller puts it on its file's list of dirty nodes. Otherwise, a thread that finds
+    /// it dirty could have its file captured before it is on the list.
+    pub fn set(
         &self,
         nid: Nid,
         slot: usize,
         value: u32,
         load: impl FnOnce() -> Result<(About, Vec<u32>), Error>,
+        mut dirtied: impl FnMut(About),
     ) -> Result<Replaced, Error> {
         self.with(nid, load, |entry| {
             let mut changes = entry.changes.0.lock();
@@ -329,7 +334,25 @@ impl Cache {
             // Release [D→E]: if the value names a node, that the node has been added.
             cell.store(value, Release);
             drop(latch);
-            Some(changes.replace(slot, old, value))
+            changes.dirty(entry.about, &mut dirtied);
+            Some(changes.replace(Place::of(entry.about), slot, old, value))
+        })
+    }
+
+    /// Makes a node dirty, as [`set`](Self::set) does, without setting a slot.
+    pub fn touch(
+        &self,
+        nid: Nid,
+        load: impl FnOnce() -> Result<(About, Vec<u32>), Error>,
+        mut dirtied: impl FnMut(About),
+    ) -> Result<(), Error> {
+        self.with(nid, load, |entry| {
+            let mut changes = entry.changes.0.lock();
+            if changes.is_gone {
+                return None;
+            }
+            changes.dirty(entry.about, &mut dirtied);
+            Some(())
         })
     }
 
@@ -338,7 +361,7 @@ impl Cache {
     ///
     /// # Panics
     /// If the node is not cached. A dirty one is (N-C2).
-    pub(crate) fn capture(&self, nid: Nid) -> Captured {
+    pub fn capture(&self, nid: Nid) -> Captured {
         let captured = self.look(nid, |entry| {
             let early = injected_bug!(
                 "image-before-mutex",
@@ -362,7 +385,7 @@ impl Cache {
     }
 
     /// The captured image has been stored, or the node was clean all along.
-    pub(crate) fn settle(&self, nid: Nid) {
+    pub fn settle(&self, nid: Nid) {
         self.look(nid, |entry| {
             entry.changes.0.lock().is_settled = true;
             Some(())
@@ -371,7 +394,7 @@ impl Cache {
 
     /// Forgets a node that no node names any more. Returns the blocks that it kept for its next
     /// capture.
-    pub(crate) fn remove(&self, nid: Nid) -> Vec<Block> {
+    pub fn remove(&self, nid: Nid) -> Vec<Block> {
         let guard = self.epochs.pin();
         let replaced = self.look(nid, |entry| {
             let mut changes = entry.changes.0.lock();

@@ -18,7 +18,7 @@ pub struct DataDurable(());
 
 /// The blocks of the data log.
 #[derive(Debug)]
-pub(crate) struct DataDevice<S> {
+pub struct DataDevice<S> {
     storage: S,
     flushes: Rendezvous,
     trust: Mutex<Trust>,
@@ -37,7 +37,8 @@ enum Trust {
 }
 
 impl<S: Storage> DataDevice<S> {
-    pub(crate) fn new(storage: S) -> Self {
+    /// Creates the device of a medium that no flush has failed on.
+    pub fn new(storage: S) -> Self {
         DataDevice {
             storage,
             flushes: Rendezvous::new(),
@@ -45,18 +46,19 @@ impl<S: Storage> DataDevice<S> {
         }
     }
 
-    pub(crate) fn storage(&self) -> &S {
+    /// Returns the medium.
+    pub fn storage(&self) -> &S {
         &self.storage
     }
 
     /// Fills `into` with the bytes at `offset` of consecutive blocks that begin with `block`.
-    pub(crate) fn read(&self, block: Block, offset: usize, into: &mut [u8]) -> Result<(), Error> {
+    pub fn read(&self, block: Block, offset: usize, into: &mut [u8]) -> Result<(), Error> {
         let at = u64::from(block) * BLOCK_BYTES as u64 + offset as u64;
         (self.storage.read_at(into, at)).map_err(Error::io("reading data"))
     }
 
     /// Writes whole consecutive blocks.
-    pub(crate) fn write(&self, block: Block, data: &[u8]) -> Result<(), Error> {
+    pub fn write(&self, block: Block, data: &[u8]) -> Result<(), Error> {
         debug_assert!(data.len().is_multiple_of(BLOCK_BYTES));
         let at = u64::from(block) * BLOCK_BYTES as u64;
         (self.storage.write_at(data, at)).map_err(Error::io("writing data"))
@@ -64,7 +66,7 @@ impl<S: Storage> DataDevice<S> {
 
     /// Makes durable every write that returned before this call. Threads that flush at the same
     /// time share the flush of the medium. The first failure is final.
-    pub(crate) fn flush(&self) -> Result<DataDurable, Error> {
+    pub fn flush(&self) -> Result<DataDurable, Error> {
         self.flushes.pass(|| self.flush_alone())?;
         Ok(DataDurable(()))
     }

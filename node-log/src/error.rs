@@ -3,21 +3,57 @@
 use std::io;
 use std::sync::Arc;
 
+use spanlock_range_lock::RangeError;
 use thiserror::Error;
 
-/// Why an operation failed. An operation that fails changes nothing, except as
-/// [`Failed`](Error::Failed) says.
+use crate::node::Nid;
+
+/// Why an operation failed. An operation that fails changes nothing. The exceptions are
+/// [`Failed`](Error::Failed), and a write whose nodes cannot be read: it may be there in part.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A medium failed.
-    #[error("{what} failed: {source}")]
-    Io {
-        /// What the volume was doing.
-        what: &'static str,
-        /// The medium's error.
-        source: Arc<io::Error>,
+    // Files.
+    /// There is no file of this name.
+    #[error("there is no file `{name}`")]
+    NotFound {
+        /// The name.
+        name: Arc<str>,
     },
+    /// There is a file of this name.
+    #[error("there is a file `{name}` already: open it, or remove it first")]
+    Exists {
+        /// The name.
+        name: Arc<str>,
+    },
+    /// The name cannot be used.
+    #[error("`{name}` cannot name a file: a name has 1 to 255 bytes, and neither `/` nor NUL")]
+    BadName {
+        /// The name.
+        name: Arc<str>,
+    },
+    /// The file was removed after this handle was made.
+    #[error("the file `{name}` was removed")]
+    Removed {
+        /// The name that it had.
+        name: Arc<str>,
+    },
+    /// The file cannot have as many bytes.
+    #[error("a file cannot have {end} bytes: the most is {most}")]
+    TooLarge {
+        /// The bytes that it would have.
+        end: u64,
+        /// The most bytes of a file.
+        most: u64,
+    },
+    /// The range lock of a file refused a request.
+    #[error("the file's range lock refused: {0}")]
+    Lock(#[from] RangeError),
+
+    // The volume.
+    /// The volume was opened only for reading.
+    #[error("the volume is open only for reading")]
+    ReadOnly,
     /// An earlier write of metadata, or a flush, failed. From then on nothing becomes durable, and
     /// nothing is acknowledged. What was durable before can still be read.
     #[error("an earlier operation failed, so nothing more becomes durable: {first}")]
@@ -25,21 +61,46 @@ pub enum Error {
         /// The first failure.
         first: Arc<str>,
     },
-    /// A half that was to be formatted holds a volume, or other data.
-    #[error("the {half} already holds a volume or other data: open it, or clear its start first")]
-    Occupied {
-        /// The half of the volume.
-        half: &'static str,
-    },
-    /// A medium is too small for what was asked, or was truncated.
-    #[error("the {half} has {found} bytes, but needs {needed}")]
-    TooSmall {
-        /// The half of the volume.
-        half: &'static str,
-        /// The bytes that it needs.
+    /// The data log has no room.
+    #[error(
+        "the data log is full: a request needs {needed} blocks, and {room} are free after \
+         cleaning; remove or truncate files"
+    )]
+    Full {
+        /// The blocks that the request needs.
         needed: u64,
-        /// The bytes that it has.
-        found: u64,
+        /// The blocks that are free.
+        room: u64,
+    },
+    /// No node id is free.
+    #[error(
+        "all {nodes} nodes are in use: remove or truncate files, or create a volume with more nodes"
+    )]
+    NoNodes {
+        /// The nodes that the volume can have.
+        nodes: u32,
+    },
+    /// A node is not what the file's other nodes say.
+    #[error(
+        "the volume is damaged: node {nid} in the node half: {what}; open the volume read-only to \
+         save the other files"
+    )]
+    DamagedNode {
+        /// The node.
+        nid: Nid,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+
+    // The halves.
+    /// The node half has no room for the nodes of a commit. Nothing was changed.
+    #[error(
+        "the node half has no room for {needed} bytes of nodes: remove files, or create the volume \
+         with a larger node half"
+    )]
+    NodesFull {
+        /// The bytes of the nodes, or of the one that has no place.
+        needed: u64,
     },
     /// An option cannot be used.
     #[error("{what} is {found}, but must be {wanted}")]
@@ -51,24 +112,21 @@ pub enum Error {
         /// The values it may have.
         wanted: &'static str,
     },
-    /// The node half has no room for the nodes of a commit. Nothing was changed.
-    #[error(
-        "the node half has no room for {needed} bytes of nodes: remove files, or create the volume \
-         with a larger node half"
-    )]
-    NodesFull {
-        /// The bytes of the nodes.
-        needed: u64,
-    },
-    /// A medium does not hold what was written there.
-    #[error("the volume is damaged: {what}, at byte {at} of the {half}; restore it from a copy")]
-    Corrupt {
-        /// What is damaged.
-        what: &'static str,
+    /// A medium is too small for what was asked, or was truncated.
+    #[error("the {half} has {found} bytes, but needs {needed}")]
+    TooSmall {
         /// The half of the volume.
         half: &'static str,
-        /// The byte.
-        at: u64,
+        /// The bytes that it needs.
+        needed: u64,
+        /// The bytes that it has.
+        found: u64,
+    },
+    /// A half that was to be created holds a volume, or other data.
+    #[error("the {half} already holds a volume or other data: open it, or clear its start first")]
+    Occupied {
+        /// The half of the volume.
+        half: &'static str,
     },
     /// A half begins with something else, or its creation was cut off.
     #[error(
@@ -113,9 +171,32 @@ pub enum Error {
         /// What a read-only opening would show.
         shown: &'static str,
     },
+    /// A medium does not hold what was written there.
+    #[error("the volume is damaged: {what}, at byte {at} of the {half}; restore it from a copy")]
+    Corrupt {
+        /// What is damaged.
+        what: &'static str,
+        /// The half of the volume.
+        half: &'static str,
+        /// The byte.
+        at: u64,
+    },
+    /// A medium failed.
+    #[error("{what} failed: {source}")]
+    Io {
+        /// What the volume was doing.
+        what: &'static str,
+        /// The medium's error.
+        source: Arc<io::Error>,
+    },
 }
 
 impl Error {
+    /// Returns whether the node half has no room, so that the same commit may succeed later.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Error::NodesFull { .. })
+    }
+
     /// For `map_err`.
     pub(crate) fn io(what: &'static str) -> impl FnOnce(io::Error) -> Error {
         move |source| Error::Io {

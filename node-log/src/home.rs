@@ -1,7 +1,7 @@
 //! Where nodes live: in blocks, as F2FS has them, or in persistent memory.
 
-pub mod block;
-pub mod nvm;
+pub(crate) mod block;
+pub(crate) mod nvm;
 
 use crate::device::DataDurable;
 use crate::error::Error;

@@ -21,7 +21,7 @@
 //!
 //! | word | is | changed by |
 //! |---|---|---|
-//! | `Head::at` | the head's segment, and how much of it was allocated | an allocation adds; the thread that opens a segment stores |
+//! | `Head::at` | the head's segment, and how much of it was allocated | an allocation adds; the thread that opens a segment swaps |
 //! | `Head::room` | N-L1 | a reservation subtracts; a [`Room`] that is dropped, and a segment that becomes free, add |
 //! | `live` of a segment | N-L2 | the thread that opens the segment stores; a free subtracts |
 //! | the word of a block | 0 if it is free, or [`USED`] and the owner | the thread that allocated the block, or frees it |
@@ -38,7 +38,7 @@
 //!   the segment among the free ones. A full segment's `live` is what is in use.
 //! - **N-L3** An allocation adds to `at` first, and has the blocks that lie inside the segment. So
 //!   no two threads have one block. Once `at` is past the segment's end, adding to it has no
-//!   effect. Only then a thread stores a new value, under the mutex of `free`. So a store loses no
+//!   effect. Only then a thread sets a new value, under the mutex of `free`. So that loses no
 //!   allocation. The sum cannot overflow: after a thread was past the end, it waits for the mutex.
 //! - **N-L4** The first block of a head's new segment belongs to the thread that opens it. So less
 //!   than a segment is left in a head's segment, and a head whose room is *n* segments has so many
@@ -70,7 +70,7 @@ const USED: u64 = 1 << 63;
 
 /// Which head a block goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heat {
+pub enum Heat {
     /// Written by the user.
     Hot,
     /// Moved by cleaning: it is likely to stay.
@@ -79,9 +79,11 @@ pub(crate) enum Heat {
 
 /// Which slot of which node names a block. In the node log: the node itself, and slot 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
-    pub(crate) nid: Nid,
-    pub(crate) slot: u16,
+pub struct Owner {
+    /// The node.
+    pub nid: Nid,
+    /// The slot.
+    pub slot: u16,
 }
 
 impl Owner {
@@ -100,7 +102,7 @@ impl Owner {
 /// fail. Dropping it gives back the blocks that were not allocated.
 #[must_use]
 #[derive(Debug)]
-pub(crate) struct Room<'l> {
+pub struct Room<'l> {
     log: &'l Log,
     heat: Heat,
     blocks: u32,
@@ -108,7 +110,7 @@ pub(crate) struct Room<'l> {
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Log {
+pub struct Log {
     first: Block,
     segment_blocks: u32,
     /// Hot and cold.
@@ -157,7 +159,7 @@ impl Head {
 impl Log {
     /// Creates a log of segments that are all free. The first block of the first segment is
     /// `first`.
-    pub(crate) fn new(first: Block, segments: u32, segment_blocks: u32) -> Self {
+    pub fn new(first: Block, segments: u32, segment_blocks: u32) -> Self {
         let blocks = u64::from(segments) * u64::from(segment_blocks);
         debug_assert!(u64::from(first) + blocks <= 1 << 32);
         let size = u64::from(segment_blocks);
@@ -196,7 +198,7 @@ impl Log {
     /// block's number) if no segment has the block.
     ///
     /// Only before the first reservation.
-    pub(crate) fn claim(&self, block: Block, owner: Owner) -> Result<(), Option<Owner>> {
+    pub fn claim(&self, block: Block, owner: Owner) -> Result<(), Option<Owner>> {
         let (at, segment) = self.index(block).ok_or(None)?;
         let mut free = self.free.lock();
         // Relaxed, here and below: the mutex orders all claims.
@@ -216,7 +218,7 @@ impl Log {
 
     /// Sets blocks aside. `None`: there are not enough, so the volume must clean. Cold blocks may
     /// use the segments that are kept for cleaning; hot ones may not.
-    pub(crate) fn reserve(&self, blocks: u32, heat: Heat) -> Option<Room<'_>> {
+    pub fn reserve(&self, blocks: u32, heat: Heat) -> Option<Room<'_>> {
         let log = self;
         let room = || Room { log, heat, blocks };
         let wanted = u64::from(blocks);
@@ -250,7 +252,7 @@ impl Log {
         let mut at = if injected_bug!(
             "allocated-by-store",
             "a thread allocates by a load and a store, not by a read-modify-write",
-            killed_by = "node-log-log/allocate-allocate"
+            killed_by = "node-log-segments/allocate-allocate"
         ) {
             // Acquire, Relaxed: strong enough; the injected bug is to take two steps.
             let at = head.at.load(Acquire);
@@ -265,7 +267,7 @@ impl Log {
             if !injected_bug!(
                 "opened-twice",
                 "two threads that find a segment full both open one",
-                killed_by = "node-log-log/allocate-allocate"
+                killed_by = "node-log-segments/allocate-allocate"
             ) {
                 // Relaxed: a thread that opened a segment since did so under the mutex.
                 at = head.at.fetch_add(most.into(), Relaxed);
@@ -276,7 +278,7 @@ impl Log {
                 self.live[segment as usize].store(size, Relaxed);
                 // Release [A→B]: publishes `live`, and the frees of all blocks, of which the mutex
                 // has told this thread.
-                head.at.store(pack(segment, most), Release);
+                head.at.swap(pack(segment, most), Release);
                 at = pack(segment, 0);
             }
         }
@@ -292,14 +294,14 @@ impl Log {
     }
 
     /// Says which slot names the block. Before that slot is set.
-    pub(crate) fn set_owner(&self, block: Block, owner: Owner) {
+    pub fn set_owner(&self, block: Block, owner: Owner) {
         let (at, _) = self.index_of_used(block);
         // Relaxed: a thread that cleans reads it as a hint.
         self.blocks[at].store(owner.encode(), Relaxed);
     }
 
     /// Sets blocks free. Their data may be overwritten at once.
-    pub(crate) fn free(&self, blocks: &[Block]) {
+    pub fn free(&self, blocks: &[Block]) {
         for &block in blocks {
             let (at, segment) = self.index_of_used(block);
             // Relaxed: C publishes it.
@@ -311,7 +313,7 @@ impl Log {
             let is_last = if injected_bug!(
                 "freed-with-a-block",
                 "a segment becomes free while one of its blocks is in use",
-                killed_by = "node-log-log/free-allocate"
+                killed_by = "node-log-segments/free-allocate"
             ) {
                 live == 2
             } else {
@@ -336,7 +338,7 @@ impl Log {
     }
 
     /// Returns the owner that was set last.
-    pub(crate) fn owner(&self, block: Block) -> Option<Owner> {
+    pub fn owner(&self, block: Block) -> Option<Owner> {
         let (at, _) = self.index(block)?;
         // Relaxed: a hint, see `set_owner`.
         Owner::decode(self.blocks[at].load(Relaxed))
@@ -346,7 +348,7 @@ impl Log {
     /// those blocks with their owners. The segment stays in place.
     ///
     /// A block whose owner has not been set yet is left out.
-    pub(crate) fn victim(&self) -> Option<Vec<(Block, Owner)>> {
+    pub fn victim(&self) -> Option<Vec<(Block, Owner)>> {
         let size = self.segment_blocks;
         // Under the mutex no segment is opened.
         let free = self.free.lock();
@@ -354,7 +356,7 @@ impl Log {
         let heads = (self.heads.each_ref()).map(|head| head.at.load(Relaxed));
         let is_being_filled = |segment: u32| {
             let mut heads = heads.iter();
-            heads.any(|&at| at >> 32 == segment.into() && offset(at) < size)
+            heads.any(|&at| at >> 32 == u64::from(segment) && offset(at) < size)
         };
         let (_, segment) = (0..)
             .zip(&self.live)
@@ -373,13 +375,13 @@ impl Log {
     }
 
     /// Returns how many blocks can be reserved for the user now.
-    pub(crate) fn room(&self) -> u64 {
+    pub fn room(&self) -> u64 {
         // Relaxed: nothing depends on it.
         self.head(Heat::Hot).room.load(Relaxed)
     }
 
     /// Returns how many blocks are in use.
-    pub(crate) fn used(&self) -> u64 {
+    pub fn used(&self) -> u64 {
         let free = self.free.lock();
         // Relaxed, here and below: nothing depends on the sum.
         let live = self.live.iter().map(|it| u64::from(it.load(Relaxed)));
@@ -399,7 +401,7 @@ impl Room<'_> {
     ///
     /// # Panics
     /// If `most` is 0, or more than what is left of the room.
-    pub(crate) fn allocate(&mut self, most: u32) -> (Block, u32) {
+    pub fn allocate(&mut self, most: u32) -> (Block, u32) {
         assert!(
             (1..=self.blocks).contains(&most),
             "{most} of {} blocks",

@@ -30,7 +30,7 @@ use crate::error::Error;
 /// covered by a run that *began* after the call; one thread runs, and all that came before the run
 /// began share its result.
 #[derive(Debug)]
-pub(crate) struct Rendezvous {
+pub struct Rendezvous {
     state: Mutex<State>,
     ended: Condvar,
 }
@@ -71,7 +71,12 @@ impl Drop for Run<'_> {
 }
 
 impl Rendezvous {
-    pub(crate) fn new() -> Self {
+    /// Creates one where nobody waits.
+    #[allow(
+        clippy::new_without_default,
+        reason = "nothing in this crate needs a default"
+    )]
+    pub fn new() -> Self {
         Rendezvous {
             state: Mutex::new(State {
                 begun: 0,
@@ -89,7 +94,7 @@ impl Rendezvous {
     ///
     /// What a thread did before its call happens before that run, and the run happens before the
     /// return.
-    pub(crate) fn pass(&self, run: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    pub fn pass(&self, run: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         let mut state = self.state.lock();
         let least = if injected_bug!(
             "joined-late",

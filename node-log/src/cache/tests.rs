@@ -12,7 +12,7 @@ fn about(nid: Nid) -> About {
     About {
         nid,
         inode: 1,
-        place: nid * 3,
+        place: (1 << 30) | (nid * 3),
     }
 }
 
@@ -60,8 +60,11 @@ fn a_replaced_block_is_freed_when_no_image_names_it() {
         let cache = Cache::new(10, way, 4);
         let load = stored(2, &[10, 11]);
         let set = |slot, value| {
-            let it = cache.set(2, slot, value, &load).unwrap();
-            (it.old, it.is_fresh, it.was_clean)
+            let mut was_clean = false;
+            let it = cache
+                .set(2, slot, value, &load, |_| was_clean = true)
+                .unwrap();
+            (it.old, it.is_fresh, was_clean)
         };
         assert_eq!(set(0, 20), (10, false, true));
         assert_eq!(set(0, 30), (20, true, false));
@@ -87,7 +90,7 @@ fn a_replaced_block_is_freed_when_no_image_names_it() {
 fn nodes_that_are_clean_and_settled_are_evicted_one_for_one() {
     let cache = Cache::new(100, Lookup::Optimistic, 3);
     cache.add(about(1));
-    assert_eq!(cache.set(2, 0, 5, stored(2, &[])).unwrap().old, 0);
+    assert_eq!(cache.set(2, 0, 5, stored(2, &[]), |_| ()).unwrap().old, 0);
     for nid in 3..50 {
         assert_eq!(cache.get(nid, 0, stored(nid, &[nid])).unwrap(), nid);
     }
@@ -134,14 +137,15 @@ fn a_ring_that_dirty_nodes_have_filled_shrinks_again() {
 #[test]
 fn a_removed_node_gives_up_what_it_kept_and_its_id_can_be_used_again() {
     let cache = Cache::new(10, Lookup::Shared, 4);
-    cache.set(2, 0, 20, stored(2, &[10])).unwrap();
+    cache.set(2, 0, 20, stored(2, &[10]), |_| ()).unwrap();
     assert_eq!(cache.remove(2), [10]);
     assert_eq!(cache.remove(2), [0; 0]);
     // A thread that still knows the id loads what the home has.
     assert_eq!(cache.get(2, 0, stored(2, &[10])).unwrap(), 10);
     cache.add(about(2));
     assert_eq!(cache.get(2, 0, missing).unwrap(), 0);
-    assert!(!cache.set(2, 0, 1, missing).unwrap().was_clean);
+    let dirtied = |_| panic!("it was dirty");
+    cache.set(2, 0, 1, missing, dirtied).unwrap();
     assert_eq!(cache.capture(2).slots, [1]);
 }
 
@@ -163,7 +167,7 @@ fn threads_share_nodes_that_come_and_go() {
                 let found = cache.get(nid, thread, || Ok(load(nid))).unwrap();
                 assert_eq!(found, mine[nid as usize], "{way:?}");
                 if random.bool() {
-                    let set = cache.set(nid, thread, round, || Ok(load(nid)));
+                    let set = cache.set(nid, thread, round, || Ok(load(nid)), |_| ());
                     assert_eq!(set.unwrap().old, mine[nid as usize]);
                     mine[nid as usize] = round;
                 }

@@ -1,4 +1,4 @@
-//! Nodes in persistent memory ([F2FS] §3.4): a node takes only the lines that it needs, and
+//! Nodes in persistent memory ([F2FS] §3.3 to 3.5): a node takes only the lines that it needs, and
 //! a commit publishes it by the 8 bytes of its address-table entry.
 //!
 //! # A commit
