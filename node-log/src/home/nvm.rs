@@ -1,15 +1,18 @@
-//! Nodes in persistent memory ([F2FS], section 3.4): a node takes only the lines that it needs, and
+//! Nodes in persistent memory ([F2FS] §3.3 to 3.5): a node takes only the lines that it needs, and
 //! a commit publishes it by the 8 bytes of its address-table entry.
 //!
 //! # A commit
 //!
-//! | step | stored | fence |
-//! |---|---|---|
-//! | 1 | the nodes, in places of the heap that nothing names | 1 |
-//! | 2 | the entries of *new* nodes, if any. No durable node names these, and the inode is not among them | 1 |
-//! | 3 | the entry of the one node that is left: **this 8-byte store is the commit** | 1 |
-//! | 3' | or, of several: the entries in a redo slot; the slot's first word, **which is the commit**; the entries in the table; the slot's first word, 0 | 4 |
-//! | 4 | zero entries for the nodes that the file no longer has, if any | 1 |
+//! 1. The nodes are stored in places of the heap that nothing names, and fenced.
+//! 2. The entries of *new* nodes, except the inode's, are published and fenced. No durable node
+//!    names these nodes.
+//! 3. If one entry is left, its 8-byte store **is the commit**; it is fenced. If several are left,
+//!    they are written to a redo slot and fenced; the slot's first word is set, **which is the
+//!    commit**, and fenced; the entries are published and fenced; the word is cleared and fenced.
+//! 4. The entries of nodes that the file no longer has are deleted and fenced.
+//!
+//! Steps 2 and 4 are left out where there is nothing to do. So a commit of one node takes two
+//! fences, and stores its lines and 8 bytes.
 //!
 //! A crash before the commit leaves the file as it was, and perhaps entries of new nodes that no
 //! inode reaches; a crash between 3 and 4 leaves entries of old ones. The volume
@@ -28,13 +31,20 @@
 //!   first [`stamp`](Home::stamp) fails.
 //!
 //! So a thread may read a node's lines while it holds the stripe: it finds the entry under the
-//! stripe, and a commit that replaces
-//! it locks the stripe before the lines can be written again.
+//! stripe, and a commit that replaces the entry locks the stripe before the lines can be written
+//! again.
 //!
 //! # Not guaranteed
 //! A [`load`](Home::load) may return an image whose entry is not durable yet. The heap's free lines
 //! may be too scattered for a large node; then the commit fails with [`Error::NodesFull`], and
 //! changes nothing.
+//!
+//! # What is counted as persisted
+//! For a node, all bytes of its lines. For the table, 8 bytes for each entry that is stored or
+//! deleted, and what a commit writes to a slot: 16 bytes for each pair and 16 for the first word.
+//! Superblock and generation words do not count.
+//!
+//! [F2FS]: https://doi.org/10.1145/3319647.3325828
 
 mod heap;
 mod layout;

@@ -5,6 +5,7 @@ mod images;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use spanlock_journal_commit::storage::PmemStorage;
 use spanlock_pmem::simulated::Simulated;
@@ -28,10 +29,15 @@ fn medium(region: &Arc<Simulated>) -> Nvm<Arc<Simulated>> {
     Nvm::new(region.clone()).slots(2, 3)
 }
 
-/// Creates and stamps a home with so many blocks in its heap.
 fn create(blocks: u64) -> (Arc<Simulated>, Simple) {
+    create_with(blocks, 3)
+}
+
+/// Creates and stamps a home with so many blocks in its heap, and so many pairs in a slot.
+fn create_with(blocks: u64, pairs: u32) -> (Arc<Simulated>, Simple) {
     let region = Simulated::new(&vec![0; (HEAP + blocks * 4096) as usize]);
-    let home = NvmHome::create(medium(&region), 7, NODES, 0).unwrap();
+    let medium = medium(&region).slots(2, pairs);
+    let home = NvmHome::create(medium, 7, NODES, 0).unwrap();
     stamp(&home);
     (region, home)
 }
@@ -381,6 +387,36 @@ fn damaged_nodes_are_not_returned() {
             Err(Error::Corrupt { .. })
         ));
     }
+}
+
+/// A reader has found an entry, and holds the stripe, while a commit replaces the entry.
+#[test]
+fn a_place_is_not_free_while_a_reader_may_read_it() {
+    let (region, home) = create(1);
+    one_file(&home);
+    let entry = |nid| home.region.load(home.layout.entry(nid));
+    let (old, place) = (entry(2), Entry::decode(entry(2)).place);
+    let new = node(2, false, &[], &[8; 8]);
+    std::thread::scope(|scope| {
+        let slots: Vec<_> = home.slots.iter().map(Mutex::lock).collect();
+        let stores = vec![node(1, true, &[2, 3, 4], &[]), new.clone()];
+        let committer = scope.spawn(|| commit(&home, stores, vec![]).unwrap());
+        // Once the node is stored, the commit has read its entry, and it waits for a slot.
+        let is_stored = |bytes: &[u8]| bytes.windows(new.bytes.len()).any(|it| it == new.bytes);
+        while !is_stored(&region.bytes()) {
+            std::thread::yield_now();
+        }
+        let reader = home.stripe(2).lock();
+        drop(slots);
+        while entry(2) == old {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!home.heap.claim(place));
+        drop(reader);
+        committer.join().unwrap();
+        assert!(home.heap.claim(place));
+    });
 }
 
 /// Threads load nodes that others replace all the time, in a heap that is nearly full.

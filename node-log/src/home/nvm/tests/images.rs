@@ -14,10 +14,12 @@ enum Op {
     Grow,
     /// Overwrites as many nodes as fit a slot, the inode among them.
     Several,
+    /// Overwrites all nodes, which must fit a slot.
+    All,
     /// Overwrites a node and the inode, adds a node, and frees one.
     Mixed,
-    /// Overwrites all nodes: more than fit a slot, if there are enough. This stands for the first
-    /// group, which has no inode; `ManyRest` stands for the second.
+    /// Overwrites all nodes, which do not fit a slot. This stands for the first group, which has no
+    /// inode; `ManyRest` stands for the second.
     Many,
     ManyRest,
     Remove,
@@ -26,10 +28,11 @@ enum Op {
     Checkpoint,
 }
 
-const OPS: [Op; 9] = [
+const OPS: [Op; 10] = [
     Op::Inode,
     Op::Grow,
     Op::Several,
+    Op::All,
     Op::Mixed,
     Op::Many,
     Op::ManyRest,
@@ -54,7 +57,7 @@ impl Op {
         let stored = match self {
             Op::Inode => vec![],
             Op::Several => ids.iter().copied().take(PAIRS - 1).collect(),
-            Op::Many | Op::ManyRest => ids.clone(),
+            Op::All | Op::Many | Op::ManyRest => ids.clone(),
             Op::Grow => {
                 ids.push(new);
                 vec![new]
@@ -203,7 +206,9 @@ impl Subject for Nodes {
 
 /// Judges all images of operations, one after the other.
 fn judge(ops: &[Op]) -> Judged {
-    let (region, home) = create(1);
+    // Larger slots have more than one line.
+    let pairs = if ops.contains(&Op::All) { 8 } else { PAIRS };
+    let (region, home) = create_with(1, pairs as u32);
     one_file(&home);
     let (mut files, _) = reach(&home).unwrap();
     let search = Search::new(&region.bytes(), Method::Global, || 0);
@@ -236,11 +241,13 @@ fn judge(ops: &[Op]) -> Judged {
 /// `SPANLOCK_ROUNDS`, all pairs.
 #[test]
 fn every_image_of_two_operations_is_all_or_nothing() {
-    let is_op = |op: &Op| *op != Op::ManyRest;
+    let is_op = |op: &Op| !matches!(op, Op::ManyRest | Op::All);
     let mut runs: Vec<Vec<Op>> = vec![
         vec![Op::Many],
+        vec![Op::All],
         vec![Op::Inode, Op::Inode],
         vec![Op::Several, Op::Several],
+        vec![Op::Several, Op::Inode],
         vec![Op::Remove, Op::Grow],
     ];
     // With one node more, the second group has two, and there are many images.
@@ -249,7 +256,7 @@ fn every_image_of_two_operations_is_all_or_nothing() {
     runs.extend(after_grow.map(|op| vec![Op::Grow, op]));
     if std::env::var_os("SPANLOCK_ROUNDS").is_some() {
         let pairs = |first| OPS.into_iter().filter(is_op).map(move |op| vec![first, op]);
-        runs = OPS.into_iter().filter(is_op).flat_map(pairs).collect();
+        runs.extend(OPS.into_iter().filter(is_op).flat_map(pairs));
     }
     let (mut images, mut during) = (0, 0);
     for ops in runs {
