@@ -35,6 +35,41 @@ pub enum Error {
         /// The byte.
         at: u64,
     },
+    /// A half that was to be created holds a volume, or other data.
+    #[error("the {half} already holds a volume or other data: open it, or clear its start first")]
+    Occupied {
+        /// The half of the volume.
+        half: &'static str,
+    },
+    /// A medium is too small for what was asked, or was truncated.
+    #[error("the {half} has {found} bytes, but needs {needed}")]
+    TooSmall {
+        /// The half of the volume.
+        half: &'static str,
+        /// The bytes that it needs.
+        needed: u64,
+        /// The bytes that it has.
+        found: u64,
+    },
+    /// An option cannot be used.
+    #[error("{what} is {found}, but must be {wanted}")]
+    BadOption {
+        /// The option.
+        what: &'static str,
+        /// Its value.
+        found: u64,
+        /// The values it may have.
+        wanted: &'static str,
+    },
+    /// The node half has no room for the nodes of a commit. Nothing was changed.
+    #[error(
+        "the node half has no room for {needed} bytes of nodes: remove files, or create the volume \
+         with a larger node half"
+    )]
+    NodesFull {
+        /// The bytes of the nodes.
+        needed: u64,
+    },
     /// A half begins with something else.
     #[error(
         "the {half} holds other data: it does not begin with the superblock of one; open the right \
