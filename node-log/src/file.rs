@@ -2,8 +2,8 @@
 //!
 //! # A write
 //! 1. Set blocks aside, before any hold (see `volume/room.rs`).
-//! 2. Hold the pages exclusively. A write behind the end also holds the page of the end, whose bytes
-//!    behind the end it clears: nothing else keeps them zero (N-F2).
+//! 2. Hold the pages exclusively. A write behind the end also holds the page of the end, where it
+//!    clears what is behind the end: nothing else keeps these bytes zero (N-F2).
 //! 3. Read the rest of pages that are written in part. Write all data to new blocks.
 //! 4. Set the slots of the pages, then raise the size.
 //!
@@ -68,7 +68,7 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
     }
 
     /// Reads the bytes at `offset` into `into`, as many as there are, and returns their number.
-    /// Bytes that were never written are zero. Waits while another thread writes one of their pages.
+    /// Bytes that were never written are zero. Waits while another thread writes one of the pages.
     ///
     /// # Errors
     /// [`Error::Removed`], [`Error::Io`], [`Error::DamagedNode`], the home's errors, [`Error::Lock`].

@@ -22,8 +22,7 @@ struct State {
 }
 
 impl Nids {
-    /// Creates a set of the ids below `nodes`, of which those are in use for which `is_used` returns
-    /// `true`.
+    /// Creates a set of the ids below `nodes`. `is_used` says which ones are in use.
     pub(crate) fn new(nodes: u32, is_used: impl Fn(Nid) -> bool) -> Self {
         let mut used = vec![0_u64; nodes.div_ceil(64) as usize].into_boxed_slice();
         let mut free = 0;

@@ -99,16 +99,9 @@ struct Table {
 struct Batch {
     /// The nodes' blocks.
     bytes: Vec<u8>,
-    nodes: Vec<Planned>,
+    /// Each node, and whether it is the last one of its commit.
+    nodes: Vec<(Nid, bool)>,
     frees: Vec<Nid>,
-}
-
-struct Planned {
-    nid: Nid,
-    /// The bytes of the node.
-    used: usize,
-    /// Whether it is the last node of its commit.
-    is_last: bool,
 }
 
 /// Commits that no thread has written yet.
@@ -122,20 +115,32 @@ struct Queue {
     refused: BTreeSet<u64>,
 }
 
+impl Head {
+    fn new(number: u64, pack: Pack, recovered: Option<Vec<Block>>) -> Self {
+        Head {
+            next: 0,
+            number,
+            pack,
+            recovered,
+            failed: None,
+        }
+    }
+}
+
 impl Batch {
+    fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.frees.is_empty()
+    }
+
     fn add(&mut self, change: &Change) {
         for stored in &change.stores {
             self.bytes.extend_from_slice(&stored.bytes);
             let end = self.bytes.len().next_multiple_of(BLOCK_BYTES);
             self.bytes.resize(end, 0);
-            self.nodes.push(Planned {
-                nid: stored.nid,
-                used: stored.bytes.len(),
-                is_last: false,
-            });
+            self.nodes.push((stored.nid, false));
         }
-        if let Some(last) = self.nodes.last_mut() {
-            last.is_last = true;
+        if let Some((_, is_last)) = self.nodes.last_mut() {
+            *is_last = true;
         }
         self.frees.extend_from_slice(&change.frees);
     }
@@ -191,7 +196,7 @@ impl<N: Storage> BlockHome<N> {
                 queue.first = queue.ticket;
                 (mem::take(&mut queue.batch), tickets)
             };
-            if batch.nodes.is_empty() {
+            if batch.is_empty() {
                 return Ok(());
             }
             match self.room(head, batch.nodes.len() as u32) {
@@ -216,20 +221,12 @@ impl<N: Storage> BlockHome<N> {
         assert_ne!(head.next, 0, "a home is stamped before it is written to");
         let count = batch.nodes.len();
         let mut blocks = vec![head.next];
-        while blocks.len() <= count {
-            let (first, some) = room.allocate((count + 1 - blocks.len()) as u32);
-            blocks.extend(first..first + some);
-        }
+        blocks.extend(allocate(&mut room, count));
         let nodes = batch.bytes.chunks_exact_mut(BLOCK_BYTES);
-        for (at, (node, bytes)) in batch.nodes.iter().zip(nodes).enumerate() {
-            let owner = Owner {
-                nid: node.nid,
-                slot: 0,
-            };
-            self.log.set_owner(blocks[at], owner);
+        for (at, (&(nid, is_last), node)) in batch.nodes.iter().zip(nodes).enumerate() {
+            self.log.set_owner(blocks[at], Owner { nid, slot: 0 });
             let number = chain::after(head.number, at as u64);
-            let bytes = &mut bytes[..node.used];
-            chain::link(bytes, blocks[at + 1], number, at, node.is_last);
+            chain::link(node, blocks[at + 1], number, at, is_last);
         }
         self.medium.write_runs(&blocks[..count], &batch.bytes)?;
         let is_early = injected_bug!(
@@ -243,8 +240,8 @@ impl<N: Storage> BlockHome<N> {
         head.next = blocks[count];
         head.number = chain::after(head.number, count as u64);
         let mut table = self.table.lock();
-        for (node, &block) in batch.nodes.iter().zip(&blocks) {
-            self.publish(&mut table, node.nid, block);
+        for (&(nid, _), &block) in batch.nodes.iter().zip(&blocks) {
+            self.publish(&mut table, nid, block);
         }
         for &nid in &batch.frees {
             self.publish(&mut table, nid, 0);
@@ -301,6 +298,16 @@ impl<N: Storage> BlockHome<N> {
     }
 }
 
+/// Allocates so many blocks of a room.
+fn allocate(room: &mut Room<'_>, count: usize) -> Vec<Block> {
+    let mut blocks = Vec::with_capacity(count);
+    while blocks.len() < count {
+        let (first, some) = room.allocate((count - blocks.len()) as u32);
+        blocks.extend(first..first + some);
+    }
+    blocks
+}
+
 /// Returns the error for a commit of so many nodes.
 fn full(nodes: usize) -> Error {
     let needed = (nodes * BLOCK_BYTES) as u64;
@@ -324,13 +331,7 @@ impl<N: Storage> Home for BlockHome<N> {
             sequence: chain::first(volume),
             map: vec![false; medium.layout.nat_blocks() as usize].into(),
         };
-        let head = Head {
-            next: 0,
-            number: pack.sequence,
-            pack,
-            recovered: None,
-            failed: None,
-        };
+        let head = Head::new(pack.sequence, pack, None);
         let home = Self::new(medium, identity, vec![0; nodes as usize], head);
         home.alone(|head| home.format(head, identity))?;
         Ok(home)
@@ -339,13 +340,7 @@ impl<N: Storage> Home for BlockHome<N> {
     fn open(storage: N) -> Result<Self, Error> {
         let (medium, identity) = Medium::open(storage)?;
         let recovered = recovery::recover(&medium)?;
-        let head = Head {
-            next: 0,
-            number: recovered.number,
-            pack: recovered.pack,
-            recovered: Some(recovered.chain),
-            failed: None,
-        };
+        let head = Head::new(recovered.number, recovered.pack, Some(recovered.chain));
         let home = Self::new(medium, identity, recovered.nat, head);
         home.table.lock().dirty = recovered.dirty;
         home.claim()?;
@@ -435,7 +430,7 @@ impl<N: Storage> Home for BlockHome<N> {
         let mut batch = Batch::default();
         changes.iter().for_each(|change| batch.add(change));
         self.alone(|head| {
-            if !batch.nodes.is_empty() {
+            if !batch.is_empty() {
                 let room = self.room(head, batch.nodes.len() as u32)?;
                 // The table's flush makes them durable.
                 self.append(head, batch, room, false)?;

@@ -40,7 +40,7 @@ pub(super) struct Link {
 impl Link {
     /// Reads the header of a node that is not damaged.
     pub(super) fn of(block: &[u8]) -> Option<Link> {
-        let used = usize::from(u16::from_le_bytes([block[14], block[15]]));
+        let used = used(block);
         if !(HEADER_BYTES..=BLOCK_BYTES).contains(&used)
             || u32_at(block, 0) != crc32c(&block[4..used])
         {
@@ -68,13 +68,19 @@ impl Link {
     }
 }
 
-/// Completes the header of a node of `used` bytes: the `before`th of a write.
+/// Completes the header of a node, which is the `before`th of a write.
 pub(super) fn link(node: &mut [u8], next: Block, number: u64, before: usize, is_last: bool) {
     let before = (before as u64).min(MANY) << 48;
     let sequence = number | before | if is_last { LAST } else { 0 };
     node[20..24].copy_from_slice(&next.to_le_bytes());
     node[24..32].copy_from_slice(&sequence.to_le_bytes());
-    seal(node);
+    let used = used(node);
+    seal(&mut node[..used]);
+}
+
+/// Returns how many bytes a node has.
+fn used(node: &[u8]) -> usize {
+    usize::from(u16::from_le_bytes([node[14], node[15]]))
 }
 
 /// Returns the number that is `steps` after `number`.

@@ -13,7 +13,7 @@ use spanlock_sync::injected_bug;
 
 use super::layout;
 use super::pack::{self, NAT_ENTRIES};
-use super::{BlockHome, Head, chain, full};
+use super::{BlockHome, Head, allocate, chain, full};
 use crate::error::Error;
 use crate::home::Identity;
 use crate::log::{Heat, Owner};
@@ -101,11 +101,7 @@ impl<N: Storage> BlockHome<N> {
             self.take_next(head)?;
             self.table.lock().held.push(next);
         }
-        let mut places = Vec::new();
-        while places.len() < nodes.len() {
-            let (first, some) = room.allocate((nodes.len() - places.len()) as u32);
-            places.extend(first..first + some);
-        }
+        let places = allocate(&mut room, nodes.len());
         let mut bytes = Vec::with_capacity(nodes.len() * BLOCK_BYTES);
         for (&(block, owner), &place) in nodes.iter().zip(&places) {
             bytes.extend_from_slice(&self.medium.read(block)?);

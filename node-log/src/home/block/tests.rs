@@ -197,7 +197,13 @@ fn nodes_are_found_again_before_and_after_a_checkpoint() {
     let home = create(&disk, 3000);
     commit(&home, &[1, 1022, 2999], 5).unwrap();
     commit(&home, &[1], 6).unwrap();
-    home.commit(&change(&[1], 7, &[1022]), durable()).unwrap();
+    home.commit(&change(&[1], 7, &[]), durable()).unwrap();
+    let frees = Change {
+        inode: 1,
+        stores: Vec::new(),
+        frees: vec![1022],
+    };
+    home.commit(&frees, durable()).unwrap();
     let expected = BTreeMap::from([(1, 7), (2999, 5)]);
     assert_eq!(content(&home).unwrap(), expected);
     assert_eq!(home.load(3000).unwrap(), None);
