@@ -131,7 +131,11 @@ fn unwinds() {
         other.pass(1);
     });
     let panics = || {
-        let run = || resume_unwind(Box::new(OnPurpose));
+        let run = || {
+            // A step, before which the other thread may come.
+            meeting.written[0].store(1, Relaxed);
+            resume_unwind(Box::new(OnPurpose))
+        };
         meeting.rendezvous.pass(run)
     };
     match catch_unwind(AssertUnwindSafe(panics)) {

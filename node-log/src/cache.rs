@@ -56,6 +56,9 @@
 //! | C | [`Cache::unlink`] | Release | B | `evict-get` |
 //!
 //! A slot needs none: see [`Cache::get`].
+//!
+//! # Models
+//! The rows `node-log-cache/…`.
 
 use std::ptr;
 

@@ -21,11 +21,11 @@
 //!
 //! | word | is | changed by |
 //! |---|---|---|
-//! | `Head::at` | the head's segment, and how much of it was allocated | an allocation adds; the thread that opens a segment swaps |
-//! | `Head::room` | N-L1 | a reservation subtracts; a [`Room`] that is dropped, and a segment that becomes free, add |
-//! | `live` of a segment | N-L2 | the thread that opens the segment stores; a free subtracts |
-//! | the word of a block | 0 if it is free, or [`USED`] and the owner | the thread that allocated the block, or frees it |
-//! | `free` | the numbers of the free segments | under its mutex |
+//! | `Head::at` | its segment, and the blocks allocated | allocations, openings |
+//! | `Head::room` | what can be reserved: N-L1 | reservations, drops of a [`Room`], recycling |
+//! | `live` of a segment | N-L2 | openings, frees |
+//! | the word of a block | 0 if free, or [`USED`] and the owner | allocations, owners, frees |
+//! | `free` | the numbers of the free segments | openings, recycling, under its mutex |
 //!
 //! # Invariants
 //! - **N-L1** For each head, `room` = blocks left in its segment + blocks of its share of the free
@@ -64,6 +64,9 @@
 //! # Not guaranteed
 //! A block that is freed in a full segment cannot be allocated until the whole segment is free.
 //! [`Log::victim`] may return owners that are no longer right; its caller checks them.
+//!
+//! # Models
+//! The rows `node-log-segments/…`.
 
 use std::collections::BTreeSet;
 
@@ -110,7 +113,7 @@ impl Owner {
 }
 
 /// Blocks that are set aside for a writer, so that a later [`allocate`](Room::allocate) cannot
-/// fail. Dropping it gives back the blocks that were not allocated.
+/// fail. Dropping it releases the blocks that were not allocated.
 #[must_use]
 #[derive(Debug)]
 pub struct Room<'l> {
@@ -161,7 +164,7 @@ impl Head {
         false
     }
 
-    fn give_back(&self, blocks: u64) {
+    fn release(&self, blocks: u64) {
         // Relaxed: as in `reserve`.
         self.room.fetch_add(blocks, Relaxed);
     }
@@ -246,11 +249,19 @@ impl Log {
         while !cold.reserve(wanted) {
             // Relaxed: the reservation above checks again.
             let missing = wanted.saturating_sub(cold.room.load(Relaxed));
-            let taken = missing.next_multiple_of(size);
+            let taken = if injected_bug!(
+                "part-taken-over",
+                "a cold reservation takes over a part of a segment",
+                killed_by = "node-log-segments/allocate-cold"
+            ) {
+                missing
+            } else {
+                missing.next_multiple_of(size)
+            };
             if !hot.reserve(taken) {
                 return None;
             }
-            cold.give_back(taken);
+            cold.release(taken);
         }
         Some(room())
     }
@@ -346,7 +357,7 @@ impl Log {
         // Relaxed: a decision between two heads, either of which is right.
         let is_short = cold.room.load(Relaxed) < KEPT * size;
         // After the insertion, so that a thread that reserves from it finds the segment (N-L1).
-        if is_short { cold } else { hot }.give_back(size);
+        if is_short { cold } else { hot }.release(size);
     }
 
     /// Returns the owner that was set last.
@@ -428,7 +439,7 @@ impl Room<'_> {
 impl Drop for Room<'_> {
     fn drop(&mut self) {
         if self.blocks > 0 {
-            self.log.head(self.heat).give_back(self.blocks.into());
+            self.log.head(self.heat).release(self.blocks.into());
         }
     }
 }

@@ -20,6 +20,9 @@
 //!   them runs.
 //! - **N-R3** A thread sleeps only while a run is under way, and every end of a run wakes all that
 //!   sleep. So no thread sleeps for ever, unless a run never ends.
+//!
+//! # Models
+//! The rows `node-log-rendezvous/…`, and for the flush of the data half `node-log-flush/…`.
 
 use spanlock_sync::wait::is_wake_left_out;
 use spanlock_sync::{Condvar, Mutex, injected_bug};
@@ -56,6 +59,14 @@ struct Run<'r> {
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
+        if injected_bug!(
+            "unwound-under-way",
+            "a run that unwinds stays under way",
+            killed_by = "node-log-rendezvous/unwinds"
+        ) && self.result.is_none()
+        {
+            return;
+        }
         let mut state = self.of.state.lock();
         state.is_running = false;
         if let Some(result) = self.result.take() {
