@@ -173,7 +173,7 @@ impl Disk {
         let me = 1 << thread::index();
         // Relaxed: each thread uses its own bit only.
         if self.failing.fetch_and(!me, Relaxed) & me != 0 {
-            self.region.fail_flush();
+            self.region.fail_flush(0..self.len());
             return Err(io::Error::other("the disk fails"));
         }
         Ok(())
@@ -196,7 +196,7 @@ impl Storage for Disk {
     #[track_caller]
     fn flush(&self) -> io::Result<()> {
         self.may_fail()?;
-        self.region.flush_sectors();
+        self.region.flush_sectors(0..self.len());
         Ok(())
     }
     #[track_caller]

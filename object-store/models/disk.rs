@@ -50,7 +50,7 @@ impl Storage for Sectors {
     #[track_caller]
     fn flush(&self) -> io::Result<()> {
         let _order = self.order.lock();
-        self.region.flush_sectors();
+        self.region.flush_sectors(0..self.len());
         Ok(())
     }
     #[track_caller]

@@ -27,6 +27,7 @@
 //!   │    commits     numbers of commits, rings, the checkpoint
 //!   │    recovery    what the medium has: map, free places
 //!   │    map, free   in memory: which place a block has; which places are free
+//!   │    recent      in memory: blocks with heads that were read lately
 //!   ▼    medium      bytes: a disk or file, or persistent memory; their layout is in `format`
 //! ```
 //!

@@ -34,6 +34,7 @@ mod held;
 mod map;
 mod medium;
 mod options;
+mod recent;
 mod recovery;
 mod runs;
 

@@ -388,7 +388,7 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
     fn read_head(&self, held: &Held<'_, M, L>, id: u64) -> Result<Head, Error> {
         let at = self.geometry.head_at(id);
         let mut bytes = [0; HEAD];
-        held.read(at, &mut bytes)?;
+        held.read_kept(at, &mut bytes)?;
         let what = "the head of an object";
         Head::decode(id, &bytes).ok_or(Error::Corrupt { what, at })
     }

@@ -11,6 +11,9 @@
 //! - Writes to a 512-byte sector of a disk ([`Simulated::write_sectors`]) persist whole and in
 //!   their order. They are durable from [`Simulated::flush_sectors`].
 //!
+//! A disk is a range of the region. So one region can have several media, whose images are searched
+//! together.
+//!
 //! A store past the cache that changes many words may be torn in too many ways to try them all. All
 //! these images become one, whose torn words nobody may read: [`Search::judge`] fails if recovery
 //! or the recovered store reads one before it is stored anew. If none is read, all the images have

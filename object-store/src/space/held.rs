@@ -53,6 +53,19 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
         Ok(())
     }
 
+    /// Reads a few bytes of one block, and keeps the block in memory.
+    pub(crate) fn read_kept(&self, at: u64, into: &mut [u8]) -> Result<(), Error> {
+        let size = u64::from(self.space.block);
+        let (block, offset) = (at / size, (at % size) as usize);
+        if !self.space.parts.recent.read(block, offset, into) {
+            let mut bytes = vec![0; size as usize];
+            self.read(block * size, &mut bytes)?;
+            into.copy_from_slice(&bytes[offset..offset + into.len()]);
+            self.space.parts.recent.keep(block, bytes);
+        }
+        Ok(())
+    }
+
     /// Writes and trims as [`Space::write_batch`] does.
     ///
     /// # Errors
@@ -100,6 +113,14 @@ impl<'s, M: Medium, L: RawRangeLockBatch> Held<'s, M, L> {
         let space = self.space;
         let (medium, free) = (&space.parts.medium, &space.parts.free);
         let size = u64::from(space.block);
+        let is_kept = injected_bug!(
+            "kept-stale",
+            "a commit leaves the old content of its blocks in memory",
+            killed_by = "objects-packed/create-create"
+        );
+        if !is_kept {
+            batch.blocks().for_each(|it| space.parts.recent.forget(it));
+        }
         let pieces = batch.pieces(|block, into| self.read(block * size, into))?;
         let (zeros, pieces): (Vec<_>, Vec<_>) = pieces.into_iter().partition(Piece::is_zero);
         let len = |piece: &Piece<'_>| piece.data.len() as u64 / size;

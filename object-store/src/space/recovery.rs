@@ -14,6 +14,7 @@ use super::format::{self, Change, ENTRY, SLOTS, SUPERBLOCK, Slot, Superblock};
 use super::free::Free;
 use super::map::Map;
 use super::medium::Medium;
+use super::recent::Recent;
 use super::runs::{Run, Runs};
 
 /// Entries of the table that are read at a time.
@@ -26,6 +27,7 @@ pub(super) struct Parts<M: Medium> {
     pub(super) medium: M,
     pub(super) map: Map,
     pub(super) free: Free,
+    pub(super) recent: Recent,
     pub(super) commits: Commits<M::Ring>,
 }
 
@@ -68,6 +70,7 @@ pub(super) fn create<M: Medium>(
     let map = Map::new();
     Ok(Parts {
         medium,
+        recent: Recent::new(),
         map,
         free,
         commits,
@@ -159,6 +162,7 @@ pub(super) fn open<M: Medium>(medium: M) -> Result<Parts<M>, Error> {
     }
     Ok(Parts {
         medium,
+        recent: Recent::new(),
         map,
         free,
         commits,

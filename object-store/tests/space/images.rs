@@ -37,7 +37,7 @@ impl Storage for Sectors {
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.0.flush_sectors();
+        self.0.flush_sectors(0..self.len());
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The bytes that a crash may keep: what is on the medium, and the stores that may not be.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A change of words: the number of each word, and its new value.
@@ -41,17 +42,23 @@ pub(super) enum Act {
     Flush(Vec<(Unit, u32)>),
     /// Waits for the write-backs that this thread has started.
     Fence,
-    /// Makes every store durable, as a disk's flush does.
-    FlushAll,
-    /// Fails to make any store durable. The disk's cache then takes them for durable.
-    FailedFlush,
+    /// Makes every write to these sectors durable, as their disk's flush does.
+    FlushDisk(Range<u32>),
+    /// Fails to make any write to these sectors durable. Their disk's cache then takes them for
+    /// durable.
+    FailedFlush(Range<u32>),
 }
 
 impl Act {
     /// Whether the act may take images away. All other acts only add images.
     pub(super) fn loosens(&self) -> bool {
-        matches!(self, Act::Fence | Act::FlushAll)
+        matches!(self, Act::Fence | Act::FlushDisk(_))
     }
+}
+
+/// Returns the units that are these sectors.
+fn sectors(disk: &Range<u32>) -> Range<Unit> {
+    Unit::Sector(disk.start)..Unit::Sector(disk.end)
 }
 
 #[derive(Clone, Debug, Default)]
@@ -180,13 +187,17 @@ impl Cache {
                     self.make_durable(unit, until);
                 }
             }
-            Act::FlushAll => {
-                let dirty = self.units.iter().filter(|(_, it)| !it.is_clean);
+            Act::FlushDisk(disk) => {
+                let its = self.units.range(sectors(disk));
+                let dirty = its.filter(|(_, it)| !it.is_clean);
                 for unit in Vec::from_iter(dirty.map(|(unit, _)| *unit)) {
                     self.make_durable(unit, u32::MAX);
                 }
             }
-            Act::FailedFlush => self.units.values_mut().for_each(Pending::fail),
+            Act::FailedFlush(disk) => {
+                let its = self.units.range_mut(sectors(disk));
+                its.for_each(|(_, it)| it.fail());
+            }
         }
     }
 

@@ -341,8 +341,8 @@ impl Search {
                 What::End { result, .. } => format!("returns {result}"),
                 What::Act(Act::Flush(units)) => format!("flushes {} units", units.len()),
                 What::Act(Act::Fence) => "fences".to_owned(),
-                What::Act(Act::FlushAll) => "flushes the disk".to_owned(),
-                What::Act(Act::FailedFlush) => "fails to flush the disk".to_owned(),
+                What::Act(Act::FlushDisk(_)) => "flushes the disk".to_owned(),
+                What::Act(Act::FailedFlush(_)) => "fails to flush the disk".to_owned(),
                 What::Act(Act::Store(stores)) => {
                     for (word, new) in stores.iter().flat_map(|(_, words)| words.iter()) {
                         let there = match image.torn.contains(word) {

@@ -114,7 +114,7 @@ fn a_page_that_may_be_torn_is_one_image() {
 fn sectors_persist_as_a_whole_and_a_flush_makes_all_durable() {
     let found = images(&[0, 63, 64], |region| {
         region.write_sectors(0, &[1; 1024]);
-        region.flush_sectors();
+        region.flush_sectors(0..region.len());
         region.write_sectors(0, &[2; 512]);
     });
     let [one, two] = [1, 2].map(|byte| u64::from_le_bytes([byte; 8]));
@@ -126,6 +126,22 @@ fn sectors_persist_as_a_whole_and_a_flush_makes_all_durable() {
         [two, two, one],
     ];
     assert_eq!(found, set(expected));
+}
+
+#[test]
+fn a_flush_of_one_disk_leaves_other_media_alone() {
+    let found = images(&[0, 64, 65], |region| {
+        // A line, which is no disk's, and a sector of a disk.
+        _ = store(region, 0, 1);
+        region.write_sectors(512, &[1; 512]);
+        region.flush_sectors(0..512);
+        _ = store(region, 0, 2);
+        region.flush_sectors(512..1024);
+    });
+    let one = u64::from_le_bytes([1; 8]);
+    let unflushed = [[0, 0, 0], [1, 0, 0], [2, 0, 0]];
+    let flushed = unflushed.map(|[line, ..]| [line, one, one]);
+    assert_eq!(found, &set(unflushed) | &set(flushed));
 }
 
 #[test]
@@ -278,17 +294,17 @@ fn a_failed_flush_leaves_sectors_that_no_flush_writes() {
     let [one, two] = [1, 2].map(|byte| u64::from_le_bytes([byte; 8]));
     let found = images(&[0, 64], |region| {
         region.write_sectors(0, &[1; 512]);
-        region.fail_flush();
+        region.fail_flush(0..region.len());
         region.write_sectors(512, &[2; 512]);
-        region.flush_sectors();
+        region.flush_sectors(0..region.len());
     });
     assert_eq!(found, set([[0, 0], [one, 0], [0, two], [one, two]]));
     let after = images(&[0], |region| {
         region.write_sectors(0, &[1; 512]);
-        region.fail_flush();
+        region.fail_flush(0..region.len());
         // The same bytes once more.
         region.write_sectors(0, &[1; 512]);
-        region.flush_sectors();
+        region.flush_sectors(0..region.len());
         region.perform(0, || "begins after the flush".to_owned());
         assert_eq!(lock(&region.state).moment.cache.pending().len(), 0);
     });
@@ -311,7 +327,7 @@ impl Subject for Sector {
         if self.rewrites {
             region.write_sectors(0, &found);
         }
-        region.flush_sectors();
+        region.flush_sectors(0..region.len());
         Ok(u64::from(found[0]))
     }
 
@@ -340,7 +356,7 @@ fn what_a_killed_process_left_in_the_page_cache_is_reported_if_recovery_only_flu
         region.watch();
         region.perform(1, || {
             region.write_sectors(0, &[1; 512]);
-            region.flush_sectors();
+            region.flush_sectors(0..region.len());
             "done".to_owned()
         });
         search.end(&region);
