@@ -60,7 +60,7 @@ impl Sectors {
         let mut byte = [0];
         self.region.read_bytes(at, &mut byte);
         self.region.write_sectors(at, &[byte[0] ^ 1]);
-        self.region.flush_sectors();
+        self.region.flush_sectors(0..self.len());
     }
 
     fn check(&self) -> io::Result<()> {
@@ -91,7 +91,7 @@ impl Storage for Sectors {
     fn flush(&self) -> io::Result<()> {
         self.check()?;
         self.flushes.fetch_add(1, Relaxed);
-        self.region.flush_sectors();
+        self.region.flush_sectors(0..self.len());
         Ok(())
     }
 
