@@ -102,16 +102,8 @@ impl<L> Inode<L> {
     /// Raises the size to `end`, unless it is as large. Returns whether it was smaller. The slots of
     /// the new blocks are set.
     pub(crate) fn grow(&self, end: u64) -> bool {
-        let mut size = self.size.load(Ordering::Relaxed);
-        while size < end {
-            // Release [N-Z]: pairs with `size`. Relaxed on failure: the loop only compares.
-            let order = (Ordering::Release, Ordering::Relaxed);
-            match (self.size).compare_exchange_weak(size, end, order.0, order.1) {
-                Ok(_) => return true,
-                Err(found) => size = found,
-            }
-        }
-        false
+        // Release [N-Z]: pairs with `size`.
+        self.size.fetch_max(end, Ordering::Release) < end
     }
 
     /// Sets the size. The caller holds [`tree`](Self::tree), and all pages from the size on, so that

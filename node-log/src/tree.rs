@@ -66,10 +66,6 @@ impl<H: Home> Tree<H> {
         Ok((node.about, node.slots))
     }
 
-    pub(crate) fn about(&self, nid: Nid) -> Result<About, Error> {
-        self.cache.about(nid, || self.load_for_cache(nid))
-    }
-
     /// Returns what the node is that is cached or stored. It may be gone, and even its id be in use
     /// again. So it is not put into the cache, where a later node of that id would find it.
     pub(crate) fn peek(&self, nid: Nid) -> Result<Option<About>, Error> {
