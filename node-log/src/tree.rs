@@ -187,8 +187,8 @@ impl<H: Home> Tree<H> {
         (0..place.slots()).map(|slot| self.get(nid, slot)).collect()
     }
 
-    /// Takes away all pages from `from` on. If it fails before anything changed, it returns an error
-    /// and no [`Cut`]. The caller holds the pages and the tree.
+    /// Takes away all pages from `from` on. An error comes with whether anything has changed. The
+    /// caller holds the pages and the tree.
     pub(crate) fn cut<L>(&self, inode: &Inode<L>, from: u32) -> Result<Cut, (Error, bool)> {
         let mut nodes = Vec::new();
         let collect = |nid, place, _: &[u32]| {
