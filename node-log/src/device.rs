@@ -101,10 +101,12 @@ mod tests {
 
     use super::*;
 
+    type Flush = fn() -> io::Result<()>;
+
     /// Bytes in memory whose flushes do what `flush` says next, and succeed after that.
     struct Memory {
         bytes: Mutex<Vec<u8>>,
-        flushes: Mutex<Vec<fn() -> io::Result<()>>>,
+        flushes: Mutex<Vec<Flush>>,
     }
 
     impl Storage for Memory {
@@ -141,7 +143,7 @@ mod tests {
         }
     }
 
-    fn device(flush: fn() -> io::Result<()>) -> DataDevice<Memory> {
+    fn device(flush: Flush) -> DataDevice<Memory> {
         DataDevice::new(Memory {
             bytes: Mutex::new(vec![0; 4 * BLOCK_BYTES]),
             flushes: Mutex::new(vec![flush]),
