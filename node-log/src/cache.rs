@@ -55,7 +55,14 @@
 //! | B | [`Cache::linked`] | Acquire | A, C | `get-get`, `set-set` |
 //! | C | [`Cache::unlink`] | Release | B | `evict-get` |
 //!
-//! A slot needs none: see [`Cache::get`].
+//! | D | [`Cache::set`]: the slot | Release | E | (`get-set-optimistic`) |
+//! | E | [`Cache::get`]: the slot | Acquire | D | (`get-set-optimistic`) |
+//!
+//! The file's range lock orders what a block has. But threads that hold disjoint pages share the
+//! nodes above them. One adds a node, and sets the slot that names it. Another one that reads the
+//! slot must not find the node that had the id before. No model shows this, because under a checker
+//! the fence of each deferred free orders the two. As shipped, not every deferred free fences. The
+//! model in parentheses runs both accesses.
 //!
 //! # Models
 //! The rows `node-log-cache/…`.
@@ -268,9 +275,9 @@ impl Cache {
     ) -> Result<u32, Error> {
         self.with(nid, load, |entry| {
             entry.touch();
-            // Relaxed: the file's range lock orders what a block has. A node that a slot names was
-            // added before; a thread that does not see that takes the mutex of its id (N-C3).
-            let value = || entry.slots[slot].load(Relaxed);
+            // equivalent(Relaxed): only under a checker, see the orderings.
+            // Acquire [E→D]: if the slot names a node, that no older node with its id is linked.
+            let value = || entry.slots[slot].load(Acquire);
             Some(match self.lookup {
                 Lookup::Exclusive => {
                     let _latch = entry.latch.write(ALL).expect(WHOLE);
@@ -335,8 +342,9 @@ impl Cache {
                 Lookup::Optimistic => None,
                 _ => Some(entry.latch.write(ALL).expect(WHOLE)),
             };
-            // Relaxed: as in `get`.
-            cell.store(value, Relaxed);
+            // equivalent(Relaxed): only under a checker, see the orderings.
+            // Release [D→E]: if the value names a node, that no older node with its id is linked.
+            cell.store(value, Release);
             drop(latch);
             changes.dirty(entry.about, &mut dirtied);
             Some(changes.replace(Place::of(entry.about), slot, old, value))

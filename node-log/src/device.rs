@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    fn device(flush: fn() -> io::Result<()>) -> DataDevice<Memory> {
+    fn device(flush: Flush) -> DataDevice<Memory> {
         DataDevice::new(Memory {
             bytes: Mutex::new(vec![0; 4 * BLOCK_BYTES]),
             flushes: Mutex::new(vec![flush]),
