@@ -2,20 +2,22 @@
 //!
 //! # The problem
 //! Each access to a file finds the block of a page through its nodes: inode, indirect nodes, direct
-//! node. In F2FS this is `get_dnode_of_data`, which holds the page of each node exclusively while
-//! it reads one slot of it, node after node. So threads that access disjoint pages of one file wait
-//! for each other at the nodes that they share. The poster "Scalability Analysis of F2FS for
-//! Concurrent Writes on Shared Files on Manycore servers" (Noh and Kim, \[DNODE\]) measures this,
-//! and proposes a reader-writer lock for each node.
+//! node. In F2FS, `get_dnode_of_data` does this. It locks one node after the other exclusively,
+//! only to read one slot of each. So threads that access disjoint pages of one file wait for each
+//! other at the nodes that they share. The poster "Scalability Analysis of F2FS for Concurrent
+//! Writes on Shared Files on Manycore servers" (Noh and Kim, \[DNODE\]) measures the cost: 16 % of
+//! the cycles of a write at 15 cores, and 67.6 % at 120. It proposes a reader-writer lock for each
+//! node.
 //!
 //! # Properties
-//! - **Lookup**: [`Lookup`] has F2FS's way, the poster's, and one that writes nothing shared: a
-//!   slot is one word, so a thread that is pinned by an epoch just loads it.
+//! - **Lookup**: [`Lookup`] offers F2FS's way, the poster's, and one that writes no node: a slot is
+//!   one word, so a thread just loads it under an epoch pin.
 //! - **Cost**: finding a node takes one load from a table with 8 bytes for each node id.
-//! - **Eviction**: a clock hand passes over the nodes that are cached. It evicts those that are
-//!   clean, and not looked up since it came by.
+//! - **Eviction**: a clock hand passes over the cached nodes. It evicts a node that is clean and
+//!   was not looked up since the hand last passed it.
 //!
 //! # States of an entry
+//! An entry is *settled* unless a captured image of it is not stored yet.
 //!
 //! ```text
 //!   loaded ──► clean ──set──► dirty ──capture──► stored? ──settle──► clean ──evict──► gone
@@ -24,28 +26,28 @@
 //! ```
 //!
 //! # Invariants
-//! A *linked* entry is one to which the table points.
-//! - **N-C1** A thread links an entry only under the mutex of its id in `loading`, and only where
-//!   none is linked. The thread that sets `is_gone` unlinks the entry, before it unlocks `changes`.
-//!   So there is one linked entry for an id at most, and a thread that finds `is_gone` finds the
-//!   entry no more.
-//! - **N-C2** Slots and changes are changed only under `changes`, and not if `is_gone`. Only a
-//!   clean and settled entry is evicted. So the stored image of a node that is not cached has all
-//!   that was ever set.
-//! - **N-C3** A thread that loads a node holds the mutex of its id from before it sees that none is
-//!   linked, until it has linked its own. Meanwhile nobody can set a slot of the node, so what it
-//!   loads does not become old.
-//! - **N-C4** An entry is used only by threads that are pinned and have found it linked since, or
-//!   that have not linked it yet. Its free is deferred by the epoch (EP-I2 of
-//!   `spanlock_sync::epoch`).
+//! An entry is *linked* while the table points to it.
 //!
-//! A thread may read a slot of an entry that has just been evicted. It has found the entry linked
-//! after its call began, and nothing changed the slot between then and the eviction that it did not
-//! see. So the value was right at some time during the call.
+//! - **N-C1** A thread links an entry only under the mutex of its id in `loading`, and only if the
+//!   id has none. The thread that sets `is_gone` unlinks the entry before it unlocks `changes`. So
+//!   an id has at most one linked entry, and a thread that has seen `is_gone` does not find the
+//!   entry again.
+//! - **N-C2** Slots and changes are changed only under `changes`, and not if `is_gone`. Only a
+//!   clean and settled entry is evicted. So if a node is not cached, its stored image has every
+//!   slot that was set.
+//! - **N-C3** A thread that loads a node holds the mutex of its id from before it checks that no
+//!   entry is linked until it has linked its own. No thread can set a slot of the node meanwhile,
+//!   so the loaded image stays up to date.
+//! - **N-C4** A thread uses an entry only while it has not linked it yet, or while it is pinned and
+//!   has found it linked since. Freeing is deferred by the epoch (EP-I2 of `spanlock_sync::epoch`).
+//!
+//! A thread may read a slot of an entry that has just been evicted. The entry was linked at some
+//! time after the call began, and its slots did not change after the eviction. So the value was
+//! right at some time during the call.
 //!
 //! # Locks
-//! In this order: the mutex of an id in `loading`; `changes` of an entry; its latch. The mutex of
-//! the ring, and then `changes`.
+//! A thread locks the mutex of an id in `loading`, then `changes` of an entry, then its latch. It
+//! locks the mutex of the ring before `changes`.
 //!
 //! # Orderings
 //!
@@ -54,15 +56,14 @@
 //! | A | [`Cache::link`] | Release | B | `get-get`, `set-set` |
 //! | B | [`Cache::linked`] | Acquire | A, C | `get-get`, `set-set` |
 //! | C | [`Cache::unlink`] | Release | B | `evict-get` |
-//!
 //! | D | [`Cache::set`]: the slot | Release | E | (`get-set-optimistic`) |
 //! | E | [`Cache::get`]: the slot | Acquire | D | (`get-set-optimistic`) |
 //!
-//! The file's range lock orders what a block has. But threads that hold disjoint pages share the
-//! nodes above them. One adds a node, and sets the slot that names it. Another one that reads the
-//! slot must not find the node that had the id before. No model shows this, because under a checker
-//! the fence of each deferred free orders the two. As shipped, not every deferred free fences. The
-//! model in parentheses runs both accesses.
+//! Why D and E: the file's range lock orders accesses to blocks, but threads that hold disjoint
+//! pages share the nodes above them. One thread adds a node, and sets the slot that names it. A
+//! thread that reads the slot must not find the older node that had the id before. No model shows
+//! this, because under a checker the fence of each deferred free orders the two accesses. As
+//! shipped, not every deferred free has a fence. The model in parentheses runs both accesses.
 //!
 //! # Models
 //! The rows `node-log-cache/…`.
@@ -78,26 +79,26 @@ use spanlock_sync::{Mutex, injected_bug};
 use crate::error::Error;
 use crate::node::{Block, NODE_SLOTS, Nid, Place};
 
-/// The mutexes for loading. Ids that share one are loaded one after the other.
+/// The number of mutexes for loading. Ids that share one are loaded one after the other.
 const LOADING: usize = scaled(64, 2) as usize;
-/// The nodes that the clock hand looks at for each node that is added, at most.
+/// The most nodes that the clock hand passes for each node that is added.
 const STEPS: usize = 32;
-/// A latch is held as a whole.
+/// The whole range of a latch.
 const ALL: std::ops::Range<u64> = 0..1;
 
-/// How a lookup reads a node, on the way from an inode to the direct node of a page.
+/// How a lookup reads each node on the way from an inode to the block of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lookup {
     /// With the node's latch held exclusively, as F2FS does.
     Exclusive,
-    /// With the node's latch held shared: the poster's remedy.
+    /// With the node's latch held shared, as the poster \[DNODE\] proposes.
     Shared,
-    /// Without a latch, pinned by an epoch.
+    /// Without a latch, under an epoch pin.
     #[default]
     Optimistic,
 }
 
-/// What a cached node is, besides its slots. Constant.
+/// The identity of a cached node. It never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
     /// The node.
@@ -113,14 +114,14 @@ pub struct About {
 struct Entry {
     about: About,
     slots: Box<[AtomicU32]>,
-    /// Looked up since the clock hand came by.
+    /// Whether the node was looked up since the clock hand last passed it.
     is_recent: AtomicBool,
     latch: RwCounter,
     changes: Line<Mutex<Changes>>,
 }
 
-/// In a cache line of its own: a thread that sets a slot does not disturb those that look up
-/// others.
+/// A value in a cache line of its own: a thread that sets a slot does not disturb lookups of other
+/// slots.
 #[repr(align(64))]
 #[derive(Debug)]
 struct Line<T>(T);
@@ -133,18 +134,18 @@ struct Changes {
     is_settled: bool,
     /// Whether the entry was evicted or removed.
     is_gone: bool,
-    /// A bit for each slot: no stored or captured image names its block.
+    /// A bit for each slot, set if no stored or captured image names its block.
     fresh: Box<[u64]>,
-    /// Blocks that a stored or captured image names, and the node no more.
+    /// Blocks that a stored or captured image names, but the node no longer does.
     replaced: Vec<Block>,
 }
 
 /// What a capture takes from a node.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Captured {
-    /// The slots, without zeros at the end.
+    /// The slots, without trailing zeros.
     pub slots: Vec<u32>,
-    /// Blocks, and no nodes, to be freed once the image is durable.
+    /// Blocks to free once the image is durable. Never nodes.
     pub replaced: Vec<Block>,
 }
 
@@ -173,8 +174,8 @@ struct Ring {
 pub struct Replaced {
     /// The slot's value before.
     pub old: u32,
-    /// No stored or captured image names `old`: the caller frees it now. Otherwise the node keeps
-    /// it, for its next capture.
+    /// Whether no stored or captured image names `old`, so that the caller frees it now. Otherwise,
+    /// the node keeps it for its next capture.
     pub is_fresh: bool,
 }
 
@@ -196,7 +197,7 @@ impl Entry {
         }
     }
 
-    /// Returns the slots, without zeros at the end.
+    /// Returns the slots, without trailing zeros.
     fn image(&self) -> Vec<u32> {
         // Relaxed: slots are stored under `changes`, which the caller holds.
         let slots = self.slots.iter().map(|slot| slot.load(Relaxed));
@@ -245,12 +246,13 @@ impl Changes {
 }
 
 impl Cache {
-    /// Creates a cache for node ids below `nodes` that keeps about `most` clean nodes.
+    /// Creates a cache for node ids below `nodes` that keeps about `most` nodes. Nodes that are
+    /// dirty or not settled stay even beyond that.
     pub fn new(nodes: u32, lookup: Lookup, most: usize) -> Self {
         Cache::with_slots(nodes, lookup, most, NODE_SLOTS)
     }
 
-    /// As [`new`](Self::new), for nodes with fewer slots, of which a model can create many.
+    /// As [`new`](Self::new), for nodes with fewer slots, which are cheap to create in a model.
     pub fn with_slots(nodes: u32, lookup: Lookup, most: usize, slots: usize) -> Self {
         Cache {
             lookup,
@@ -265,8 +267,8 @@ impl Cache {
         }
     }
 
-    /// Returns one slot of a node. If the node is not cached, `load` returns what is to be cached.
-    /// It must not use the cache.
+    /// Returns one slot of a node. If the node is not cached, `load` returns its identity and its
+    /// slots, which are then cached. `load` must not use the cache.
     pub fn get(
         &self,
         nid: Nid,
@@ -276,7 +278,7 @@ impl Cache {
         self.with(nid, load, |entry| {
             entry.touch();
             // equivalent(Relaxed): only under a checker, see the orderings.
-            // Acquire [E→D]: if the slot names a node, that no older node with its id is linked.
+            // Acquire [E→D]: if the slot names a node, no older node with its id is linked.
             let value = || entry.slots[slot].load(Acquire);
             Some(match self.lookup {
                 Lookup::Exclusive => {
@@ -292,7 +294,7 @@ impl Cache {
         })
     }
 
-    /// Returns what a cached or loaded node is.
+    /// Returns the identity of a node. Loads the node if it is not cached.
     pub fn about(
         &self,
         nid: Nid,
@@ -312,9 +314,9 @@ impl Cache {
         self.make_room(about.nid);
     }
 
-    /// Sets one slot. If the node was clean, this calls `dirtied` before another thread can find it
-    /// dirty: the caller puts it on its file's list of dirty nodes. Otherwise, a thread that finds
-    /// it dirty could have its file captured before it is on the list.
+    /// Sets one slot. If the node was clean, this calls `dirtied`, which puts it on its file's list
+    /// of dirty nodes, before another thread can find it dirty. Otherwise, such a thread could rely
+    /// on a capture of the file that came before the node was on the list.
     pub fn set(
         &self,
         nid: Nid,
@@ -343,7 +345,7 @@ impl Cache {
                 _ => Some(entry.latch.write(ALL).expect(WHOLE)),
             };
             // equivalent(Relaxed): only under a checker, see the orderings.
-            // Release [D→E]: if the value names a node, that no older node with its id is linked.
+            // Release [D→E]: if the value names a node, no older node with its id is linked.
             cell.store(value, Release);
             drop(latch);
             changes.dirty(entry.about, &mut dirtied);
@@ -368,11 +370,11 @@ impl Cache {
         })
     }
 
-    /// Takes the image of a dirty node, which is clean and has no fresh slot from then on. The node
-    /// is not evicted until [`settle`](Self::settle), because its image is not stored yet.
+    /// Takes the image of a dirty node, and makes the node clean, without fresh slots. The node is
+    /// not evicted before [`settle`](Self::settle), because its image is not stored yet.
     ///
     /// # Panics
-    /// If the node is not cached. A dirty one is (N-C2).
+    /// If the node is not cached. Dirty nodes always are (N-C2).
     pub fn capture(&self, nid: Nid) -> Captured {
         let captured = self.look(nid, |entry| {
             let early = injected_bug!(
@@ -396,7 +398,7 @@ impl Cache {
         captured.expect("a dirty node is cached (N-C2)")
     }
 
-    /// The captured image has been stored, or the node was clean all along.
+    /// Allows evicting the node: its captured image has been stored.
     pub fn settle(&self, nid: Nid) {
         self.look(nid, |entry| {
             entry.changes.0.lock().is_settled = true;
@@ -404,7 +406,7 @@ impl Cache {
         });
     }
 
-    /// Forgets a node that no node names any more. Returns the blocks that it kept for its next
+    /// Drops a node that no other node names any more. Returns the blocks that it kept for its next
     /// capture.
     pub fn remove(&self, nid: Nid) -> Vec<Block> {
         let guard = self.epochs.pin();
@@ -451,7 +453,7 @@ impl Cache {
             }
             let (about, values) = load()?;
             let entry = self.entry(about, &values, false);
-            // Before other threads find the entry, so it cannot be gone.
+            // No other thread can find the entry yet, so it cannot be gone.
             let done = act(&entry).expect("the entry is new");
             self.link(entry);
             drop(loading);
@@ -476,15 +478,15 @@ impl Cache {
     }
 
     fn linked(&self, nid: Nid) -> *mut Entry {
-        // Acquire [B→A, C]: what the entry is; or, if there is none, that the node's image has been
-        // stored.
+        // Acquire [B→A, C]: the entry's fields are visible; or, if there is no entry, the stored
+        // image is.
         self.table[nid as usize].load(Acquire)
     }
 
-    /// The caller holds the id's mutex in `loading`, and none is linked (N-C1).
+    /// Links an entry. The caller holds the id's mutex in `loading`, and the id has none (N-C1).
     fn link(&self, entry: Box<Entry>) {
         let nid = entry.about.nid;
-        // Release [A→B]: what the entry is.
+        // Release [A→B]: publishes the entry's fields.
         self.table[nid as usize].store(Box::into_raw(entry), Release);
     }
 
@@ -518,8 +520,7 @@ impl Cache {
         ring.nids.push(nid);
     }
 
-    /// Returns whether the node is not cached any more. `guard` has been there since before this
-    /// call.
+    /// Evicts the node if that is possible now. Returns whether it is no longer cached.
     fn evict(&self, nid: Nid, guard: &Guard<'_>) -> bool {
         // SAFETY: null, or linked, and this thread is pinned (N-C4).
         let Some(entry) = (unsafe { self.linked(nid).as_ref() }) else {

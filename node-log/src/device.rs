@@ -9,14 +9,14 @@ use crate::error::Error;
 use crate::node::{BLOCK_BYTES, Block};
 use crate::rendezvous::Rendezvous;
 
-/// The proof that the data written before a [flush](DataDevice::flush) is durable. Only that flush
-/// makes one, and a commit of nodes takes one, so nodes cannot become durable before the data that
-/// they name.
+/// A proof that the data written before a [flush](DataDevice::flush) is durable. Only that flush
+/// returns one, and a commit of nodes takes one. So nodes cannot become durable before the data
+/// that they name.
 #[must_use]
 #[derive(Debug)]
 pub struct DataDurable(());
 
-/// The blocks of the data log.
+/// The blocks of the data half.
 #[derive(Debug)]
 pub struct DataDevice<S> {
     storage: S,
@@ -31,13 +31,13 @@ enum Trust {
     Sound,
     /// A flush is under way, or one has panicked.
     Flushing,
-    /// A flush has failed. The medium may have dropped what it was to make durable, so a later
-    /// success would prove nothing.
+    /// A flush has failed. The medium may have dropped the writes that it should have made durable,
+    /// so a later success would prove nothing.
     Failed(Arc<str>),
 }
 
 impl<S: Storage> DataDevice<S> {
-    /// Creates the device of a medium that no flush has failed on.
+    /// Creates the device of a medium on which no flush has failed.
     pub fn new(storage: S) -> Self {
         DataDevice {
             storage,
@@ -51,7 +51,8 @@ impl<S: Storage> DataDevice<S> {
         &self.storage
     }
 
-    /// Fills `into` with the bytes at `offset` of consecutive blocks that begin with `block`.
+    /// Fills `into` with the bytes that begin `offset` bytes after the start of `block`. They may
+    /// reach into the following blocks.
     pub fn read(&self, block: Block, offset: usize, into: &mut [u8]) -> Result<(), Error> {
         let at = u64::from(block) * BLOCK_BYTES as u64 + offset as u64;
         (self.storage.read_at(into, at)).map_err(Error::io("reading data"))

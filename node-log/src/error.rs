@@ -8,8 +8,9 @@ use thiserror::Error;
 
 use crate::node::Nid;
 
-/// Why an operation failed. An operation that fails changes nothing. The exceptions are
-/// [`Failed`](Error::Failed), and a write whose nodes cannot be read: it may be there in part.
+/// Why an operation failed. A failed operation changes nothing, with two exceptions. A write that
+/// cannot read a node may be done in part. If a flush, or a write of nodes, fails, nothing becomes
+/// durable from then on: see [`Failed`](Error::Failed).
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -38,12 +39,12 @@ pub enum Error {
         /// The name that it had.
         name: Arc<str>,
     },
-    /// The file cannot have as many bytes.
+    /// The file cannot become that large.
     #[error("a file cannot have {end} bytes: the most is {most}")]
     TooLarge {
-        /// The bytes that it would have.
+        /// The size that it would have, in bytes.
         end: u64,
-        /// The most bytes of a file.
+        /// The largest size of a file, in bytes.
         most: u64,
     },
     /// The range lock of a file refused a request.
@@ -54,8 +55,8 @@ pub enum Error {
     /// The volume was opened only for reading.
     #[error("the volume is open only for reading")]
     ReadOnly,
-    /// An earlier write of metadata, or a flush, failed. From then on nothing becomes durable, and
-    /// nothing is acknowledged. What was durable before can still be read.
+    /// An earlier flush, or a write of nodes, failed. From then on every change fails, and nothing
+    /// becomes durable until the volume is opened again. Files can still be read.
     #[error("an earlier operation failed, so nothing more becomes durable: {first}")]
     Failed {
         /// The first failure.
@@ -80,7 +81,7 @@ pub enum Error {
         /// The nodes that the volume can have.
         nodes: u32,
     },
-    /// A node is not what the file's other nodes say.
+    /// A node is missing, or contradicts the node that names it.
     #[error(
         "the volume is damaged: node {nid} in the node half: {what}; open the volume read-only to \
          save the other files"
@@ -99,7 +100,8 @@ pub enum Error {
          with a larger node half"
     )]
     NodesFull {
-        /// The bytes of the nodes, or of the one that has no place.
+        /// The bytes of all nodes of the commit; in persistent memory, of the one that does not
+        /// fit.
         needed: u64,
     },
     /// An option cannot be used.
@@ -122,13 +124,13 @@ pub enum Error {
         /// The bytes that it has.
         found: u64,
     },
-    /// A half that was to be created holds a volume, or other data.
+    /// The medium for a new half already holds a volume, or other data.
     #[error("the {half} already holds a volume or other data: open it, or clear its start first")]
     Occupied {
         /// The half of the volume.
         half: &'static str,
     },
-    /// A half begins with something else, or its creation was cut off.
+    /// A half does not begin with a superblock, or its creation was interrupted.
     #[error(
         "the {half} holds no volume: it does not begin with the superblock of one; open the right \
          file, or create a volume"
@@ -147,15 +149,15 @@ pub enum Error {
         /// The version that this build reads and writes.
         supported: u32,
     },
-    /// The two halves are of different volumes.
+    /// The two halves belong to different volumes.
     #[error(
         "the two halves are of different volumes: the data half of {data:032x}, the node half of \
          {nodes:032x}; open each with its own other half"
     )]
     Strangers {
-        /// The volume that the data half belongs to.
+        /// The id of the data half's volume.
         data: u128,
-        /// The volume that the node half belongs to.
+        /// The id of the node half's volume.
         nodes: u128,
     },
     /// One half is older than the other.
@@ -178,7 +180,7 @@ pub enum Error {
         what: &'static str,
         /// The half of the volume.
         half: &'static str,
-        /// The byte.
+        /// The offset of the damage in bytes.
         at: u64,
     },
     /// A medium failed.
@@ -192,7 +194,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether the node half has no room, so that the same commit may succeed later.
+    /// Returns whether the node half is full, so that the same commit may succeed later.
     pub(crate) fn is_full(&self) -> bool {
         matches!(self, Error::NodesFull { .. })
     }

@@ -1,18 +1,18 @@
 //! A file: reading, writing, truncating.
 //!
 //! # A write
-//! 1. Set blocks aside, before any hold (see `volume/room.rs`).
-//! 2. Hold the pages exclusively. A write behind the end also holds the page of the end, where it
-//!    clears what is behind the end: nothing else keeps these bytes zero (N-F2).
-//! 3. Read the rest of pages that are written in part. Write all data to new blocks.
+//! 1. Reserve blocks, before locking any range (see `volume/room.rs`).
+//! 2. Lock the pages exclusively. A write past the end also locks the last page, where it clears
+//!    the bytes past the end: nothing else keeps them zero (N-F2).
+//! 3. Read the rest of each page that is written in part. Write all data to new blocks.
 //! 4. Set the slots of the pages, then raise the size.
 //!
 //! # Invariants
 //! - **N-F1** A slot names a block only after the block was written. So a flush that begins after a
 //!   capture makes durable what the captured images name.
-//! - **N-F2** The bytes of a page behind the file's size are unspecified, also after a crash. They
-//!   are read by nobody, and whoever moves the size past them clears them first.
-//! - **N-F3** A block that is replaced has no reader: its page is held exclusively.
+//! - **N-F2** The bytes past the file's size in its last page are unspecified, also after a crash.
+//!   No read returns them, and a thread that moves the size past them clears them first.
+//! - **N-F3** A replaced block has no reader: its page is held exclusively.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -32,17 +32,17 @@ use crate::tree::{Leaf, page_of, pages_for};
 use crate::volume::Volume;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// The most bytes of a file: about 4.3 TB (3.9 TiB).
+/// The largest size of a file in bytes: about 4.3 TB (3.9 TiB).
 pub const MAX_BYTES: u64 = MAX_PAGES as u64 * BLOCK;
 
-/// A handle to a file of a [`Volume`]. Clones are handles to the same file, and any number of
-/// threads may use them.
+/// A handle to a file of a [`Volume`]. Clones are handles to the same file. Any number of threads
+/// may use them at the same time.
 pub struct File<'v, H: Home, S: Storage, L: RawRangeLock> {
     volume: &'v Volume<H, S, L>,
     inode: Arc<Inode<L>>,
 }
 
-/// Returns the bytes of pages.
+/// Returns the range of bytes that the pages cover.
 pub(crate) fn bytes_of(pages: Range<u32>) -> Range<u64> {
     u64::from(pages.start) * BLOCK..u64::from(pages.end) * BLOCK
 }
@@ -62,13 +62,14 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
         self.inode.size()
     }
 
-    /// Returns whether the file has no byte.
+    /// Returns whether the file's size is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Reads the bytes at `offset` into `into`, as many as there are, and returns their number.
-    /// Bytes that were never written are zero. Waits while another thread writes one of the pages.
+    /// Reads the bytes at `offset` into `into`, up to the end of the file, and returns their
+    /// number. Bytes that were never written are zero. Waits while another thread writes one of the
+    /// pages.
     ///
     /// # Errors
     /// [`Error::Removed`], [`Error::Lock`], and those of reading data and nodes: [`Error::Io`],
@@ -90,14 +91,14 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
         Ok(len)
     }
 
-    /// Writes all of `data` at `offset`. No reader sees a page in part. Waits while another thread
-    /// uses one of the pages, for cleaning if there is no room, and for a checkpoint if the home's
-    /// block writers.
+    /// Writes all of `data` at `offset`. No reader sees a part of the new contents of a page. Waits
+    /// while another thread uses one of the pages, for cleaning if there is no room, and for a
+    /// checkpoint if the home's block writers.
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Failed`], [`Error::Removed`], [`Error::TooLarge`],
     /// [`Error::Full`], [`Error::NoNodes`], [`Error::Lock`], [`Error::Io`]: nothing has changed.
-    /// If a node cannot be read, some pages may be written.
+    /// If a node cannot be read, some pages may have been written.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
         self.write(data, Some(offset)).map(drop)
     }
@@ -111,12 +112,12 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
         self.write(data, None)
     }
 
-    /// Sets the size of the file. If it grows, the new bytes are zero. Waits until no other thread
-    /// uses the pages from the new or the old end on, whichever is smaller.
+    /// Sets the size of the file, in bytes. If it grows, the new bytes are zero. Waits as
+    /// [`write_at`](Self::write_at) does, for the pages from the smaller of both sizes on.
     ///
     /// # Errors
-    /// As for [`write_at`](Self::write_at). If a node cannot be written that could be read before,
-    /// the volume fails.
+    /// As for [`write_at`](Self::write_at). If a node becomes unreadable halfway, the volume fails:
+    /// see [`Error::Failed`].
     pub fn truncate(&self, size: u64) -> Result<(), Error> {
         self.volume.check_writable()?;
         check_end(0, size)?;
@@ -135,19 +136,20 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
         }
     }
 
-    /// Makes durable all changes of the file that returned before, and its name. Concurrent calls
-    /// share the work. Makes a checkpoint, too, if one is due.
+    /// Makes durable the file's name, and every change of the file that returned before this call.
+    /// Blocks until then; concurrent calls share the work. Also makes a checkpoint if one is
+    /// [due](crate::Options::checkpoint_every).
     ///
     /// # Errors
     /// [`Error::Removed`], [`Error::ReadOnly`]. [`Error::Io`] and [`Error::Failed`]: nothing
-    /// becomes durable any more. [`Error::NodesFull`]: the changes stay in memory, and a later call
-    /// may succeed.
+    /// becomes durable from then on. [`Error::NodesFull`]: the changes stay in memory, and a later
+    /// call may succeed.
     pub fn fsync(&self) -> Result<(), Error> {
         self.volume.fsync(&self.inode)
     }
 
-    /// Finds the block of a page, as a write does. For benchmarks of the lookup. Nothing keeps the
-    /// block from being replaced.
+    /// Finds the block of a page, as a write does. For benchmarks of the lookup. Another thread may
+    /// replace the block at any time.
     #[doc(hidden)]
     pub fn locate(&self, page: u32) -> Result<Option<u32>, Error> {
         match self.volume.tree.leaf(self.inode.nid, page..page + 1)? {
@@ -159,18 +161,19 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
         }
     }
 
-    /// Returns the end of the bytes that the lock can hold.
+    /// Returns the end of the bytes that can be locked.
     fn all(&self) -> u64 {
         self.inode.lock.capacity().min(MAX_BYTES)
     }
 
-    /// Holds exclusively what `wanted` says for the size that the file has while it is held. The
-    /// range must not depend on a size that can change while it is held.
+    /// Locks exclusively the range that `wanted` returns for the file's size. Retries until the
+    /// range still covers what is wanted for the size under the lock. The range must not depend on
+    /// a size that can change while it is locked.
     fn hold(&self, wanted: impl Fn(u64) -> Range<u64>) -> Result<WriteHold<'_, L>, Error> {
         let mut tries = 0;
         loop {
             let mut range = wanted(self.inode.size());
-            // The end may move on while this waits. At last, nothing can move it.
+            // The end may move while this waits. The last try locks the whole file, so it cannot.
             match tries {
                 0 | 1 => {}
                 2 => range.end = range.end.max(self.all()),
@@ -193,7 +196,7 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
         }
         self.volume.check_writable()?;
         check_end(offset.unwrap_or(self.len()), len)?;
-        // One more if it is not aligned, and one for the page of the end.
+        // One more page if the write is not aligned, and one for the last page of the file.
         let mut room = self.volume.reserve(pages_for(len) + 2)?;
         let _hold = self.hold(|size| {
             let at = offset.unwrap_or(size);
@@ -205,7 +208,7 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
             bytes_of(first..pages_for(end))
         })?;
         self.inode.check_present()?;
-        // N-F2: if the end lies in a page that is not held, all bytes behind it are in pages that
+        // N-F2: if the end lies in a page that is not held, all bytes past it are in pages that
         // have no block, or a block that another thread is just writing.
         let size = self.inode.size();
         let offset = offset.unwrap_or(size);
@@ -220,7 +223,7 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
         Ok(offset)
     }
 
-    /// Returns whole pages: `data`, and what the pages have besides.
+    /// Returns whole pages: `data`, and around it the present content of the pages.
     fn content<'d>(
         &self,
         data: &'d [u8],
@@ -252,7 +255,7 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
         Ok(Cow::Owned(pages))
     }
 
-    /// Clears the bytes behind the end in its page, before the size moves on past them. The caller
+    /// Clears the bytes past the end in the last page, before the size moves past them. The caller
     /// holds the page.
     fn clear_end(&self, room: &mut Room<'_>, size: u64) -> Result<(), Error> {
         let is_left_out = injected_bug!(
@@ -309,13 +312,13 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
             Ok(())
         };
         let result = { slots }.try_for_each(&mut set);
-        // N-F3: nobody reads them. Those that no slot names are left over after a failure.
+        // N-F3: they have no reader. After a failure, `rest` has the blocks that no slot names.
         volume.log.free(&fresh);
         volume.log.free(rest);
         result
     }
 
-    /// Finds the slots of pages, and adds the nodes that are missing.
+    /// Finds the slots of pages, and adds missing nodes.
     fn leaves(&self, pages: Range<u32>) -> Result<Vec<Leaf>, Error> {
         let tree = &self.volume.tree;
         let mut leaves = Vec::new();
@@ -334,7 +337,7 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
         Ok(leaves)
     }
 
-    /// Raises the size to `end`, unless it is as large.
+    /// Raises the size to at least `end`.
     fn grow(&self, end: u64) -> Result<(), Error> {
         let _shared = self.volume.share()?;
         match self.inode.grow(end) {
@@ -348,7 +351,8 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
         let (volume, inode) = (self.volume, &*self.inode);
         let _shared = volume.share()?;
         let _tree = inode.tree.lock();
-        // Before anything changes: nothing is captured until the end.
+        // Before any other change, so that a failure changes nothing. The tree's mutex keeps
+        // captures away until the end.
         volume.tree.touch(inode)?;
         let cut = volume.tree.cut(inode, pages_for(size));
         let cut = cut.map_err(|(error, is_in_part)| match is_in_part {

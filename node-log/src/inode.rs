@@ -11,35 +11,35 @@ use crate::home::Change;
 use crate::node::{Block, Head, Nid, Place};
 use crate::rendezvous::Rendezvous;
 
-/// A file in memory. All of the volume's are, for as long as it is open.
+/// A file in memory. All files of an open volume are.
 pub(crate) struct Inode<L> {
     pub(crate) nid: Nid,
     pub(crate) name: Arc<str>,
-    /// Counts creations.
+    /// The file's number in the order of creation.
     pub(crate) created: u64,
-    /// Over bytes; all holds are of whole pages.
+    /// The range lock, over bytes. Threads lock whole pages.
     pub(crate) lock: L,
     size: AtomicU64,
     is_removed: AtomicBool,
-    /// Held by all that add nodes to the file's tree or take some away, and by captures, so that no
-    /// image names a node that has none.
+    /// Held while nodes are added to the file's tree or deleted, and during a capture. So no image
+    /// names a node that has no image (N-T3).
     pub(crate) tree: Mutex<()>,
     pub(crate) changes: Mutex<Changes>,
-    /// Held while the file is committed or removed. Has what was captured and could not be
-    /// committed because the node half was full.
+    /// Held while the file is committed or removed. If the node half was full, it keeps what was
+    /// captured for the next commit.
     pub(crate) commit: BlockingMutex<Commit>,
-    /// The `fsync`s meet here.
+    /// Where concurrent `fsync`s of the file meet.
     pub(crate) sync: Rendezvous,
 }
 
-/// What has changed since the last capture, besides the slots, of which the cache keeps account.
+/// What has changed since the last capture. The cache keeps track of the slots.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// The nodes that changed.
+    /// The changed nodes.
     pub(crate) dirty: Vec<About>,
-    /// Nodes that a truncation has taken away.
+    /// Nodes that a truncation has deleted.
     pub(crate) freed: Vec<Nid>,
-    /// Blocks that such nodes named, and stored images may still name.
+    /// Blocks of deleted nodes that stored images may still name.
     pub(crate) kept: Vec<Block>,
 }
 
@@ -47,9 +47,9 @@ pub(crate) struct Changes {
 #[derive(Debug, Default)]
 pub(crate) struct Commit {
     pub(crate) change: Change,
-    /// Blocks that are free once the change is durable.
+    /// Blocks that become free once the change is durable.
     pub(crate) replaced: Vec<Block>,
-    /// All node ids that are free then, those that were never stored included.
+    /// All node ids that become free then, including those of nodes that were never stored.
     pub(crate) freed: Vec<Nid>,
 }
 
@@ -75,7 +75,7 @@ impl<L> Inode<L> {
         }
     }
 
-    /// Returns what the cache says about this node.
+    /// Returns the identity of this node in the cache.
     pub(crate) fn about(&self) -> About {
         About {
             nid: self.nid,
@@ -92,15 +92,15 @@ impl<L> Inode<L> {
         }
     }
 
-    /// Returns the bytes of the file.
+    /// Returns the size of the file in bytes.
     pub(crate) fn size(&self) -> u64 {
-        // Acquire [N-Z]: a capture that reads a size also finds the slots of the blocks below it;
+        // Acquire [N-Z]: a capture that reads a size also finds the slots of the pages below it;
         // pairs with `grow`.
         self.size.load(Ordering::Acquire)
     }
 
-    /// Raises the size to `end`, unless it is as large. Returns whether it was smaller. The caller
-    /// has set the slots of the new blocks.
+    /// Raises the size to at least `end`. Returns whether it was smaller. The caller has set the
+    /// slots of the new pages.
     pub(crate) fn grow(&self, end: u64) -> bool {
         // Release [N-Z]: pairs with `size`.
         self.size.fetch_max(end, Ordering::Release) < end
@@ -113,9 +113,9 @@ impl<L> Inode<L> {
         self.size.store(size, Ordering::Release);
     }
 
-    /// Says that the file is removed. The caller holds all of it.
+    /// Marks the file as removed. The caller holds all of its range lock, and `commit`.
     pub(crate) fn set_removed(&self) {
-        // Relaxed: all that use the file look while they hold a part of it, or `commit`.
+        // Relaxed: each user of the file checks while it holds a range of it, or `commit`.
         self.is_removed.store(true, Ordering::Relaxed);
     }
 
@@ -130,8 +130,8 @@ impl<L> Inode<L> {
         }
     }
 
-    /// Says that a clean node becomes dirty. The cache calls this before another thread can find it
-    /// dirty.
+    /// Notes that a clean node becomes dirty. The cache calls this before another thread can find
+    /// it dirty.
     pub(crate) fn note(&self, about: About) {
         self.changes.lock().dirty.push(about);
     }

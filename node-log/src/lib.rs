@@ -2,16 +2,18 @@
 //! persistent memory.
 //!
 //! # The problem
-//! A log-structured file system never overwrites data. F2FS keeps where a file's blocks are in
-//! *nodes*, and where the nodes are in the *node address table* (NAT). An `fsync` that changes 8
-//! bytes of a node writes 4 KiB of it to the disk. The NAT is written at checkpoints, which block
-//! all writers. And a lock on the whole file lets one thread write at a time. Lee et al. ("Write
-//! Optimization of Log-structured Flash File System for Parallel I/O on Manycore Servers",
-//! SYSTOR '19, \[F2FS\]) replace the lock by a range lock, and keep nodes and NAT in persistent
-//! memory. Noh and Kim (\[DNODE\]) find what limits the result: the lookup of nodes, which holds
-//! each of them exclusively.
+//! A log-structured file system never overwrites data. In F2FS, *nodes* name a file's blocks, and
+//! the *node address table* (NAT) says where each node is. An `fsync` that changes 8 bytes of a
+//! node writes 4 KiB to the disk. Checkpoints write the NAT, and block all writers meanwhile. A
+//! lock on the whole file lets only one thread write at a time.
 //!
-//! This crate has the parts of both, and what they replace, so that they can be compared:
+//! Lee et al. ("Write Optimization of Log-structured Flash File System for Parallel I/O on Manycore
+//! Servers", SYSTOR '19, \[F2FS\]) replace that lock with a range lock (§3.2), and keep nodes and
+//! NAT in persistent memory (§3.3 to 3.5). Noh and Kim ("Scalability Analysis of F2FS for
+//! Concurrent Writes on Shared Files on Manycore servers", \[DNODE\]) find that the result scales
+//! only to 15 of 120 cores, because a lookup holds each node exclusively.
+//!
+//! This crate implements both remedies and what they replace, so that each can be compared:
 //!
 //! | | replaced | by |
 //! |---|---|---|
@@ -23,35 +25,37 @@
 //! A layer uses only the layers below it.
 //!
 //! ```text
-//!   │  file          read, write, truncate; what an `fsync` is
+//!   │  file          reading, writing, truncating, syncing
 //!   │  volume        files by name; commits and checkpoints; room and cleaning; opening, check
-//!   │  tree          from a page to the slot of its block; adding and taking away nodes
+//!   │  tree          finding the slot of a page; adding and deleting nodes
 //!   │  inode, nids   a file in memory; node ids
 //!   │  cache         nodes in memory, and the ways to look one up
 //!   │  home          nodes and NAT on their medium: `nvm` or `block`
-//!   │  node          what a node is, byte by byte
-//!   ▼  log, device   segments of blocks, and their bytes
+//!   │  node          the bytes of a node
+//!   ▼  log, device   allocating blocks; reading, writing and flushing them
 //! ```
 //!
-//! `docs/format.md` says what is on the media, and what a crash leaves.
+//! `docs/format.md` describes what is on the media, and what a crash leaves.
 //!
-//! # Locks
-//! In this order; a thread that holds one takes only later ones.
+//! # Lock order
+//! A thread that holds one of these takes only later ones.
 //!
-//! 1. The right to clean.
+//! 1. The mutex of cleaning.
 //! 2. A file's range lock. A thread holds one range of one file.
-//! 3. The checkpoint lock, shared by all changes, if the home's checkpoints block writers.
+//! 3. The checkpoint lock, which all changes share, if the home's checkpoints block writers.
 //! 4. The mutex under which a file is committed or removed.
 //! 5. The mutex of a file's tree.
-//! 6. The mutexes and latches of the cache; then those of the names, of a file's changes, of node
-//!    ids and of the log. No thread holds two of the latter.
+//! 6. The mutex of the names.
+//! 7. The mutexes and latches of the cache, in the order that `cache` documents.
+//! 8. Those of a file's changes, of the node ids, of the log and of the home. Only the home holds
+//!    one of its own while it takes another.
 //!
 //! # What is durable when
-//! Changes of a file, its name included, are durable when an [`fsync`](File::fsync) returns, all or
-//! nothing; if it changes very many nodes, see [`NvmHome`]. A removal is durable at once
-//! ([`Removal::Durable`]), or at the next checkpoint. Data that was not synced may be lost, but no
-//! page is ever found in part. Which files are named by two inodes after a crash, and which
-//! of the two wins, says `docs/format.md`.
+//! An [`fsync`](File::fsync) makes all changes of a file durable, its name included, all or nothing
+//! (for an exception, see [`NvmHome`]). A removal is durable when it returns, or at the next
+//! checkpoint: see [`Removal`]. A crash may lose data that was not synced, but each page is found
+//! as one write left it, never in part. If two files have one name after a crash, `docs/format.md`
+//! says which one keeps it.
 
 mod cache;
 mod device;
@@ -79,7 +83,7 @@ pub use node::{BLOCK_BYTES, Block, Nid};
 pub use options::Options;
 pub use volume::{BlockVolume, NvmVolume, Report, Statistics, Volume};
 
-/// What the models of this crate check by itself.
+/// The parts that the models of this crate check on their own.
 #[doc(hidden)]
 pub mod raw {
     pub use crate::cache::{About, Cache, Captured, Lookup, Replaced};

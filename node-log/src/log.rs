@@ -1,17 +1,16 @@
 //! The log: segments of blocks, which are filled in order and freed when no block is in use.
 //!
-//! In memory only: recovery [claims](Log::claim) the blocks that nodes name. It serves the data log
-//! and the block home's node log.
+//! Its state is in memory only: recovery [claims](Log::claim) the blocks that nodes name. The data
+//! half and the block home each have a log.
 //!
 //! # The problem
-//! F2FS allocates blocks in the order of the log, under one mutex for each log head. Writers of one
-//! file's disjoint pages, which the range lock lets run at the same time, then meet at that mutex.
-//! Here a thread that reserves, allocates or frees takes a mutex only where a segment begins or
-//! ends, once in hundreds of blocks.
+//! F2FS allocates blocks in the order of the log, under one mutex for each log head. Writers of
+//! disjoint pages, which the range lock lets run at the same time, then wait for that mutex. Here,
+//! a writer locks a mutex only when it opens or frees a segment, once for hundreds of blocks.
 //!
 //! # State
-//! There are two *heads*, hot and cold, each with the segment that it fills. The free segments are
-//! shared out between the heads: the *room* of a head is what can still be reserved for it.
+//! There are two **heads**, hot and cold. Each fills a segment, and has a share of the free ones.
+//! The **room** of a head is the number of blocks that can still be reserved for it.
 //!
 //! ```text
 //!                    opened by a head                  filled
@@ -19,36 +18,37 @@
 //!      └────────────────────────────────────────────────────── live is 0 ┘
 //! ```
 //!
-//! | word | is | changed by |
+//! | word | value | changed by |
 //! |---|---|---|
-//! | `Head::at` | its segment, and the blocks allocated | allocations, openings |
-//! | `Head::room` | what can be reserved: N-L1 | reservations, drops of a [`Room`], recycling |
-//! | `live` of a segment | N-L2 | openings, frees |
+//! | `Head::at` | its segment, and the blocks allocated there | allocations, openings |
+//! | `Head::room` | see N-L1 | reservations, drops of a [`Room`], recycling |
+//! | `live` of a segment | see N-L2 | openings, frees |
 //! | the word of a block | 0 if free, or [`USED`] and the owner | allocations, owners, frees |
 //! | `free` | the numbers of the free segments | openings, recycling, under its mutex |
 //!
 //! # Invariants
 //! - **N-L1** For each head, `room` = blocks left in its segment + blocks of its share of the free
-//!   segments − blocks reserved and not allocated, and is never negative. An allocation takes one
-//!   away from both sides of the difference. So a thread that has reserved blocks finds some left
-//!   in the head's segment, or a free one.
-//! - **N-L2** While a segment is free, its `live` is 0. A head that opens it sets `live` to all of
-//!   its blocks, those that are not allocated yet included, and a free subtracts. So `live`
-//!   becomes 0 once, when all blocks have been allocated and freed. The thread that makes it 0 puts
-//!   the segment among the free ones. A full segment's `live` is what is in use.
-//! - **N-L3** An allocation adds to `at` first, and has the blocks that lie inside the segment. So
-//!   no two threads have one block. Once `at` is past the segment's end, adding to it has no
-//!   effect. Only then a thread sets a new value, under the mutex of `free`. So that loses no
-//!   allocation. The sum cannot overflow: after a thread was past the end, it waits for the mutex.
-//! - **N-L4** The first block of a head's new segment belongs to the thread that opens it. So less
-//!   than a segment is left in a head's segment, and a head whose room is *n* segments has so many
-//!   free ones in its share. That is what a cold reservation takes over.
+//!   segments − blocks reserved and not allocated, and is never negative. An allocation lowers the
+//!   blocks left and the blocks reserved alike. So a thread that has reserved blocks finds some
+//!   left in the head's segment, or a free segment.
+//! - **N-L2** The `live` of a free segment is 0. A head that opens the segment sets `live` to the
+//!   number of all its blocks, allocated or not. Each free subtracts 1. So `live` becomes 0 only
+//!   once, when all blocks have been allocated and freed. The thread that makes it 0 recycles the
+//!   segment. The `live` of a full segment is the number of its blocks in use.
+//! - **N-L3** An allocation first adds to `at`, and then owns those of the added blocks that lie
+//!   inside the segment. So no two threads own one block. Once `at` is past the segment's end, an
+//!   addition allocates nothing. Only then does a thread set a new value, under the mutex of
+//!   `free`. So this loses no allocation. The sum cannot overflow: a thread that finds `at` past
+//!   the end waits for the mutex.
+//! - **N-L4** The thread that opens a segment allocates its first block. So less than a whole
+//!   segment is left in a head's segment, and a head with room for *n* segments has at least *n*
+//!   free ones in its share. A cold reservation takes over whole segments of the hot head's share.
 //!
-//! # Rooms
-//! [`KEPT`] segments are for the cold head: only cleaning uses them. A segment that becomes free
-//! goes to the cold head while that has less room than these, and otherwise to the hot one. To
-//! empty a segment, cleaning opens one at most. So one is left if a crash interrupts it, even if
-//! the crash leaves blocks both where they were and where they went.
+//! # Segments kept for cleaning
+//! The cold head keeps [`KEPT`] segments, which only cleaning uses. A freed segment goes to the
+//! cold head while its room is less than that, and otherwise to the hot head. To empty a segment,
+//! cleaning opens at most one. So one is left after a crash during cleaning, even if the moved
+//! blocks are then in use in both places.
 //!
 //! # Orderings
 //!
@@ -58,12 +58,12 @@
 //! | B | [`Log::take`]: an allocation | Acquire | A | `free-allocate`, `allocate-free` |
 //! | C | [`Log::free`]: `live` | AcqRel | C | `free-free` |
 //!
-//! Between a segment's last free and its opening, the mutex orders both. So what a thread did with
-//! a block before it freed the block happens before what the next owner does with it.
+//! The mutex of `free` orders a segment's last free before its next opening. So what a thread did
+//! with a block before freeing it happens before what the next owner does with it.
 //!
 //! # Not guaranteed
-//! A block that is freed in a full segment cannot be allocated until the whole segment is free.
-//! [`Log::victim`] may return owners that are no longer right; its caller checks them.
+//! A freed block cannot be allocated until its whole segment is free. [`Log::victim`] may return
+//! outdated owners; its caller checks them.
 //!
 //! # Models
 //! The rows `node-log-segments/…`.
@@ -75,7 +75,7 @@ use spanlock_sync::{Mutex, injected_bug};
 
 use crate::node::{Block, Nid};
 
-/// The free segments that are kept for cleaning.
+/// The number of free segments that are kept for cleaning.
 const KEPT: u64 = 2;
 
 /// Marks the word of a block that is in use. Below it are 32 bits for the owner's node, and 16 for
@@ -112,8 +112,8 @@ impl Owner {
     }
 }
 
-/// Blocks that are set aside for a writer, so that a later [`allocate`](Room::allocate) cannot
-/// fail. Dropping it releases the blocks that were not allocated.
+/// Reserved blocks: [`allocate`](Room::allocate) cannot fail. Dropping it releases the blocks that
+/// were not allocated.
 #[must_use]
 #[derive(Debug)]
 pub struct Room<'l> {
@@ -139,14 +139,14 @@ pub struct Log {
 #[repr(align(64))]
 #[derive(Debug)]
 struct Head {
-    /// The segment in the upper half. In the lower half, the blocks of it that were allocated, or
-    /// more.
+    /// In the upper half, the segment. In the lower half, the number of its blocks that were
+    /// allocated, or more.
     at: AtomicU64,
     room: AtomicU64,
 }
 
 impl Head {
-    /// Takes blocks of the room, if there are so many.
+    /// Takes blocks from the room, if it has as many.
     fn reserve(&self, blocks: u64) -> bool {
         // Relaxed: a thread that needs the free segment that is part of the room takes the mutex
         // under which the room was added.
@@ -179,7 +179,7 @@ impl Log {
         let size = u64::from(segment_blocks);
         let cold = KEPT.min(u64::from(segments)) * size;
         let head = |room| Head {
-            // No segment: there is nothing left of it.
+            // No segment yet, as if one had just been filled.
             at: AtomicU64::new(pack(u32::MAX, segment_blocks)),
             room: AtomicU64::new(room),
         };
@@ -208,10 +208,10 @@ impl Log {
         self.index(block).expect("a block of this log")
     }
 
-    /// Recovery: marks a block as used. Returns its owner so far if it has one, or `None` (with the
-    /// block's number) if no segment has the block.
+    /// Marks a block as used. For recovery, before the first reservation.
     ///
-    /// Only before the first reservation.
+    /// # Errors
+    /// The owner that the block already has, or `None` if the block lies outside the log.
     pub fn claim(&self, block: Block, owner: Owner) -> Result<(), Option<Owner>> {
         let (at, segment) = self.index(block).ok_or(None)?;
         let mut free = self.free.lock();
@@ -230,8 +230,8 @@ impl Log {
         Ok(())
     }
 
-    /// Sets blocks aside. `None`: there are not enough, so the volume must clean. Cold blocks may
-    /// use the segments that are kept for cleaning; hot ones may not.
+    /// Reserves blocks. `None`: there are not enough, so the volume must clean. Only cold
+    /// reservations can use the segments that are kept for cleaning.
     pub fn reserve(&self, blocks: u32, heat: Heat) -> Option<Room<'_>> {
         let log = self;
         let room = || Room { log, heat, blocks };
@@ -244,7 +244,7 @@ impl Log {
         }
         let size = u64::from(self.segment_blocks);
         let [hot, cold] = &self.heads;
-        // Under the mutex no segment is opened, so a share that is seen is still there (N-L4).
+        // No segment is opened under the mutex, so the hot head keeps the share seen here (N-L4).
         let _free = self.free.lock();
         while !cold.reserve(wanted) {
             // Relaxed: the reservation above checks again.
@@ -315,14 +315,14 @@ impl Log {
         (self.first + index, count)
     }
 
-    /// Says which slot names the block. Before that slot is set.
+    /// Sets which slot names the block. Called before that slot is set.
     pub fn set_owner(&self, block: Block, owner: Owner) {
         let (at, _) = self.index_of_used(block);
         // Relaxed: a thread that cleans reads it as a hint.
         self.blocks[at].store(owner.encode(), Relaxed);
     }
 
-    /// Sets blocks free. Their data may be overwritten at once.
+    /// Frees blocks. Their data may be overwritten at once.
     pub fn free(&self, blocks: &[Block]) {
         for &block in blocks {
             let (at, segment) = self.index_of_used(block);
@@ -367,15 +367,15 @@ impl Log {
         Owner::decode(self.blocks[at].load(Relaxed))
     }
 
-    /// Returns the full segment with the fewest blocks in use (none if it has no free block), and
-    /// those blocks with their owners. The segment stays in place.
+    /// Finds the full segment with the fewest blocks in use, and returns these with their owners.
+    /// Changes nothing. `None`: no full segment has a free block.
     ///
-    /// A block whose owner has not been set yet is left out.
+    /// Omits blocks whose owner has not been set yet.
     pub fn victim(&self) -> Option<Vec<(Block, Owner)>> {
         let size = self.segment_blocks;
-        // Under the mutex no segment is opened.
+        // No segment is opened under the mutex.
         let free = self.free.lock();
-        // Relaxed: as above; and a count that is too high is only a worse choice.
+        // Relaxed: as above; a count that is too high only leads to a worse choice.
         let heads = (self.heads.each_ref()).map(|head| head.at.load(Relaxed));
         let is_being_filled = |segment: u32| {
             let mut heads = heads.iter();
@@ -397,7 +397,7 @@ impl Log {
         )
     }
 
-    /// Returns how many blocks can be reserved for the user now.
+    /// Returns how many hot blocks can be reserved now.
     pub fn room(&self) -> u64 {
         // Relaxed: nothing depends on it.
         self.head(Heat::Hot).room.load(Relaxed)
@@ -419,8 +419,8 @@ impl Log {
 }
 
 impl Room<'_> {
-    /// Allocates up to `most` consecutive blocks, at least one. Returns the first, and how many.
-    /// They are in use from now on; [`set_owner`](Log::set_owner) says by whom.
+    /// Allocates at least one and up to `most` consecutive blocks. Returns the first, and how many.
+    /// They are in use from now on; [`set_owner`](Log::set_owner) sets their owners.
     ///
     /// # Panics
     /// If `most` is 0, or more than what is left of the room.

@@ -1,6 +1,4 @@
-//! Which node ids are free.
-//!
-//! In memory only. An id is free if the home has no such node and none is in memory.
+//! The free node ids, in memory only. An id is free if neither the home nor the cache has its node.
 
 use spanlock_sync::Mutex;
 
@@ -14,7 +12,7 @@ pub(crate) struct Nids {
 }
 
 struct State {
-    /// A bit for each id that is in use. Id 0 is.
+    /// A bit for each id, set if it is in use. That of id 0 always is.
     used: Box<[u64]>,
     /// The word from which the search for a free id begins.
     next: usize,
@@ -22,7 +20,7 @@ struct State {
 }
 
 impl Nids {
-    /// Creates a set of the ids below `nodes`. `is_used` says which ones are in use.
+    /// Creates the set of the ids below `nodes`. `is_used` returns whether an id is in use.
     pub(crate) fn new(nodes: u32, is_used: impl Fn(Nid) -> bool) -> Self {
         let mut used = vec![0_u64; nodes.div_ceil(64) as usize].into_boxed_slice();
         let mut free = 0;
@@ -44,7 +42,7 @@ impl Nids {
         }
     }
 
-    /// Returns an id that nothing uses.
+    /// Takes a free id.
     pub(crate) fn take(&self) -> Result<Nid, Error> {
         let mut state = self.state.lock();
         let words = state.used.len();
@@ -58,7 +56,7 @@ impl Nids {
         Ok(word as u32 * 64 + bit)
     }
 
-    /// Says that nothing uses these ids any more.
+    /// Frees ids that nothing uses any more.
     pub(crate) fn give_back(&self, nids: &[Nid]) {
         let mut state = self.state.lock();
         for nid in nids {

@@ -1,4 +1,4 @@
-//! Nodes: what a file's nodes are, and their bytes.
+//! Nodes: their bytes, and their places in a file.
 //!
 //! ```text
 //!   0  u32  CRC-32C of all that follows        16  u32  place (see `Place`)
@@ -10,56 +10,56 @@
 //! ```
 //!
 //! An inode's body: size u64, created u64, children [u32; 5] (2 direct, 2 indirect, 1
-//! double-indirect), length of the name u8 and 3 zeros, the name padded to a multiple of 4, and the
-//! slots. The body of any other node: its slots. A slot is the u32 number of a block or of a node,
-//! and 0 is none. Slots at the end that are 0 are left out.
+//! double-indirect), length of the name u8 and 3 zeros, the name padded to a multiple of 4 bytes,
+//! and the slots. The body of any other node: its slots. A slot is the u32 number of a block or the
+//! id of a node; 0 is none. Trailing zero slots are omitted.
 //!
-//! In memory, the children of an inode are its first slots, and its blocks follow.
+//! In memory, the first slots of an inode are its children, and its blocks follow.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cache::About;
 
-/// The bytes of a block, and of the largest node.
+/// The size of a block, and the largest size of a node, in bytes.
 pub const BLOCK_BYTES: usize = 4096;
-/// The bytes of a node's header.
+/// The size of a node's header in bytes.
 pub(crate) const HEADER_BYTES: usize = 32;
-/// The blocks that an inode names directly.
+/// The number of blocks that an inode names directly.
 pub(crate) const INODE_SLOTS: usize = 923;
-/// The children of an inode: two direct nodes, two indirect ones, one double-indirect one.
+/// The number of an inode's children: two direct nodes, two indirect and one double-indirect.
 pub(crate) const CHILDREN: usize = 5;
-/// The slots of a direct or an indirect node.
+/// The number of slots of a node that is no inode.
 pub(crate) const NODE_SLOTS: usize = (BLOCK_BYTES - HEADER_BYTES) / 4;
 
-/// The most bytes of a name.
+/// The largest length of a name in bytes.
 pub(crate) const NAME_BYTES: usize = 255;
-/// The bytes of an inode's body before the name.
+/// The size of an inode's body before the name, in bytes.
 const INODE_BODY: usize = 8 + 8 + 4 * CHILDREN + 4;
 
-/// The pages of a node of a level: direct 1, indirect 2, double-indirect 3.
+/// Returns how many pages a node of a level covers: direct 1, indirect 2, double-indirect 3.
 const fn span(level: u32) -> u32 {
     (NODE_SLOTS as u32).pow(level)
 }
 
-/// The most pages of a file: about 4.3 TB (3.9 TiB).
+/// The most pages of a file: together about 4.3 TB (3.9 TiB).
 pub(crate) const MAX_PAGES: u32 = INODE_SLOTS as u32 + 2 * span(1) + 2 * span(2) + span(3);
 
-/// A node id. 0 is none.
+/// A node id. 0 names no node.
 pub type Nid = u32;
-/// The number of a block in the data log. 0 is none.
+/// The number of a block in its half. 0 names no block.
 pub type Block = u32;
 
-/// Where a node stands in its file: its level (inode 0, direct 1, indirect 2, double-indirect 3) in
-/// the upper two bits, and below them the first page that it covers. No two nodes of a file have
-/// the same place.
+/// The place of a node in its file. The upper two bits are its level: inode 0, direct 1, indirect
+/// 2, double-indirect 3. The other bits are the first page that it covers. No two nodes of a file
+/// have the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place(u32);
 
 impl Place {
     pub(crate) const INODE: Place = Place(0);
 
-    /// Unpacks the place that an [`About`] has.
+    /// Unpacks the place in an [`About`].
     pub(crate) fn of(about: About) -> Self {
         Place(about.place)
     }
@@ -93,7 +93,7 @@ impl Place {
         }
     }
 
-    /// Returns whether the slot names a block, and not a node.
+    /// Returns whether the slot names a block rather than a node.
     pub(crate) fn names_block(self, slot: usize) -> bool {
         match self.level() {
             0 => slot >= CHILDREN,
@@ -174,12 +174,12 @@ impl Path {
     }
 }
 
-/// What only an inode has.
+/// The fields that only an inode has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Bytes of the file.
+    /// The size of the file in bytes.
     pub(crate) size: u64,
-    /// Counts creations.
+    /// The file's number in the order of creation.
     pub(crate) created: u64,
     pub(crate) name: Arc<str>,
 }
@@ -190,11 +190,11 @@ pub(crate) struct Node {
     pub(crate) about: About,
     /// `Some` for an inode.
     pub(crate) head: Option<Head>,
-    /// Without zeros at the end, or with some.
+    /// Perhaps with some trailing zeros.
     pub(crate) slots: Vec<u32>,
 }
 
-/// Returns the bytes of a node. `head` is there if it is an inode.
+/// Returns the bytes of a node. `head` is `Some` for an inode.
 pub(crate) fn encode(about: About, head: Option<&Head>, slots: &[u32]) -> Vec<u8> {
     let used = slots.iter().rposition(|it| *it != 0).map_or(0, |it| it + 1);
     let slots = &slots[..used];
@@ -237,7 +237,7 @@ pub(crate) fn place_in(bytes: &[u8]) -> Place {
     ))
 }
 
-/// Reads a node whose checksum was checked. The error says what is wrong with it.
+/// Decodes a node whose checksum was checked. The error says what is wrong with it.
 pub(crate) fn decode(nid: Nid, bytes: &[u8]) -> Result<Node, &'static str> {
     let word = |at: usize| {
         let bytes = bytes.get(at..at + 4).ok_or("it is too short")?;

@@ -19,7 +19,7 @@ pub struct Options {
 
 impl Options {
     /// Returns the defaults: segments of 512 blocks, a node for every 16 blocks of data, a random
-    /// id; the optimistic lookup, up to 65,536 cached nodes, a checkpoint every 60 seconds.
+    /// id; the optimistic lookup, about 65,536 cached nodes, a checkpoint every 60 seconds.
     pub fn new() -> Self {
         Options {
             segment_blocks: 512,
@@ -32,14 +32,17 @@ impl Options {
         }
     }
 
-    /// Sets the blocks of a segment, a power of two from 8 to 512. Fixed at the creation.
+    /// Sets the blocks in a segment: a power of two from 8 to 512. Fixed when the volume is
+    /// created.
     pub fn segment_blocks(mut self, blocks: u32) -> Self {
         self.segment_blocks = blocks;
         self
     }
 
-    /// Sets how many nodes the volume can have, less one. A file has an inode, and a node for every
-    /// 1,016 blocks that follow the first 923. Fixed when the volume is created.
+    /// Sets the number of node ids, 8 to 2^30; for nodes in blocks, at most 33,358,080. Id 0 names
+    /// no node, so the volume can have one node fewer. A file has an inode, a node for every 1,016
+    /// blocks after its first 923, and an indirect node for every 1,016 of those. The default is a
+    /// sixteenth of the blocks, but 64 to 2^24. Fixed when the volume is created.
     pub fn nodes(mut self, nodes: u32) -> Self {
         self.nodes = Some(nodes);
         self
@@ -57,34 +60,37 @@ impl Options {
         self
     }
 
-    /// Sets how many nodes about stay in memory, besides those that changed.
+    /// Sets about how many nodes stay in memory, at about 4 KiB each. Nodes with unsynced changes
+    /// stay even beyond this number.
     pub fn cached_nodes(mut self, nodes: usize) -> Self {
         self.cached_nodes = nodes;
         self
     }
 
-    /// Sets after which time an `fsync` also makes a checkpoint, or that none does.
+    /// Sets the time after a checkpoint from which an `fsync` also makes the next one, as in F2FS
+    /// (\[F2FS\] §3.1: 60 s). `None`: no `fsync` does.
     pub fn checkpoint_every(mut self, time: Option<Duration>) -> Self {
         self.checkpoint_every = time;
         self
     }
 
     /// Sets whether the volume is opened only for reading. Nothing is written then, so the halves
-    /// may even be of different generations: the files are what the node half says. Damaged nodes
-    /// do not prevent the opening; reading a file that has one fails there.
+    /// may even have different generations: the files are those of the node half. Damaged nodes do
+    /// not prevent the opening. A file whose inode is damaged is missing, and a read that needs
+    /// another damaged node fails.
     pub fn read_only(mut self, on: bool) -> Self {
         self.read_only = on;
         self
     }
 
-    /// Returns how many nodes a volume has whose data half has so many blocks.
+    /// Returns the number of node ids for a data half of this many blocks.
     pub(crate) fn nodes_for(&self, blocks: u64) -> u32 {
         let default = (blocks / 16).clamp(64, 1 << 24) as u32;
         self.nodes.unwrap_or(default)
     }
 
-    /// Checks the options of a new volume whose data half has so many blocks. Returns the number of
-    /// segments, and of nodes.
+    /// Checks the options of a new volume whose data half has this many blocks. Returns the numbers
+    /// of segments and of node ids.
     pub(crate) fn check(&self, blocks: u64) -> Result<(u32, u32), Error> {
         let bad = |what, found, wanted| {
             Err(Error::BadOption {

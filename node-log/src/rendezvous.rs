@@ -1,25 +1,28 @@
-//! One thread does for all who wait what each of them needs.
+//! Group commit: one thread runs an operation, such as a flush, for all threads that wait for it.
 //!
 //! # The problem
-//! A flush takes as long for one thread as for a hundred. But a thread may only rely on a flush
-//! that began after the thread had written. So threads that come while a flush is under way wait
-//! for its end, and then one of them flushes for all of them.
+//! A flush takes as long for one thread as for a hundred. But a thread can rely only on a flush
+//! that began after the thread had written. So threads that arrive during a flush wait for its end,
+//! and then one of them flushes for all of them.
 //!
 //! # Properties
-//! - **Progress**: the group has no thread of its own. A thread runs in its own call.
-//! - **Fairness**: a call waits for the run that is under way when it comes, and for one more.
+//! A **run** is one execution of the operation.
+//!
+//! - **Progress**: there is no background thread. One of the waiting threads runs, in its own call.
+//! - **Fairness**: a call waits at most for the run under way when it arrives, and for one more.
 //! - **Cost**: a call that finds no run under way locks the mutex twice. Waking costs a system
-//!   call, which is left out if nobody sleeps.
-//! - **Failure**: a result is shared like any other, and the next run may succeed.
+//!   call, which is omitted if no thread sleeps.
+//! - **Failure**: an error is shared like any other result, and the next run may succeed.
 //!
 //! # Invariants
-//! - **N-R1** Runs are numbered in the order in which they begin, and one is under way at a time.
-//!   A call that comes when `begun` runs have begun is covered by a run with a larger number.
+//! - **N-R1** Runs are numbered in the order in which they begin, and only one is under way at a
+//!   time. A call that arrives when `begun` runs have begun is covered by a run with a larger
+//!   number.
 //! - **N-R2** `ended` is the largest number of a run that has returned, and `result` is its result.
-//!   A run that unwinds leaves both as they were. So its calls find nobody running, and one of
-//!   them runs.
-//! - **N-R3** A thread sleeps only while a run is under way, and every end of a run wakes all that
-//!   sleep. So no thread sleeps for ever, unless a run never ends.
+//!   A run that unwinds changes neither. So the calls that it would have served find no run under
+//!   way, and one of them runs.
+//! - **N-R3** A thread sleeps only while a run is under way, and the end of a run wakes all
+//!   sleepers. So no thread sleeps for ever, unless a run never ends.
 //!
 //! # Models
 //! The rows `node-log-rendezvous/…`, and for the flush of the data half `node-log-flush/…`.
@@ -29,9 +32,9 @@ use spanlock_sync::{Condvar, Mutex, injected_bug};
 
 use crate::error::Error;
 
-/// Threads that need the same thing done meet here. Each call of [`pass`](Rendezvous::pass) is
-/// covered by a run that *began* after the call; one thread runs, and all that came before the run
-/// began share its result.
+/// Where threads meet that need the same operation. Each call of [`pass`](Rendezvous::pass) is
+/// covered by a run that *began* after the call. One thread runs, and all calls that arrived before
+/// the run began share its result.
 #[derive(Debug)]
 pub struct Rendezvous {
     state: Mutex<State>,
@@ -40,13 +43,13 @@ pub struct Rendezvous {
 
 #[derive(Debug)]
 struct State {
-    /// The runs that have begun.
+    /// The number of runs that have begun.
     begun: u64,
     is_running: bool,
-    /// The last run that returned.
+    /// The number of the last run that returned.
     ended: u64,
     result: Result<(), Error>,
-    /// The threads that sleep.
+    /// The number of sleeping threads.
     sleepers: u32,
 }
 
@@ -82,7 +85,7 @@ impl Drop for Run<'_> {
 }
 
 impl Rendezvous {
-    /// Creates one where nobody waits.
+    /// Creates a rendezvous at which no thread waits.
     #[allow(
         clippy::new_without_default,
         reason = "nothing in this crate needs a default"
@@ -100,11 +103,10 @@ impl Rendezvous {
         }
     }
 
-    /// Returns once a run that began after this call has ended, with that run's result. If `run`
-    /// unwinds, the calls that it would have served run themselves.
+    /// Blocks until a run that began after this call has ended, and returns that run's result. If a
+    /// run unwinds, one of the calls that it would have served runs next.
     ///
-    /// What a thread did before its call happens before that run, and the run happens before the
-    /// return.
+    /// Everything before the call happens before that run, and the run happens before the return.
     pub fn pass(&self, run: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         let mut state = self.state.lock();
         let least = if injected_bug!(

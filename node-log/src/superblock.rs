@@ -1,17 +1,17 @@
-//! The superblock of a half: which volume the half belongs to, and where its parts are.
+//! The superblock of a half: which volume it belongs to, and the sizes of its parts.
 //!
 //! ```text
 //!    0  [u8; 8]  magic: the kind of half       16  u128      id of the volume
 //!    8  u32      version of the format         32  u64       generation
 //!   12  u32      CRC-32C of all other bytes    40  u64       1 if it is opening, or 0
-//!                                              48  [u64; 8]  numbers of the half
+//!                                              48  [u64; 8]  sizes, as the half defines them
 //!                                             112  zeros, up to byte 512
 //! ```
 
 use crate::error::Error;
 use crate::home::Identity;
 
-/// The bytes of a superblock: one sector, which a crash keeps or loses as a whole.
+/// The size of a superblock in bytes: one sector, which a crash keeps or loses as a whole.
 pub(crate) const SUPERBLOCK_BYTES: usize = 512;
 
 /// The version of the format of both halves.
@@ -19,11 +19,11 @@ const VERSION: u32 = 1;
 const CRC: std::ops::Range<usize> = 12..16;
 const NUMBERS: usize = 48;
 
-/// What a half says about itself.
+/// A decoded superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) identity: Identity,
-    /// Eight numbers whose meaning the half defines: sizes and positions.
+    /// Eight sizes and options whose meaning the half defines.
     pub(crate) numbers: [u64; 8],
 }
 
@@ -45,7 +45,7 @@ impl Superblock {
         sector
     }
 
-    /// Reads a superblock. `Ok(None)`: all zeros, so nothing was ever written.
+    /// Reads a superblock. `Ok(None)`: the sector is all zeros, so none was ever written.
     ///
     /// # Errors
     /// [`Error::NotAVolume`], [`Error::Version`], or [`Error::Corrupt`]. They name the `half`.
@@ -106,7 +106,7 @@ pub(crate) fn check_pair(data: Identity, nodes: Identity) -> Result<(), Error> {
             nodes: nodes.volume,
         });
     }
-    // While the nodes are opening, the data may be at the generation before.
+    // While the node half is opening, the data half may still have the generation before.
     let least = (nodes.generation).saturating_sub(u64::from(nodes.is_opening));
     let (half, openings, shown) = if data.generation < least {
         let shown = "the files and sizes of today, with contents that may be old, missing or those \

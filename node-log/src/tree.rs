@@ -1,4 +1,4 @@
-//! The tree of a file's nodes: finding the slot of a page, adding nodes, visiting them.
+//! The tree of a file's nodes: finding the slot of a page, adding, deleting and visiting nodes.
 //!
 //! ```text
 //!   inode ─┬─ 923 blocks
@@ -9,10 +9,10 @@
 //!
 //! # Invariants
 //! - **N-T1** While a thread holds a page in the file's range lock, the nodes above the page stay.
-//!   Only a truncation or a removal takes a node away, and it holds all pages of the node.
-//! - **N-T2** The slot of a page changes only while its page is held exclusively.
-//! - **N-T3** Nodes are added and taken away, and captured, under the mutex `Inode::tree`. So a
-//!   captured image names only nodes that are stored, or captured at the same time.
+//!   Only a truncation or a removal deletes a node, and it holds all pages of the node.
+//! - **N-T2** The slot of a page changes only while the page is held exclusively.
+//! - **N-T3** Nodes are added, deleted and captured under the mutex `Inode::tree`. So a captured
+//!   image names only nodes that are stored, or captured at the same time.
 
 use std::ops::Range;
 
@@ -32,20 +32,20 @@ pub(crate) struct Tree<H> {
     pub(crate) nids: Nids,
 }
 
-/// Where the blocks of some consecutive pages are named.
+/// The slots of some consecutive pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leaf {
     pub(crate) nid: Nid,
     /// The slot of the first of the pages.
     pub(crate) slot: u16,
-    /// How many pages, at least one.
+    /// The number of pages, at least one.
     pub(crate) pages: u32,
 }
 
-/// What a truncation has taken away.
+/// What a truncation has cut off.
 #[derive(Debug, Default)]
 pub(crate) struct Cut {
-    /// Blocks that are free now.
+    /// Blocks that can be freed now.
     pub(crate) fresh: Vec<Block>,
     /// Blocks that stored images may name.
     pub(crate) kept: Vec<Block>,
@@ -66,8 +66,8 @@ impl<H: Home> Tree<H> {
         Ok((node.about, node.slots))
     }
 
-    /// Returns what the node is that is cached or stored. It may be gone, and even its id be in use
-    /// again. So it is not put into the cache, where a later node of that id would find it.
+    /// Returns the identity of a cached or stored node. Does not cache it: the node may be gone by
+    /// now and its id be reused, and the newer node must not find the older one in the cache.
     pub(crate) fn peek(&self, nid: Nid) -> Result<Option<About>, Error> {
         let not_cached = Error::DamagedNode {
             nid,
@@ -98,14 +98,14 @@ impl<H: Home> Tree<H> {
         (self.cache).set(nid, slot, value, load, |about| inode.note(about))
     }
 
-    /// Says that the file's size has changed.
+    /// Notes that the file's size changes.
     pub(crate) fn touch<L>(&self, inode: &Inode<L>) -> Result<(), Error> {
         let load = || self.load_for_cache(inode.nid);
         (self.cache).touch(inode.nid, load, |about| inode.note(about))
     }
 
-    /// Finds where the blocks of `pages` are named, as far as the node goes that names the first
-    /// one: F2FS's `get_dnode_of_data`. Returns `None` if there is no such node. The caller holds
+    /// Finds the node with the slot of the first page, and how many of `pages` have their slots
+    /// there: F2FS's `get_dnode_of_data`. Returns `None` if there is no such node. The caller holds
     /// the first page.
     pub(crate) fn leaf(&self, inode: Nid, pages: Range<u32>) -> Result<Option<Leaf>, Error> {
         let path = Path::to(pages.start);
@@ -129,7 +129,7 @@ impl<H: Home> Tree<H> {
         }))
     }
 
-    /// Does what [`leaf`](Self::leaf) does, and adds the nodes that are missing.
+    /// Does what [`leaf`](Self::leaf) does, but adds missing nodes.
     pub(crate) fn leaf_or_new<L>(
         &self,
         inode: &Inode<L>,
@@ -182,13 +182,13 @@ impl<H: Home> Tree<H> {
         Ok(nid)
     }
 
-    /// Returns all slots of a node, some zeros at the end included.
+    /// Returns all slots of a node, including trailing zeros.
     pub(crate) fn slots(&self, nid: Nid, place: Place) -> Result<Vec<u32>, Error> {
         (0..place.slots()).map(|slot| self.get(nid, slot)).collect()
     }
 
-    /// Takes away all pages from `from` on. An error comes with whether anything has changed. The
-    /// caller holds the pages and the tree.
+    /// Cuts off all pages from `from` on. The caller holds the pages and the tree. An error comes
+    /// with `true` if something may have changed.
     pub(crate) fn cut<L>(&self, inode: &Inode<L>, from: u32) -> Result<Cut, (Error, bool)> {
         let mut nodes = Vec::new();
         let collect = |nid, place, _: &[u32]| {
@@ -252,7 +252,7 @@ impl<H: Home> Tree<H> {
     }
 }
 
-/// Visits the node and those below it that cover pages from `from` on, children before parents.
+/// Visits a node and all nodes below it that cover pages from `from` on, children before parents.
 /// `read` returns a node's slots.
 pub(crate) fn walk(
     nid: Nid,
@@ -288,7 +288,7 @@ pub(crate) fn page_of(byte: u64) -> u32 {
     (byte / BLOCK_BYTES as u64) as u32
 }
 
-/// Returns how many pages so many bytes take.
+/// Returns how many pages `bytes` bytes take.
 pub(crate) fn pages_for(bytes: u64) -> u32 {
     bytes.div_ceil(BLOCK_BYTES as u64) as u32
 }

@@ -1,4 +1,4 @@
-//! A volume: its two halves, its files by name, and what keeps them together.
+//! A volume: its two halves, and its files by name.
 
 mod check;
 mod commit;
@@ -33,9 +33,8 @@ use crate::tree::{Tree, walk};
 /// A volume: files in one flat directory, their data in a log on a [`Storage`], their nodes in a
 /// [`Home`]. Any number of threads may use it.
 ///
-/// `L` is the range lock of a file, over bytes. Its capacity must be the
-/// [largest size of a file](crate::MAX_FILE_BYTES) for the largest files; a smaller one limits
-/// the files' sizes.
+/// `L` is the range lock of a file. Its unit is a byte. A capacity below
+/// [`MAX_FILE_BYTES`](crate::MAX_FILE_BYTES) limits the files' sizes.
 pub struct Volume<H: Home, S: Storage, L: RawRangeLock> {
     pub(crate) tree: Tree<H>,
     pub(crate) data: DataDevice<S>,
@@ -45,11 +44,11 @@ pub struct Volume<H: Home, S: Storage, L: RawRangeLock> {
     checkpoints: Checkpoints,
     /// Held by the thread that cleans.
     cleaning: BlockingMutex<()>,
-    /// Segments that were cleaned.
+    /// The number of segments cleaned.
     cleaned: AtomicU64,
     failure: Failure,
     is_read_only: bool,
-    /// Nodes that the opening could not read. Only if it was read-only.
+    /// Nodes that a read-only opening could not read.
     damaged: Vec<Error>,
 }
 
@@ -67,35 +66,35 @@ struct Failure {
     first: Mutex<Option<Arc<str>>>,
 }
 
-/// Counters of a volume, since it was opened.
+/// The counters of a volume since it was opened, and its present state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
     /// What was made durable in the node half.
     pub persisted: Persisted,
-    /// Checkpoints.
+    /// The number of checkpoints.
     pub checkpoints: u64,
     /// The longest time that a change of a file waited for a checkpoint.
     pub longest_stall: Duration,
-    /// Segments that were cleaned.
+    /// The number of segments cleaned.
     pub cleaned: u64,
-    /// Blocks of data in use, those included that are free only once a change is durable.
+    /// Blocks of data in use now, including those that become free once a change is durable.
     pub used: u64,
-    /// Blocks of data that can be written without cleaning.
+    /// Blocks of data that can be written now without cleaning.
     pub room: u64,
-    /// Nodes that can be added.
+    /// Nodes that can be added now.
     pub free_nodes: u32,
 }
 
 impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
-    /// Creates a volume on a storage and a home's medium that hold none. `locks` makes the range
-    /// lock of a file, of the capacity that it is given.
+    /// Creates a volume. `data` holds the data half and `nodes` the node half; both begin with
+    /// zeros. `locks` returns a range lock of the capacity that it is given, in bytes.
     ///
-    /// If a crash interrupts this, it can be repeated, or the volume can be opened.
+    /// If a crash interrupts this, open the volume; if that fails, create it again.
     ///
     /// # Errors
-    /// [`Error::BadOption`], [`Error::TooSmall`], [`Error::Occupied`]: nothing was written, or only
-    /// the superblock of the data half. [`Error::Io`].
+    /// [`Error::ReadOnly`], [`Error::BadOption`], [`Error::TooSmall`], [`Error::Occupied`]: nothing
+    /// was written except perhaps the superblock of the data half. [`Error::Io`].
     pub fn create(
         data: S,
         nodes: H::Medium,
@@ -105,12 +104,13 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
         open::create(data, nodes, options, Box::new(locks))
     }
 
-    /// Opens a volume. Each `fsync` that returned is there. Reads all nodes.
+    /// Opens a volume. It has all changes that an `fsync` covered before it returned. Reads all
+    /// nodes.
     ///
     /// # Errors
     /// [`Error::NotAVolume`], [`Error::Version`], [`Error::TooSmall`]; [`Error::Strangers`] and
     /// [`Error::Older`] if the halves do not belong together; [`Error::Corrupt`],
-    /// [`Error::DamagedNode`]: nothing was written. [`Error::Io`]. The opening can be repeated.
+    /// [`Error::DamagedNode`]: nothing was written. [`Error::Io`]: opening can be tried again.
     pub fn open(
         data: S,
         nodes: H::Medium,
@@ -120,8 +120,8 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
         open::open(data, nodes, options, Box::new(locks))
     }
 
-    /// Creates an empty file. It is durable once it is [synced](File::fsync), or with the next
-    /// checkpoint.
+    /// Creates an empty file. It becomes durable with its first [`fsync`](File::fsync), or at the
+    /// next checkpoint. Waits for a checkpoint if the home's block writers.
     ///
     /// # Errors
     /// [`Error::BadName`], [`Error::Exists`], [`Error::NoNodes`], [`Error::ReadOnly`],
@@ -159,12 +159,13 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
         Ok(File::new(self, self.find(name)?))
     }
 
-    /// Removes a file. Waits until no thread uses it. Whether a crash soon after this brings the
-    /// file back depends on the home: see [`Removal`].
+    /// Removes a file. Waits while another thread reads, writes or syncs it, and for a checkpoint
+    /// if the home's block writers. Whether a crash can bring the file back afterwards depends on
+    /// the home: see [`Removal`].
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::ReadOnly`], [`Error::Failed`], and the errors of reading its
-    /// nodes; it is still there then.
+    /// [`Error::NotFound`], [`Error::ReadOnly`], [`Error::Failed`], and those of reading its nodes:
+    /// the file is still there.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
         self.check_writable()?;
         let inode = self.find(name)?;
@@ -174,7 +175,7 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
         }
     }
 
-    /// Returns the names of all files, in order.
+    /// Returns the names of all files, in the order of their bytes.
     pub fn names(&self) -> Vec<String> {
         let names = self.names.lock();
         names.by_name.keys().map(|it| it.to_string()).collect()
@@ -249,18 +250,18 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
         Ok(())
     }
 
-    /// Says that nothing uses these blocks and node ids any more.
+    /// Frees blocks and node ids that nothing uses any more.
     fn free(&self, blocks: &[Block], nodes: &[Nid]) {
         self.log.free(blocks);
         self.tree.nids.give_back(nodes);
     }
 
-    /// Fails if nothing may change.
+    /// Fails if the volume is read-only or has failed.
     pub(crate) fn check_writable(&self) -> Result<(), Error> {
         if self.is_read_only {
             return Err(Error::ReadOnly);
         }
-        // Relaxed: whoever sees it late fails at its next commit.
+        // Relaxed: a thread that sees it late fails at its next commit.
         if self.failure.is_there.load(Ordering::Relaxed) {
             let first = self.failure.first.lock().clone();
             let first = first.unwrap_or_else(|| "unknown".into());
@@ -269,7 +270,7 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
         Ok(())
     }
 
-    /// From now on, nothing becomes durable. Returns `error`.
+    /// Marks the volume as failed: nothing more becomes durable. Returns `error`.
     pub(crate) fn fail(&self, error: Error) -> Error {
         let mut first = self.failure.first.lock();
         first.get_or_insert_with(|| error.to_string().into());

@@ -1,33 +1,34 @@
 //! Nodes in blocks, as F2FS has them: the baseline of every comparison.
 //!
 //! # A commit
-//! The nodes of an `fsync` are written to the node log one after the other, each 4 KiB, and the
-//! last one is marked. Each has the block number of its successor, so they form a chain that
-//! recovery follows from the last checkpoint on: F2FS's roll-forward. The threads that commit at
-//! the same time share one write and one flush, and no block of the NAT is written.
+//! A commit writes the nodes of an `fsync` to the node log, 4 KiB each, and marks the last one.
+//! Each node has the block number of its successor. So they form a chain, which recovery follows
+//! from the last checkpoint on: F2FS's roll-forward. Threads that commit at the same time share one
+//! write and one flush. No block of the NAT is written.
 //!
 //! # A checkpoint
-//! It writes the nodes that have changed, and then the table ([`checkpoint`]): every NAT block with
-//! a changed entry, each to the one of its two copies that is not current; and a checkpoint pack,
-//! whose head makes them current and begins a new chain.
+//! A checkpoint writes the changed nodes, and then the **table** ([`checkpoint`]): every NAT block
+//! with a changed entry, and a **checkpoint pack**. Each NAT block has two copies on the medium,
+//! and the one that is not current is written. The head of the pack makes the written copies
+//! current and begins a new chain.
 //!
 //! # Blocks
-//! A block of the log whose node was stored elsewhere, or freed, is held back until the next
-//! checkpoint: the NAT on the medium may name it, and the chain passes through it. If a commit
-//! finds no room, it writes the table itself, which frees what was held back. If that does not
-//! suffice, it also moves the nodes out of a segment, until there is room.
+//! When a node is stored elsewhere or freed, its old block is **held back** until the next
+//! checkpoint: the NAT on the medium may name it, and the chain passes through it. A commit that
+//! finds no room writes the table, which frees the blocks that were held back. If there is still no
+//! room, it moves the nodes out of one segment after the other.
 //!
 //! # Invariants
 //! - **B1** Only the thread that holds `head` writes to the medium.
-//! - **B2** The NAT in memory names only nodes that were written. When the table is written, a
-//!   flush has come between.
+//! - **B2** The NAT in memory names only nodes that were written. They are flushed before the head
+//!   of a pack makes a NAT current that names them.
 //! - **B3** A block that the newest durable pack's NAT or its chain names is not overwritten.
-//! - **B4** `turn` is raised before held-back blocks are freed. So if it has not changed since a
-//!   thread looked up a node, the block that the thread read was the node's.
+//! - **B4** `turn` is raised before held-back blocks are freed. So if `turn` has not changed since
+//!   a thread looked up a node, the block that the thread read was the node's.
 //!
 //! # The medium
-//! The superblock and the heads of the packs rely on a sector's being written as a whole by
-//! [`Storage::write_fua`]. For persistent memory, use `PmemStorage::sectors`.
+//! [`Storage::write_fua`] must write a sector as a whole or not at all: the superblock and the
+//! heads of the packs rely on it. For persistent memory, use `PmemStorage::sectors`.
 
 mod chain;
 mod checkpoint;
@@ -54,37 +55,41 @@ use crate::log::{Heat, Log, Owner, Room};
 use crate::node::{BLOCK_BYTES, Block, Nid};
 use crate::rendezvous::Rendezvous;
 
-/// See the [module](self).
+/// Nodes in blocks of 4 KiB on a [`Storage`], as F2FS has them. Checkpoints block writers, and a
+/// removal is durable at the next checkpoint. Each commit is all or nothing.
+///
+/// The storage must write a sector of 512 bytes as a whole or not at all. For persistent memory,
+/// use `PmemStorage::sectors`.
 pub struct BlockHome<N> {
     medium: Medium<N>,
     identity: Mutex<Identity>,
-    /// Where each node is.
+    /// The block of each node; 0 is none.
     nat: Box<[AtomicU32]>,
     log: Log,
     head: Mutex<Head>,
     table: Mutex<Table>,
     queue: Mutex<Queue>,
-    /// The threads that commit.
+    /// Where committing threads meet, so that one writes for all.
     meeting: Rendezvous,
-    /// Counts how often held-back blocks were freed (B4).
+    /// How often held-back blocks were freed (B4).
     turn: AtomicU64,
 }
 
 /// The end of the chain, and the pack that it began with.
 struct Head {
-    /// The block that the next node is written to. It is reserved. 0: none, before the first stamp.
+    /// The block for the next node, already allocated. 0: none, before the first stamp.
     next: Block,
     /// The number of the next node.
     number: u64,
     /// The newest pack on the medium.
     pack: Pack,
-    /// What recovery relies on, and the first stamp makes durable: the nodes of the chain.
+    /// The blocks of the recovered chain, which the first stamp makes durable.
     recovered: Option<Vec<Block>>,
     /// Why nothing more becomes durable.
     failed: Option<Box<str>>,
 }
 
-/// What the next checkpoint has to do.
+/// What the next checkpoint has to write and to free.
 #[derive(Default)]
 struct Table {
     /// The NAT blocks with changed entries.
@@ -108,10 +113,11 @@ struct Batch {
 #[derive(Default)]
 struct Queue {
     batch: Batch,
-    /// The number of the next commit, and of the first one in the batch.
+    /// The number of the next commit.
     ticket: u64,
+    /// The number of the first commit in the batch.
     first: u64,
-    /// The commits for which there was no room.
+    /// The numbers of the commits for which there was no room.
     refused: BTreeSet<u64>,
 }
 
@@ -147,7 +153,7 @@ impl Batch {
 }
 
 impl<N> BlockHome<N> {
-    /// Returns how many blocks a medium has that has room for all nodes at the same time, and for
+    /// Returns how many blocks a medium needs to hold all nodes at the same time, with room for
     /// cleaning.
     pub(crate) fn blocks_for(nodes: u32, segment_blocks: u32) -> u64 {
         layout::blocks_for(nodes, segment_blocks)
@@ -171,7 +177,7 @@ impl<N: Storage> BlockHome<N> {
     }
 
     /// Calls `write` with the right to write to the medium (B1). If it fails or unwinds, the home
-    /// has failed, unless there was only too little room.
+    /// has failed. A lack of room is no such failure.
     fn alone<R>(&self, write: impl FnOnce(&mut Head) -> Result<R, Error>) -> Result<R, Error> {
         let mut head = self.head.lock();
         if let Some(first) = &head.failed {
@@ -210,7 +216,7 @@ impl<N: Storage> BlockHome<N> {
         })
     }
 
-    /// Writes nodes at the end of the chain, and makes them known.
+    /// Writes nodes at the end of the chain, and puts them into the NAT in memory.
     fn append(
         &self,
         head: &mut Head,
@@ -251,10 +257,10 @@ impl<N: Storage> BlockHome<N> {
         Ok(())
     }
 
-    /// Changes an entry of the NAT. Returns whether the node was stored.
+    /// Changes an entry of the NAT. Returns whether the node was stored before.
     fn publish(&self, table: &mut Table, nid: Nid, block: Block) -> bool {
         // Release [N→L]: a thread that finds the block (L) sees it written. Only the holder of the
-        // table changes entries, so nothing comes between.
+        // table changes entries, so none changes between the load and the store.
         let entry = &self.nat[nid as usize];
         // Relaxed: as above.
         let old = entry.load(Relaxed);
@@ -298,7 +304,7 @@ impl<N: Storage> BlockHome<N> {
     }
 }
 
-/// Allocates so many blocks of a room.
+/// Allocates `count` blocks of a room.
 fn allocate(room: &mut Room<'_>, count: usize) -> Vec<Block> {
     let mut blocks = Vec::with_capacity(count);
     while blocks.len() < count {
@@ -308,7 +314,7 @@ fn allocate(room: &mut Room<'_>, count: usize) -> Vec<Block> {
     blocks
 }
 
-/// Returns the error for a commit of so many nodes.
+/// Returns the error for a commit of this many nodes.
 fn full(nodes: usize) -> Error {
     let needed = (nodes * BLOCK_BYTES) as u64;
     Error::NodesFull { needed }

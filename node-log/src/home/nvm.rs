@@ -1,48 +1,53 @@
-//! Nodes in persistent memory ([F2FS] §3.3 to 3.5): a node takes only the lines that it needs, and
-//! a commit publishes it by the 8 bytes of its address-table entry.
+//! Nodes in persistent memory ([F2FS] §3.3 to 3.5): a node takes only as many 64-byte *lines* as it
+//! needs, and an 8-byte store to its *entry* in the NAT publishes it.
 //!
 //! # A commit
+//! The **heap** holds the nodes. A **redo slot** holds pairs of a node id and its new entry, until
+//! all of them are in the NAT; its first word says whether it is in use.
 //!
-//! 1. The nodes are stored in places of the heap that nothing names, and fenced.
-//! 2. The entries of *new* nodes, except the inode's, are published and fenced. No durable node
-//!    names these nodes.
-//! 3. If one entry is left, its 8-byte store **is the commit**; it is fenced. If several are left,
-//!    they are written to a redo slot and fenced; the slot's first word is set, **which is the
-//!    commit**, and fenced; the entries are published and fenced; the word is cleared and fenced.
-//! 4. The entries of nodes that the file no longer has are deleted and fenced.
+//! 1. Store the nodes in free places of the heap, and fence.
+//! 2. Publish the entries of *new* nodes, except the inode's, and fence. No durable node names
+//!    these nodes yet.
+//! 3. If one entry is left, publish it. **This store is the commit.** Fence. If several are left:
+//!    - Write them to a redo slot, and fence.
+//!    - Set the slot's first word. **This store is the commit.** Fence.
+//!    - Publish the entries, and fence. Clear the word, and fence.
+//! 4. Delete the entries of nodes that the file no longer has, and fence.
 //!
-//! Steps 2 and 4 are left out where there is nothing to do. So a commit of one node takes two
-//! fences, and stores its lines and 8 bytes.
+//! A commit omits steps 2 and 4 if they have nothing to do. So a commit of one node takes two
+//! fences, and stores the node's lines and 8 bytes.
 //!
 //! A crash before the commit leaves the file as it was, and perhaps entries of new nodes that no
-//! inode reaches; a crash between 3 and 4 leaves entries of old ones. The volume
-//! [forgets](Home::forget) both when it is opened. More entries than fit a slot are committed in
-//! groups, the inode last. Such a commit is atomic only for each group.
+//! inode reaches. A crash between steps 3 and 4 leaves entries of old nodes. The volume
+//! [forgets](Home::forget) both when it is opened. If the entries do not fit a slot, they are
+//! committed in groups, the inode last, and only each group is atomic.
 //!
 //! # Invariants
-//! - **NV-I1** At most one entry names a line of the heap, counting the pairs of a valid slot
-//!   instead of the entries that they replace.
-//! - **NV-I2** Only lines that no entry has named since they were taken from the free ones are
-//!   written.
+//! A **stripe** is a mutex for all node ids with the same remainder, modulo the number of stripes.
+//!
+//! - **NV-I1** At most one entry names a line of the heap. If a valid slot has a pair for a node,
+//!   the pair counts instead of the entry.
+//! - **NV-I2** A thread writes only to lines that it has taken from the free ones and that no entry
+//!   has named since.
 //! - **NV-I3** A place becomes free once the entry that replaces it is durable, and the stripe of
 //!   its node has been locked after that.
 //! - **NV-I4** A slot's first word is 0 when its mutex is unlocked, unless the medium failed.
-//! - **NV-I5** If recovery finds damage in the table or in a slot, nothing is ever written: the
+//! - **NV-I5** If recovery finds damage in the NAT or in a slot, nothing is ever written: the
 //!   first [`stamp`](Home::stamp) fails.
 //!
-//! So a thread may read a node's lines while it holds the stripe: it finds the entry under the
+//! So a thread may read a node's lines while it holds the stripe. It finds the entry under the
 //! stripe, and a commit that replaces the entry locks the stripe before the lines can be written
 //! again.
 //!
 //! # Not guaranteed
 //! A [`load`](Home::load) may return an image whose entry is not durable yet. The heap's free lines
-//! may be too scattered for a large node; then the commit fails with [`Error::NodesFull`], and
+//! may be too scattered for a large node. Then the commit fails with [`Error::NodesFull`], and
 //! changes nothing.
 //!
-//! # What is counted as persisted
-//! For a node, all bytes of its lines. For the table, 8 bytes for each entry that is stored or
-//! deleted, and what a commit writes to a slot: 16 bytes for each pair and 16 for the first word.
-//! Superblock and generation words do not count.
+//! # What counts as persisted
+//! For a node, all bytes of its lines. For the NAT, 8 bytes for each entry that is stored or
+//! deleted. For a slot, 16 bytes for each pair, and 16 for setting and clearing the first word.
+//! The superblock and the generation words do not count.
 //!
 //! [F2FS]: https://doi.org/10.1145/3319647.3325828
 
@@ -68,11 +73,11 @@ use crate::device::DataDurable;
 use crate::error::Error;
 use crate::node::{BLOCK_BYTES, Nid};
 
-/// The node ids of one stripe have the same remainder. A volume has at most this many stripes.
+/// The most stripes of a volume.
 const STRIPES: u32 = 64;
 
-/// The medium of an [`NvmHome`]: a region of persistent memory, and how to format it. A region that
-/// is opened says itself how it was formatted.
+/// The medium of an [`NvmHome`]: a region of persistent memory, and how to format it. Opening a
+/// region ignores these options and uses those that it was formatted with.
 #[derive(Clone, Debug)]
 pub struct Nvm<P> {
     region: P,
@@ -82,7 +87,7 @@ pub struct Nvm<P> {
 }
 
 impl<P: Pmem> Nvm<P> {
-    /// Uses all of `region`.
+    /// Uses all of `region`, at most 16 TiB.
     pub fn new(region: P) -> Self {
         Nvm {
             region,
@@ -92,38 +97,48 @@ impl<P: Pmem> Nvm<P> {
         }
     }
 
-    /// Stores 4 KiB for each node, however small it is. Off by default; it shows what fine-grained
-    /// nodes save.
+    /// Sets whether each node takes 4 KiB, however small it is. Off by default; for measuring what
+    /// fine-grained nodes save ([F2FS] §3.4: 90 % of an inode).
+    ///
+    /// [F2FS]: https://doi.org/10.1145/3319647.3325828
     pub fn whole_blocks(mut self, whole_blocks: bool) -> Self {
         self.whole_blocks = whole_blocks;
         self
     }
 
-    /// Sets how many commits can replace several nodes at the same time (1 to 65,536; 16 by
-    /// default), and how many nodes such a commit replaces atomically (2 to 65,536; 255 by
-    /// default). A slot takes 16 bytes for each node.
+    /// Sets the number of redo slots (1 to 65,536; 16 by default), and how many nodes fit one (2 to
+    /// 65,536; 255 by default). A commit that replaces several stored nodes needs a slot. So at
+    /// most `slots` such commits run at the same time, and each is atomic for up to `nodes` nodes.
+    /// A slot takes 8 bytes, and 16 for each node, rounded up to a multiple of 64.
     pub fn slots(mut self, slots: u32, nodes: u32) -> Self {
         (self.slots, self.pairs) = (slots, nodes);
         self
     }
 }
 
-/// See the [module](self).
+/// Nodes in persistent memory ([F2FS] §3.3 to 3.5). Checkpoints block no writers, and a removal is
+/// durable when it returns.
+///
+/// A commit is all or nothing. The exception is one that replaces more stored nodes than fit a redo
+/// slot ([`Nvm::slots`]). It replaces them in groups of that many, children first and the inode
+/// last, and only each group is atomic.
+///
+/// [F2FS]: https://doi.org/10.1145/3319647.3325828
 #[derive(Debug)]
 pub struct NvmHome<P> {
     region: P,
     layout: Layout,
     heap: Heap,
-    /// For each slot, the bytes that were written to it.
+    /// For each slot, the number of bytes that were written to it.
     slots: Box<[Mutex<u64>]>,
     stripes: Box<[Mutex<Stripe>]>,
     state: Mutex<State>,
 }
 
-/// What belongs to some of the nodes.
+/// What a stripe's mutex protects.
 #[derive(Debug, Default)]
 struct Stripe {
-    /// Entries that valid slots have, until the first stamp puts them into the table.
+    /// Entries that valid slots have, until the first stamp puts them into the NAT.
     recovered: BTreeMap<Nid, u64>,
     persisted: Persisted,
 }
@@ -165,7 +180,7 @@ impl<P: Pmem> NvmHome<P> {
         Move { nid, old, new }
     }
 
-    /// Commits a change whose data is durable.
+    /// Commits a change. The blocks that it names are durable.
     fn apply(&self, change: &Change) -> Result<(), Error> {
         check_writable(&self.region)?;
         let (mut moves, mut durable) = self.store(&change.stores)?;
@@ -211,7 +226,7 @@ impl<P: Pmem> NvmHome<P> {
         Ok(())
     }
 
-    /// Stores nodes in free places. Nothing names them yet.
+    /// Stores nodes in free places, which no entry names yet.
     fn store(&self, stores: &[Stored]) -> Result<(Vec<Move>, Durable), Error> {
         let mut moves = Vec::with_capacity(stores.len());
         for Stored { nid, bytes } in stores {
@@ -246,7 +261,7 @@ impl<P: Pmem> NvmHome<P> {
         Ok((moves, self.region.fence(flushed)))
     }
 
-    /// Returns the changes that delete the entries of those nodes that have one.
+    /// Returns the changes that delete the nodes' entries. Omits nodes that have none.
     fn zeros(&self, nids: &[Nid]) -> Vec<Move> {
         let zeros = nids.iter().map(|&nid| self.change(nid, 0));
         zeros.filter(|it| it.old != 0).collect()
@@ -267,7 +282,7 @@ impl<P: Pmem> NvmHome<P> {
         self.region.fence(flushed)
     }
 
-    /// Publishes the entries that fit a slot, all or nothing, and makes them durable.
+    /// Publishes entries through a redo slot, all or nothing, and makes them durable. They fit one.
     fn publish_together(&self, moves: &[Move], after: Durable) -> Result<Durable, Error> {
         let slot = thread::index() % self.slots.len();
         let at = self.layout.slot(slot as u64);
@@ -328,7 +343,7 @@ impl<P: Pmem> NvmHome<P> {
         self.finish(&others);
     }
 
-    /// Puts the entries of valid slots into the table, and clears the slots.
+    /// Puts the entries of valid slots into the NAT, and clears the slots.
     fn replay(&self, valid_slots: &[u64]) {
         let mut durable = Durable::at_rest();
         for stripe in &self.stripes {
@@ -455,7 +470,7 @@ impl<P: Pmem> Home for NvmHome<P> {
     }
 }
 
-/// Checks that the region can be written to. A store to it would panic otherwise.
+/// Checks that the region can be written to: a store to a read-only one panics.
 fn check_writable(region: &impl Pmem) -> Result<(), Error> {
     match region.is_read_only() {
         true => {

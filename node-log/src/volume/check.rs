@@ -16,23 +16,23 @@ use crate::tree::{pages_for, walk};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// Files.
+    /// The number of files.
     pub files: u64,
-    /// Nodes of files, inodes included.
+    /// The number of their nodes, including inodes.
     pub nodes: u64,
-    /// Blocks of data that files have.
+    /// The number of their blocks of data, 4 KiB each.
     pub blocks: u64,
-    /// What is wrong. Empty if the volume is sound.
+    /// One line for each defect. Empty if the volume is sound.
     pub findings: Vec<String>,
 }
 
 impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
     /// Checks that all nodes can be read and fit together, and that each node and each block in use
-    /// belongs to one file. Makes a checkpoint first, unless the volume is read-only. Repairs
-    /// nothing, and does not read data.
+    /// belongs to exactly one file. Makes a checkpoint first, unless the volume is read-only.
+    /// Repairs nothing, and reads no data.
     ///
     /// # Errors
-    /// Those of the checkpoint. What is wrong with the volume is no error, but a finding.
+    /// Those of the checkpoint. A defect of the volume is not an error, but a finding.
     pub fn check(&mut self) -> Result<Report, Error> {
         if !self.is_read_only {
             self.checkpoint()?;

@@ -2,11 +2,11 @@
 //!
 //! # Steps of a commit
 //! 1. Capture the file's size, and then the images of its changed nodes. A block that a captured
-//!    slot names was written before. An image may have slots beyond its size, whose writer has not
-//!    grown the file yet; recovery drops them.
+//!    slot names has been written (N-F1). An image may have slots past its size, whose writer has
+//!    not grown the file yet; recovery clears them.
 //! 2. Flush the data. The flush returns a `DataDurable`.
-//! 3. Commit the images, all or nothing, which takes that token.
-//! 4. Only now are blocks free that older images name.
+//! 3. Commit the images, all or nothing. The commit takes that token.
+//! 4. Free the blocks that only older images name.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,10 +25,9 @@ use crate::node::{Block, Nid, encode, place_in};
 
 /// When checkpoints are made, and what they free.
 pub(super) struct Checkpoints {
-    /// Held shared by all that change something, if the home's checkpoints block writers: F2FS's
-    /// `cp_rwsem`.
+    /// Every change holds it shared, if the home's checkpoints block writers: F2FS's `cp_rwsem`.
     lock: RwDistributed,
-    /// Blocks and node ids of removed files.
+    /// The blocks and node ids of removed files, which the next checkpoint frees.
     kept: Mutex<(Vec<Block>, Vec<Nid>)>,
     every: Option<Duration>,
     last: Mutex<Option<Instant>>,
@@ -64,7 +63,7 @@ impl Checkpoints {
         (count, Duration::from_nanos(stall))
     }
 
-    /// Returns whether a checkpoint is due, to one thread.
+    /// Returns whether a checkpoint is due. Only one thread gets `true`.
     fn is_due(&self) -> bool {
         if time::IS_CHECKED {
             return false;
@@ -88,8 +87,9 @@ impl Checkpoints {
 }
 
 impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
-    /// Makes all changes durable that returned before, and frees what removed files had. If the
-    /// home's checkpoints block writers, no file changes meanwhile.
+    /// Makes durable every change that returned before this call, and frees the blocks and node ids
+    /// of removed files. Blocks until then. If the home's checkpoints block writers, all changes
+    /// wait meanwhile.
     ///
     /// # Errors
     /// As for [`File::fsync`](crate::File::fsync).
@@ -111,7 +111,7 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
         Ok(())
     }
 
-    /// Every file is committed alone; other threads go on.
+    /// Commits one file after the other. Other threads go on.
     fn checkpoint_beside(&self) -> Result<(), Error> {
         for inode in self.inodes() {
             self.sync(&inode)?;
@@ -122,7 +122,7 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
         result.map_err(|error| self.judge(error))
     }
 
-    /// All files are committed together, and no file changes meanwhile.
+    /// Commits all files together. No file changes meanwhile.
     fn checkpoint_blocked(&self) -> Result<(), Error> {
         let _all = self.checkpoints.lock.write(0..1)?;
         let (mut inodes, mut changes) = (Vec::new(), Vec::new());
@@ -148,7 +148,8 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
         Ok(())
     }
 
-    /// Makes a file's changes durable that returned before, and a checkpoint if one is due.
+    /// Makes durable a file's changes that returned before this call, and a checkpoint if one is
+    /// due.
     pub(crate) fn fsync(&self, inode: &Arc<Inode<L>>) -> Result<(), Error> {
         self.check_writable()?;
         inode.sync.pass(|| self.commit(inode))?;
@@ -194,7 +195,7 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
         self.data.flush().map_err(|error| self.fail(error))
     }
 
-    /// A full node half takes the same change later. Every other error is final.
+    /// Fails the volume unless the node half is full: the same change may succeed later then.
     fn judge(&self, error: Error) -> Error {
         match error.is_full() {
             true => error,
@@ -204,7 +205,7 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
 
     /// Adds to `commit` what has changed in the file since its last capture.
     fn capture(&self, inode: &Inode<L>, commit: &mut Commit) {
-        // N-T3: nothing is added or taken away meanwhile.
+        // N-T3: no node is added or deleted meanwhile.
         let _tree = inode.tree.lock();
         let mut size = inode.size();
         let changes = std::mem::take(&mut *inode.changes.lock());
@@ -214,7 +215,7 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
         commit.replaced.extend(changes.kept);
         commit.freed.extend(changes.freed);
         let stores = &mut commit.change.stores;
-        // Images that could not be committed, and are superseded.
+        // Drop images that an earlier commit had no room for, if this capture replaces them.
         stores.retain(|it| {
             let is_new = changes.dirty.iter().any(|about| about.nid == it.nid);
             !is_new && !commit.freed.contains(&it.nid)
@@ -245,7 +246,7 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
         commit.change.frees = stored.copied().collect();
     }
 
-    /// The commit is durable.
+    /// Settles the nodes of a durable commit, and frees what it replaced.
     fn settle(&self, commit: Commit) {
         for stored in &commit.change.stores {
             self.tree.cache.settle(stored.nid);
@@ -253,7 +254,7 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
         self.free(&commit.replaced, &commit.freed);
     }
 
-    /// Keeps checkpoints away while something changes, if they block writers.
+    /// Keeps checkpoints away while the caller changes something, if they block writers.
     pub(crate) fn share(&self) -> Result<Option<ReadHold<'_, RwDistributed>>, Error> {
         if !H::BLOCKS_WRITERS {
             return Ok(None);

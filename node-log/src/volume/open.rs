@@ -1,13 +1,13 @@
-//! Creating and opening a volume: the superblocks of the halves, and what memory has of the nodes.
+//! Creating and opening a volume: the superblocks, and rebuilding what is only in memory.
 //!
 //! # Recovery
-//! The home has recovered the nodes. From them comes everything else: the files by name, the blocks
-//! in use, the node ids in use. Then, unless the volume is read-only, the generation is raised, and
-//! what a crash has left is put right:
+//! The home recovers the nodes. Everything else follows from them: the files by name, the blocks in
+//! use, and the node ids in use. Then, unless the volume is read-only, opening raises the
+//! generation and repairs what a crash has left:
 //!
-//! - A slot beyond its file's size is cleared: its writer had not grown the file.
-//! - A node that no inode reaches is forgotten.
-//! - Of two files of one name, the older one is removed: its removal was not durable.
+//! - It clears a slot past its file's size: the writer had not grown the file yet.
+//! - It forgets a node that no inode reaches.
+//! - It removes the older of two files of one name: that file's removal was not durable.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub(super) fn create<H: Home, S: Storage, L: RawRangeLock>(
             0,
         ],
     };
-    // With generation 0: nothing is lost if it is overwritten.
+    // Generation 0 means that the volume was never used, so a later creation may overwrite it.
     write(&data, &superblock)?;
     let home = H::create(nodes, volume, count, options.segment_blocks)?;
     start(data, superblock, home, options, locks)
@@ -85,14 +85,14 @@ pub(super) fn open<H: Home, S: Storage, L: RawRangeLock>(
     let superblock = read(&data)?;
     let home = H::open(nodes)?;
     let (its, homes) = (superblock.identity, home.identity());
-    // Read-only, the generations may differ.
+    // If the volume is read-only, the generations may differ.
     if !options.read_only || its.volume != homes.volume {
         check_pair(its, homes)?;
     }
     start(data, superblock, home, options, locks)
 }
 
-/// Returns the bytes of a data half.
+/// Returns the size of a data half in bytes.
 pub(super) fn data_bytes(segments: u64, segment_blocks: u64) -> u64 {
     (SUPERBLOCKS + segments * segment_blocks) * BLOCK
 }
@@ -123,11 +123,11 @@ fn read_one<S: Storage>(data: &S, number: u64) -> Result<Option<Superblock>, Err
     Superblock::decode(&sector, MAGIC, HALF)
 }
 
-/// Writes the superblock and its copy, one after the other: a crash keeps one of them.
+/// Writes the superblock and then its copy, so that a crash damages at most one of them.
 fn write<S: Storage>(data: &S, superblock: &Superblock) -> Result<(), Error> {
     let sector = superblock.encode(MAGIC);
     for number in 0..SUPERBLOCKS {
-        // A whole block: direct transfers need one on some devices.
+        // Some devices need whole blocks for direct transfers.
         let mut block = vec![0; BLOCK_BYTES];
         block[..SUPERBLOCK_BYTES].copy_from_slice(&sector);
         data.write_at(&block, number * BLOCK)
@@ -137,7 +137,7 @@ fn write<S: Storage>(data: &S, superblock: &Superblock) -> Result<(), Error> {
     Ok(())
 }
 
-/// Fails unless the superblocks' places are zero, or have what an unfinished creation leaves.
+/// Fails unless the first two blocks are zero, or hold what an unfinished creation leaves.
 fn check_unoccupied<S: Storage>(data: &S) -> Result<(), Error> {
     let mut blocks = vec![0; (SUPERBLOCKS * BLOCK) as usize];
     data.read_at(&mut blocks, 0)
@@ -153,12 +153,12 @@ fn check_unoccupied<S: Storage>(data: &S) -> Result<(), Error> {
     }
 }
 
-/// What the nodes say.
+/// What was found in the nodes.
 struct Found<L> {
     names: Names<L>,
     /// Files whose name a newer file has.
     replaced: Vec<Arc<Inode<L>>>,
-    /// Slots beyond the size of their file.
+    /// Slots past the size of their file.
     beyond: Vec<(Arc<Inode<L>>, Owner)>,
     /// For each node id, whether a file has the node.
     reached: Vec<bool>,
@@ -224,8 +224,9 @@ fn start<H: Home, S: Storage, L: RawRangeLock>(
     Ok(volume)
 }
 
-/// Writes the next generation to the home, to the data half, and settles it in the home. A crash
-/// between two of these steps leaves halves that fit together (`docs/format.md`, P2).
+/// Writes the next generation to the home, marked as opening, then to the data half, and then
+/// clears the mark. A crash between these steps leaves halves that belong together
+/// (`docs/format.md`, P2).
 fn raise_generation<H: Home, S: Storage, L: RawRangeLock>(
     volume: &Volume<H, S, L>,
     mut superblock: Superblock,

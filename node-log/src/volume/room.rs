@@ -1,7 +1,7 @@
-//! Room in the data log: setting blocks aside, and cleaning when there are too few.
+//! Room in the data log: reserving blocks, and cleaning when there are too few.
 //!
-//! Blocks are set aside before a thread takes any hold. The thread that cleans waits for holds, so
-//! a thread that waited for cleaning inside one could wait for itself.
+//! A thread reserves blocks before it locks any range. Cleaning locks ranges, so a thread that
+//! waited for cleaning while it held one could wait for itself.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use crate::log::{Heat, Owner, Room};
 use crate::node::{BLOCK_BYTES, Block, Place};
 
 impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
-    /// Moves the blocks in use out of the segment that has the fewest, while other threads read and
-    /// write. Their old places are free once the files are durable that they belong to, which this
-    /// waits for. Returns whether there was such a segment.
+    /// Empties the full segment with the fewest blocks in use, while other threads read and write.
+    /// Moves its blocks, and then syncs their files, which frees the old places. Returns `false` if
+    /// no full segment has a free block.
     ///
-    /// A write that finds no room cleans by itself.
+    /// Calling this is optional: a write that finds no room cleans by itself.
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Failed`], [`Error::Io`], and those of reading a node.
@@ -33,7 +33,7 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
         self.clean_segment()
     }
 
-    /// Sets blocks aside, cleaning if there are too few. The caller holds no range.
+    /// Reserves blocks, cleaning if there are too few. The caller holds no range.
     pub(crate) fn reserve(&self, blocks: u32) -> Result<Room<'_>, Error> {
         if let Some(room) = self.log.reserve(blocks, Heat::Hot) {
             return Ok(room);
@@ -54,7 +54,7 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
                     room: self.log.room(),
                 });
             }
-            // It makes all replaced blocks free, and those of removed files.
+            // This frees all replaced blocks, and those of removed files.
             self.checkpoint()?;
             is_last = true;
         }
@@ -81,9 +81,9 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
     }
 
     /// Moves a block to the cold head, if a file still has it. Returns the file whose next commit
-    /// frees the block, if there is one.
+    /// frees the block.
     fn relocate(&self, block: Block, owner: Owner) -> Result<Option<Arc<Inode<L>>>, Error> {
-        // The node may be gone, or be another one by now: only the hold makes it certain.
+        // A guess: the node may be gone by now, or its id reused. `move_block` checks under a lock.
         let Some(about) = self.tree.peek(owner.nid)? else {
             return Ok(None);
         };

@@ -20,8 +20,8 @@ pub type NvmVolume<P, S, L> = Volume<NvmHome<P>, S, L>;
 pub type BlockVolume<S, L> = Volume<BlockHome<Part<Arc<S>>>, Part<Arc<S>>, L>;
 
 impl<S: Storage, L: RawRangeLock> BlockVolume<S, L> {
-    /// Creates a volume on one storage. The data half comes first. The node half follows, with a
-    /// block for each node that the volume can have, and a quarter of these more.
+    /// Creates a volume on one storage. The data half comes first. The node half follows, with
+    /// five blocks for every four node ids, and at least eight segments more.
     ///
     /// # Errors
     /// As for [`create`](Volume::create).
@@ -54,7 +54,7 @@ impl<S: Storage, L: RawRangeLock> BlockVolume<S, L> {
     }
 }
 
-/// Returns the parts before and behind `at`.
+/// Divides a storage at byte `at`.
 fn split<S: Storage>(storage: S, at: u64) -> Result<[Part<Arc<S>>; 2], Error> {
     let storage = Arc::new(storage);
     let end = storage.len();

@@ -1,17 +1,17 @@
 //! The chain of nodes that were committed since the last checkpoint.
 //!
-//! The header of each node in the node log has the number of the block where the next one is
-//! written, and a sequence number:
+//! The header of each node in the node log has the number of the block for the next node, and a
+//! word with a sequence number:
 //!
 //! ```text
 //! bits  0..48  the sequence number
-//! bits 48..63  how many nodes before this one were written by the same call; all ones: too many
-//! bit  63      the node is the last one of its commit
+//! bits 48..63  how many nodes the same write put before this one; all ones: 32,767 or more
+//! bit  63      set in the last node of a commit
 //! ```
-//! A block continues the chain if its checksum is right and its number is the expected one. Numbers
-//! never repeat: a volume begins with a number that depends on its id, and each opening skips as
-//! many numbers as the log has blocks. So neither a node of an earlier volume, nor one of a commit
-//! that a crash has cut off, fits a later chain.
+//! A block continues the chain if its checksum is right and its sequence number is the expected
+//! one. A volume begins with a number that depends on its id, and each opening skips as many
+//! numbers as the log has blocks. So neither a node of an earlier volume, nor one of an interrupted
+//! commit, fits a later chain.
 
 use crc32c::crc32c;
 
@@ -22,13 +22,13 @@ const NUMBER: u64 = (1 << 48) - 1;
 const MANY: u64 = (1 << 15) - 1;
 const LAST: u64 = 1 << 63;
 
-/// What the header of a node says.
+/// The header of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
     pub(super) nid: Nid,
-    /// The bytes of the node.
+    /// The length of the node in bytes.
     pub(super) used: usize,
-    /// Where the next node is.
+    /// The block for the next node.
     pub(super) next: Block,
     pub(super) number: u64,
     /// Nodes of the same write before this one. `None`: too many to say.
@@ -58,8 +58,8 @@ impl Link {
         })
     }
 
-    /// Returns whether the node with this number was durable before this one was written. The log
-    /// has `blocks` blocks, so numbers of one chain do not differ by more.
+    /// Returns whether the node with this number was durable before this one was written. `blocks`
+    /// is the size of the log: the numbers in one chain do not differ by more.
     pub(super) fn follows(&self, number: u64, blocks: u64) -> bool {
         self.before.is_some_and(|before| {
             let distance = after(self.number, NUMBER - number + 1);
@@ -68,7 +68,7 @@ impl Link {
     }
 }
 
-/// Completes the header of a node, which is the `before`th of a write.
+/// Completes the header of a node. The same write puts `before` nodes before it.
 pub(super) fn link(node: &mut [u8], next: Block, number: u64, before: usize, is_last: bool) {
     let before = (before as u64).min(MANY) << 48;
     let sequence = number | before | if is_last { LAST } else { 0 };
@@ -78,7 +78,7 @@ pub(super) fn link(node: &mut [u8], next: Block, number: u64, before: usize, is_
     seal(&mut node[..used]);
 }
 
-/// Returns how many bytes a node has.
+/// Returns the length of a node in bytes.
 fn used(node: &[u8]) -> usize {
     usize::from(u16::from_le_bytes([node[14], node[15]]))
 }

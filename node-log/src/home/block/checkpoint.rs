@@ -1,10 +1,10 @@
-//! Writing the table, cleaning, and what the first stamp does.
+//! Writing the table, cleaning, formatting, and the work of the first stamp.
 //!
-//! # The steps
+//! # Writing the table
 //! - **C1** Take the NAT blocks with changed entries, and the blocks that are held back.
-//! - **C2** Write those NAT blocks, each to its other copy, and the map of the pack.
+//! - **C2** Write each of those NAT blocks to its copy that is not current. Write the pack's map.
 //! - **C3** Flush. Now all nodes that the NAT names are durable, too.
-//! - **C4** Write the head of the pack durably. This is the moment at which the checkpoint counts.
+//! - **C4** Write the head of the pack durably. This write commits the checkpoint.
 //! - **C5** Free the blocks that were held back.
 
 use spanlock_journal_commit::Storage;
@@ -20,9 +20,9 @@ use crate::log::{Heat, Owner};
 use crate::node::{BLOCK_BYTES, Block};
 
 impl<N: Storage> BlockHome<N> {
-    /// Makes the NAT as it is in memory durable, unless it is.
+    /// Makes the NAT in memory durable, unless it already is.
     pub(super) fn write_table(&self, head: &mut Head) -> Result<(), Error> {
-        // C1. Removals change the NAT under the lock of the table, so each is taken as a whole.
+        // C1. A removal changes the NAT under the table's mutex, so all of it is taken or nothing.
         let (dirty, nat, held) = {
             let mut table = self.table.lock();
             let dirty: Vec<u32> = std::mem::take(&mut table.dirty).into_iter().collect();
@@ -65,8 +65,8 @@ impl<N: Storage> BlockHome<N> {
         self.medium.write_durably(at, &head.pack.head())?; // C4
         let blocks = places.len() as u64 + 2;
         self.table.lock().persisted.table_bytes += blocks * BLOCK_BYTES as u64;
-        // Release [T→U]: a thread in `load` that sees the new turn (U) sees the NAT that names
-        // none of these blocks. C5.
+        // C5. Release [T→U]: a thread in `load` that sees the new turn (U) sees the NAT that names
+        // none of these blocks.
         self.turn.fetch_add(1, Release);
         self.log.free(&held);
         Ok(())
@@ -80,10 +80,10 @@ impl<N: Storage> BlockHome<N> {
     }
 
     /// Moves the nodes out of a segment, and frees it by writing the table. Returns `false` if no
-    /// segment is worth it.
+    /// segment can be emptied, or there is no room for its nodes.
     ///
     /// The moved nodes are not part of the chain, because the new NAT names them. They are copied
-    /// as they are: if one is damaged, it stays so.
+    /// unchecked, so a damaged one stays damaged.
     pub(super) fn clean(&self, head: &mut Head) -> Result<bool, Error> {
         let Some(victim) = self.log.victim() else {
             return Ok(false);
@@ -94,7 +94,8 @@ impl<N: Storage> BlockHome<N> {
         let Some(mut room) = self.log.reserve(nodes.len() as u32, Heat::Cold) else {
             return Ok(false);
         };
-        // The block for the next node has no owner, so a segment that only has this one is empty.
+        // The block for the next node is in use but has no owner. Move it too if the victim has it.
+        // If the victim has no other block in use, its list is empty.
         let segment = |block| self.medium.layout.segment_end(block);
         if (victim.first()).is_none_or(|it| segment(it.0) == segment(head.next)) {
             let next = head.next;
@@ -124,7 +125,7 @@ impl<N: Storage> BlockHome<N> {
         Ok(true)
     }
 
-    /// Formats the medium. The superblock comes last, so a creation that was cut off leaves none.
+    /// Formats the medium. The superblock comes last, so an interrupted creation leaves none.
     pub(super) fn format(&self, head: &mut Head, identity: Identity) -> Result<(), Error> {
         self.take_next(head)?;
         let numbers = 0..self.medium.layout.nat_blocks();
@@ -143,7 +144,7 @@ impl<N: Storage> BlockHome<N> {
         self.medium.write_superblock(identity)
     }
 
-    /// Takes the first block of a new chain.
+    /// Allocates the first block of a new chain.
     fn take_next(&self, head: &mut Head) -> Result<(), Error> {
         let room = [Heat::Hot, Heat::Cold].into_iter();
         let room = room.filter_map(|heat| self.log.reserve(1, heat)).next();
@@ -152,13 +153,13 @@ impl<N: Storage> BlockHome<N> {
         Ok(())
     }
 
-    /// Once after opening: makes durable what recovery relies on, and begins a new chain, which no
-    /// node of the old one fits.
+    /// Makes durable what recovery relies on, and begins a new chain, which no node of the old one
+    /// fits. Does so only once after opening.
     ///
     /// If the process was killed after a write-back had failed, the nodes of the chain and the head
-    /// of the pack may be in the page cache only, and marked as clean. So they are written again:
-    /// the head before the blocks that only the older pack needs are overwritten, and the nodes
-    /// before C3. All else was flushed before that head was written.
+    /// of the pack may be only in the page cache, and marked as clean. So they are written again:
+    /// the nodes before C3, and the head before blocks that only the older pack needs are
+    /// overwritten. Everything else was flushed before that head was written.
     pub(super) fn settle_recovery(&self, head: &mut Head) -> Result<(), Error> {
         let Some(chain) = head.recovered.take() else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Where the parts of a block home lie, and access to them.
+//! The layout of a block home's medium, and access to its blocks. There are *n* NAT blocks.
 //!
 //! ```text
 //! block  0, 1     the superblock and its copy
@@ -21,9 +21,9 @@ const MAGIC: &[u8; 8] = b"SpanlkNB";
 const HEADS: Block = 2;
 const MAPS: Block = 4;
 const NAT: Block = 6;
-/// The segments that a home has at least: two are being filled, and cleaning needs room.
+/// The fewest segments of a home: two are being filled, and cleaning needs room.
 const LEAST_SEGMENTS: u32 = 8;
-/// The largest number of node ids: the map of a pack is one block.
+/// The largest number of node ids, because the map of a pack is one block.
 const MOST_NODES: u32 = NAT_ENTRIES * MAP_BITS;
 
 /// The sizes of a home's parts.
@@ -56,7 +56,7 @@ impl Layout {
                 found: bytes,
             });
         }
-        // Blocks are numbered by 32 bits. The last number is left out, so that an end is one, too.
+        // Blocks have 32-bit numbers. The last one is not used, so that an end is a number, too.
         let blocks = (bytes / BLOCK_BYTES as u64).min(u64::from(u32::MAX)) as u32;
         layout.segments = (blocks - layout.log()) / segment_blocks;
         Ok(layout)
@@ -102,8 +102,8 @@ impl Layout {
     }
 }
 
-/// Returns how many blocks a medium has that has room for all nodes, a quarter of them more, and
-/// the least number of segments besides.
+/// Returns how many blocks a medium needs for its tables, the fewest segments, and five blocks for
+/// every four node ids.
 pub(super) fn blocks_for(nodes: u32, segment_blocks: u32) -> u64 {
     let layout = Layout {
         nodes,
@@ -142,8 +142,8 @@ pub(super) struct Medium<N> {
 }
 
 impl<N: Storage> Medium<N> {
-    /// Lays the parts out on a medium that has no home yet, or a home that no volume has used: its
-    /// creation was cut off.
+    /// Lays out a medium that has no home yet, or one whose creation was interrupted: no volume has
+    /// used it.
     pub(super) fn create(storage: N, nodes: u32, segment_blocks: u32) -> Result<Self, Error> {
         let layout = Layout::new(storage.len(), nodes, segment_blocks)?;
         let medium = Medium { storage, layout };
@@ -161,7 +161,7 @@ impl<N: Storage> Medium<N> {
         Ok(medium)
     }
 
-    /// Finds the newer superblock.
+    /// Reads the layout and the identity from the newer superblock.
     pub(super) fn open(storage: N) -> Result<(Self, Identity), Error> {
         let mut layout = Layout {
             nodes: 0,
@@ -203,7 +203,7 @@ impl<N: Storage> Medium<N> {
         Ok((medium, identity))
     }
 
-    /// Writes the superblock and its copy, one after the other: a crash damages only one.
+    /// Writes the superblock and then its copy, so that a crash damages at most one of them.
     pub(super) fn write_superblock(&self, identity: Identity) -> Result<(), Error> {
         let mut numbers = [0; 8];
         let layout = &self.layout;
@@ -229,13 +229,13 @@ impl<N: Storage> Medium<N> {
         written.map_err(Error::io("writing node blocks"))
     }
 
-    /// Writes consecutive blocks durably. Earlier writes do not become durable.
+    /// Writes consecutive blocks durably. Does not make earlier writes durable.
     pub(super) fn write_durably(&self, block: Block, bytes: &[u8]) -> Result<(), Error> {
         let written = self.storage.write_fua(bytes, at(block));
         written.map_err(Error::io("writing node blocks durably"))
     }
 
-    /// Writes blocks, each run of consecutive ones by one call.
+    /// Writes blocks, with one call for each run of consecutive ones.
     pub(super) fn write_runs(&self, blocks: &[Block], bytes: &[u8]) -> Result<(), Error> {
         let mut bytes = bytes;
         for run in blocks.chunk_by(|one, next| one + 1 == *next) {

@@ -1,4 +1,4 @@
-//! Checkpoint packs and NAT blocks: their bytes.
+//! The bytes of checkpoint packs and NAT blocks.
 //!
 //! ```text
 //! head of a pack                 map of a pack              NAT block
@@ -7,18 +7,20 @@
 //!   8  u64  serial                 8  u64  serial             8  [u32]  1,022 blocks, 0 is none
 //!  16  u64  sequence              16       bits
 //! ```
-//! A bit of the map says which copy of a NAT block is current. The chain of nodes that were
-//! committed since begins with the next block, which has the sequence number.
+//! A bit of the map is set if the second copy of a NAT block is current. The nodes that are
+//! committed after the checkpoint form a chain. Its first node goes to the next block and has the
+//! sequence number.
 //!
 //! # Which pack is the newest
 //! The pack with serial *s* lies in slot *s* mod 2. A checkpoint writes the map, flushes, and then
-//! writes the head, which is one sector, so no crash damages it. If a head is damaged nevertheless,
-//! it could be the older or the newer one. Then the map beside it decides:
+//! writes the head. The head is one sector, so no crash damages it. If the medium damages one, that
+//! may be the older or the newer head. The map in its slot decides:
 //!
-//! - It has the serial of the older pack. So the checkpoint that replaces that pack has not begun,
-//!   and the other pack is the newest.
-//! - Anything else. The other pack may be older than nodes that were acknowledged, and its nodes
-//!   may be overwritten. It is not used.
+//! - The map is sound, and its serial is one less than the sound head's. Then the damaged head
+//!   belongs to the older pack, and the checkpoint that replaces it has not begun. The other pack
+//!   is the newest.
+//! - Otherwise, the other pack may be older than acknowledged commits, and its nodes may have been
+//!   overwritten. It is not used.
 
 use crc32c::crc32c;
 
@@ -30,7 +32,7 @@ use crate::node::{BLOCK_BYTES, Block};
 pub(super) const NAT_ENTRIES: u32 = (BLOCK_BYTES as u32 - 8) / 4;
 /// The bits of a map.
 pub(super) const MAP_BITS: u32 = (BLOCK_BYTES as u32 - 16) * 8;
-/// What a crash keeps or loses as a whole.
+/// The bytes that a crash keeps or loses as a whole.
 const SECTOR_BYTES: usize = 512;
 
 /// The bytes of a block.
@@ -56,7 +58,7 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
 }
 
-/// Writes the checksum of `bytes` into their beginning.
+/// Writes the checksum of `bytes` into the first four of them.
 pub(super) fn seal(bytes: &mut [u8]) {
     let sum = crc32c(&bytes[4..]);
     bytes[..4].copy_from_slice(&sum.to_le_bytes());
@@ -126,7 +128,7 @@ impl Pack {
     }
 }
 
-/// Returns the bytes of a NAT block, given what its node ids are mapped to.
+/// Returns the bytes of a NAT block with these entries.
 pub(super) fn encode_nat(number: u32, blocks: impl Iterator<Item = Block>) -> Bytes {
     let mut bytes = [0; BLOCK_BYTES];
     bytes[4..8].copy_from_slice(&number.to_le_bytes());
@@ -137,7 +139,7 @@ pub(super) fn encode_nat(number: u32, blocks: impl Iterator<Item = Block>) -> By
     bytes
 }
 
-/// Returns the blocks that a NAT block has, or `None` if it is damaged.
+/// Returns the entries of a NAT block, or `None` if it is damaged.
 pub(super) fn decode_nat(number: u32, bytes: &Bytes) -> Option<impl Iterator<Item = Block>> {
     let is_right = is_sound(bytes) && u32_at(bytes, 4) == number;
     is_right.then(|| bytes[8..].chunks_exact(4).map(|entry| u32_at(entry, 0)))

@@ -1,4 +1,4 @@
-//! Recovery: the table of the newest checkpoint pack, and then forward over the chain.
+//! Recovery: reads the table of the newest checkpoint pack, and then follows the chain.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::log::Owner;
 use crate::node::{Block, Nid};
 
-/// What the medium contains.
+/// The state that recovery found on the medium.
 pub(super) struct Recovered {
     pub(super) pack: Pack,
     pub(super) nat: Vec<Block>,
@@ -22,7 +22,7 @@ pub(super) struct Recovered {
     pub(super) dirty: BTreeSet<u32>,
     /// The blocks of the chain.
     pub(super) chain: Vec<Block>,
-    /// The number after the last one of the chain.
+    /// The sequence number that would continue the chain.
     pub(super) number: u64,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn recover<N: Storage>(medium: &Medium<N>) -> Result<Recovered, Error
 }
 
 impl Recovered {
-    /// Follows the chain, and applies each commit of which all nodes are there.
+    /// Follows the chain, and applies each complete commit.
     fn follow<N: Storage>(&mut self, medium: &Medium<N>) -> Result<(), Error> {
         let mut next = self.pack.next;
         let mut commit: Vec<(Nid, Block)> = Vec::new();
@@ -85,8 +85,9 @@ impl Recovered {
         ))
     }
 
-    /// The chain ends at this block, because no node was written to it, or its write was cut off.
-    /// If a later node of its segment was written after it was durable, then it is damaged.
+    /// Checks that the chain ends at this block because no node was written to it, or because a
+    /// crash interrupted the write. If a later node of its segment was written after this one was
+    /// durable, then this one is damaged.
     fn check_end<N: Storage>(&self, medium: &Medium<N>, end: Block) -> Result<(), Error> {
         for block in end + 1..medium.layout.segment_end(end) {
             let later = Link::of(&medium.read(block)?);

@@ -1,11 +1,11 @@
-//! The free places of the heap: which lines no address-table entry names.
+//! The free places of the heap: the lines that no NAT entry names.
 //!
-//! In memory only. Recovery [claims](Heap::claim) the places that entries name, and all others are
-//! free, so a crash leaks nothing.
+//! They are in memory only. Recovery [claims](Heap::claim) the places that entries name, and all
+//! others are free. So a crash leaks nothing.
 //!
-//! A **place** is 1 to 64 consecutive lines of one block of 4 KiB. So one word says which lines of
-//! a block are in use, and neighbours that become free join by themselves. A request takes from the
-//! block whose longest free run is the shortest that suffices: small nodes fill the gaps, and whole
+//! A **place** is 1 to 64 consecutive lines of one 4 KiB block. So one word says which lines of a
+//! block are in use, and freed neighbours join by themselves. A request is served from the block
+//! whose longest free run is the shortest that suffices: small nodes fill the gaps, and whole
 //! blocks stay whole.
 
 use std::ops::Range;
@@ -24,8 +24,7 @@ pub(super) struct Place {
     pub(super) lines: u64,
 }
 
-/// See the [module](self). Its mutex is held for some tens of nanoseconds, against the
-/// microseconds of a commit.
+/// See the [module](self). Its mutex is held only for a few operations on bits.
 #[derive(Debug)]
 pub(super) struct Heap {
     /// Both ends are multiples of [`BLOCK_LINES`].
@@ -37,7 +36,7 @@ pub(super) struct Heap {
 struct Blocks {
     /// For each block, the lines in use, one bit each.
     used: Vec<u64>,
-    /// The blocks whose longest free run has one line more than the index.
+    /// At index *i*, the blocks whose longest free run has *i* + 1 lines.
     by_run: Vec<Vec<u32>>,
     /// Where each block stands in its list of `by_run`.
     position: Vec<u32>,
@@ -63,7 +62,7 @@ impl Heap {
     }
 
     /// Frees a place that [`take`](Self::take) or [`claim`](Self::claim) took. Its lines may be
-    /// written over at once.
+    /// overwritten at once.
     pub(super) fn free(&self, place: Place) {
         let (block, mask) = self.locate(place).expect("a place of the heap");
         let mut blocks = self.blocks.lock();
@@ -72,7 +71,7 @@ impl Heap {
         blocks.set(block, used & !mask);
     }
 
-    /// Takes this place. Returns whether it is one, and was free; otherwise, takes nothing.
+    /// Takes this place if it lies in the heap and is free. Returns whether it did.
     pub(super) fn claim(&self, place: Place) -> bool {
         let Some((block, mask)) = self.locate(place) else {
             return false;
@@ -86,7 +85,7 @@ impl Heap {
         is_free
     }
 
-    /// Returns whether this is a place of the heap, free or not.
+    /// Returns whether this place lies in the heap, free or not.
     pub(super) fn has(&self, place: Place) -> bool {
         self.locate(place).is_some()
     }
@@ -99,7 +98,7 @@ impl Heap {
         free.sum()
     }
 
-    /// Returns a place's block, and its lines' bits. `None`: it is no place of the heap.
+    /// Returns a place's block, and the bits of its lines. `None`: it does not lie in the heap.
     fn locate(&self, Place { line, lines }: Place) -> Option<(usize, u64)> {
         let at = line % BLOCK_LINES;
         let is_place = self.lines.contains(&line) && lines > 0 && at + lines <= BLOCK_LINES;

@@ -1,20 +1,20 @@
-//! What is where in the region, and the words and pairs that lie there.
+//! The layout of the region, and the encoding of its words and pairs.
 //!
 //! ```text
-//!      0   superblock; its first word is written last     4096   redo slots
-//!    512   generation word                                  …    NAT: a word for each node id
-//!    576   generation word, copy                            …    heap, in blocks of 4 KiB
-//!   1024   superblock, copy                                      to the end
+//!   byte   0   superblock; its first word is written last     4096   redo slots
+//!        512   generation word                                  …    NAT: a word for each node id
+//!        576   generation word, copy                            …    heap, in blocks of 4 KiB
+//!       1024   superblock, copy                                      to the end
 //!
 //!   NAT entry        bits  0–39   the node's first line, from the start of the region; 0 is none
-//!                         40–47   its lines, 1 to 64
-//!                         48–63   the low bits of the node's CRC
-//!   generation word  bit      0   the generation is not settled yet
+//!                         40–47   the number of its lines, 1 to 64
+//!                         48–63   the low bits of the node's CRC-32C
+//!   generation word  bit      0   1: opening, see `docs/format.md`
 //!                    bits  1–47   the generation
 //!                         48–63   the low bits of the CRC-32C of the six bytes before
 //!   redo slot        word     0   0: free; otherwise the number of pairs (low half), and the
-//!                                 CRC-32C of the number and the pairs
-//!                    words 1, 2   a pair: node id, NAT entry; and so on
+//!                                 CRC-32C of the number and the pairs (high half)
+//!                    words 1, 2   a pair: node id, NAT entry; more pairs follow
 //! ```
 
 use std::ops::{Range, RangeInclusive};
@@ -44,11 +44,11 @@ const MOST_LINES: u64 = 1 << 40;
 /// Where the parts of a region lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Node ids are 1 to this, less one.
+    /// The end of the node ids: they begin with 1, and are less than this.
     pub(super) nodes: u32,
     /// The number of redo slots.
     pub(super) slots: u64,
-    /// The pairs that fit a slot.
+    /// The number of pairs that fit a slot.
     pub(super) pairs: u64,
     /// Whether a node takes 4 KiB however small it is.
     pub(super) whole_blocks: bool,
@@ -57,7 +57,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Checks the numbers, so that no position overflows and the heap has a block.
+    /// Checks that no position overflows, and that the heap has at least one block.
     pub(super) fn check(self) -> Result<Self, Error> {
         let sizes = 2..=1 << 16;
         within(
@@ -94,7 +94,7 @@ impl Layout {
         Superblock { identity, numbers }
     }
 
-    /// Returns what a superblock says, or `None` if its numbers cannot be right.
+    /// Returns the layout in a superblock, or `None` if its numbers are impossible.
     pub(super) fn of(superblock: &Superblock) -> Option<Self> {
         let [nodes, slots, pairs, whole_blocks, len, ..] = superblock.numbers;
         let layout = Layout {
@@ -179,7 +179,7 @@ pub(super) fn corrupt_entry(at: u64) -> Error {
     corrupt("an entry of the node address table", at)
 }
 
-/// What a NAT entry says.
+/// A decoded NAT entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) place: Place,
@@ -203,13 +203,13 @@ impl Entry {
     }
 }
 
-/// Returns the CRC that a node's header has.
+/// Returns the CRC in a node's header.
 pub(super) fn crc_of(node: &[u8]) -> u32 {
     u32::from_le_bytes(node[..4].try_into().expect("4 bytes"))
 }
 
-/// Returns the number of bytes of the node at the start of `lines`. `None`: this is not the node,
-/// or it is damaged.
+/// Returns the length in bytes of the node at the start of `lines`. `None`: it is another node, or
+/// damaged.
 pub(super) fn check_node(lines: &[u8], nid: Nid) -> Option<usize> {
     let used = usize::from(u16::from_le_bytes([lines[14], lines[15]]));
     let node = lines.get(..used).filter(|it| it.len() >= HEADER_BYTES)?;
@@ -224,7 +224,7 @@ pub(super) fn encode_generation(identity: Identity) -> u64 {
     word | crc << 48
 }
 
-/// Reads a generation word: the generation, and whether it is not settled yet.
+/// Reads a generation word: the generation, and whether the volume is opening.
 pub(super) fn decode_generation(word: u64) -> Option<(u64, bool)> {
     let crc = crc32c(&word.to_le_bytes()[..6]);
     let number = word & ((1 << 48) - 1);

@@ -1,6 +1,6 @@
 //! Formatting a region, and opening one.
 //!
-//! Opening reads the slots and the table, and writes nothing: the entries of valid slots stay in
+//! Opening reads the slots and the NAT, and writes nothing: the entries of valid slots stay in
 //! memory until the first stamp.
 
 use std::collections::BTreeMap;
@@ -19,11 +19,11 @@ use crate::home::Identity;
 use crate::node::{BLOCK_BYTES, Nid};
 use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
 
-/// Bytes that are set to zero at a time.
+/// The number of bytes that are cleared at a time.
 const CHUNK: u64 = 1 << 16;
 
-/// Formats a region. Its first word says that it is being formatted until all else is durable, so a
-/// creation that was cut off can be repeated.
+/// Formats a region. Until all else is durable, its first word says that formatting is under way.
+/// So an interrupted creation can be repeated.
 pub(super) fn create<P: Pmem>(medium: &Nvm<P>, volume: u128, nodes: u32) -> Result<(), Error> {
     let region = &medium.region;
     let layout = Layout {
@@ -64,8 +64,8 @@ pub(super) fn create<P: Pmem>(medium: &Nvm<P>, volume: u128, nodes: u32) -> Resu
     Ok(())
 }
 
-/// Checks that a region can be formatted: it begins with zeros, or it was being formatted, or it
-/// has never been opened for writing since.
+/// Checks that a region can be formatted: it begins with zeros, its formatting was interrupted, or
+/// it has not been opened for writing since it was formatted.
 fn check_free(region: &impl Pmem) -> Result<(), Error> {
     let mut start = [0; BLOCK_BYTES];
     // SAFETY: no other thread has the region.
