@@ -18,11 +18,11 @@
 //! suffice, it also moves the nodes out of a segment, until there is room.
 //!
 //! # Invariants
-//! - **B1** Only the thread that holds `head` writes to the medium.
-//! - **B2** The NAT in memory names only nodes that were written. When the table is written, a
+//! - **NB-I1** Only the thread that holds `head` writes to the medium.
+//! - **NB-I2** The NAT in memory names only nodes that were written. When the table is written, a
 //!   flush has come between.
-//! - **B3** A block that the newest durable pack's NAT or its chain names is not overwritten.
-//! - **B4** `turn` is raised before held-back blocks are freed. So if it has not changed since a
+//! - **NB-I3** A block that the newest durable pack's NAT or its chain names is not overwritten.
+//! - **NB-I4** `turn` is raised before held-back blocks are freed. So if it has not changed since a
 //!   thread looked up a node, the block that the thread read was the node's.
 //!
 //! # The medium
@@ -66,7 +66,7 @@ pub struct BlockHome<N> {
     queue: Mutex<Queue>,
     /// The threads that commit.
     meeting: Rendezvous,
-    /// Counts how often held-back blocks were freed (B4).
+    /// Counts how often held-back blocks were freed (NB-I4).
     turn: AtomicU64,
 }
 
@@ -170,7 +170,7 @@ impl<N: Storage> BlockHome<N> {
         }
     }
 
-    /// Calls `write` with the right to write to the medium (B1). If it fails or unwinds, the home
+    /// Calls `write` with the right to write to the medium (NB-I1). If it fails or unwinds, the home
     /// has failed, unless there was only too little room.
     fn alone<R>(&self, write: impl FnOnce(&mut Head) -> Result<R, Error>) -> Result<R, Error> {
         let mut head = self.head.lock();
@@ -383,7 +383,7 @@ impl<N: Storage> Home for BlockHome<N> {
             }
             let bytes = self.medium.read(block)?;
             // Relaxed: if the block was overwritten, the storage orders that write, and what
-            // came before it, before this read (B4).
+            // came before it, before this read (NB-I4).
             if self.turn.load(Relaxed) != turn {
                 continue;
             }
