@@ -170,8 +170,8 @@ impl<N: Storage> BlockHome<N> {
         }
     }
 
-    /// Calls `write` with the right to write to the medium (NB-I1). If it fails or unwinds, the home
-    /// has failed, unless there was only too little room.
+    /// Calls `write` with the right to write to the medium (NB-I1). If it fails or unwinds, the
+    /// home has failed, unless there was only too little room.
     fn alone<R>(&self, write: impl FnOnce(&mut Head) -> Result<R, Error>) -> Result<R, Error> {
         let mut head = self.head.lock();
         if let Some(first) = &head.failed {

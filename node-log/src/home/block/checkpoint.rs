@@ -4,7 +4,7 @@
 //! - **NB-C1** Take the NAT blocks with changed entries, and the blocks that are held back.
 //! - **NB-C2** Write those NAT blocks, each to its other copy, and the map of the pack.
 //! - **NB-C3** Flush. Now all nodes that the NAT names are durable, too.
-//! - **NB-C4** Write the head of the pack durably. This is the moment at which the checkpoint counts.
+//! - **NB-C4** Write the head of the pack durably: the checkpoint counts from this moment on.
 //! - **NB-C5** Free the blocks that were held back.
 
 use spanlock_journal_commit::Storage;
