@@ -19,12 +19,12 @@
 //! room, it moves the nodes out of one segment after the other.
 //!
 //! # Invariants
-//! - **B1** Only the thread that holds `head` writes to the medium.
-//! - **B2** The NAT in memory names only nodes that were written. They are flushed before the head
-//!   of a pack makes a NAT current that names them.
-//! - **B3** A block that the newest durable pack's NAT or its chain names is not overwritten.
-//! - **B4** `turn` is raised before held-back blocks are freed. So if `turn` has not changed since
-//!   a thread looked up a node, the block that the thread read was the node's.
+//! - **NB-I1** Only the thread that holds `head` writes to the medium.
+//! - **NB-I2** The NAT in memory names only nodes that were written. They are flushed before the
+//!   head of a pack makes a NAT current that names them.
+//! - **NB-I3** A block that the newest durable pack's NAT or its chain names is not overwritten.
+//! - **NB-I4** `turn` is raised before held-back blocks are freed. So if `turn` has not changed
+//!   since a thread looked up a node, the block that the thread read was the node's.
 //!
 //! # The medium
 //! [`Storage::write_fua`] must write a sector as a whole or not at all: the superblock and the
@@ -71,7 +71,7 @@ pub struct BlockHome<N> {
     queue: Mutex<Queue>,
     /// Where committing threads meet, so that one writes for all.
     meeting: Rendezvous,
-    /// How often held-back blocks were freed (B4).
+    /// How often held-back blocks were freed (NB-I4).
     turn: AtomicU64,
 }
 
@@ -176,8 +176,8 @@ impl<N: Storage> BlockHome<N> {
         }
     }
 
-    /// Calls `write` with the right to write to the medium (B1). If it fails or unwinds, the home
-    /// has failed. A lack of room is no such failure.
+    /// Calls `write` with the right to write to the medium (NB-I1). If it fails or unwinds, the
+    /// home has failed. A lack of room is no such failure.
     fn alone<R>(&self, write: impl FnOnce(&mut Head) -> Result<R, Error>) -> Result<R, Error> {
         let mut head = self.head.lock();
         if let Some(first) = &head.failed {
@@ -389,7 +389,7 @@ impl<N: Storage> Home for BlockHome<N> {
             }
             let bytes = self.medium.read(block)?;
             // Relaxed: if the block was overwritten, the storage orders that write, and what
-            // came before it, before this read (B4).
+            // came before it, before this read (NB-I4).
             if self.turn.load(Relaxed) != turn {
                 continue;
             }

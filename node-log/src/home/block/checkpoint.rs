@@ -1,11 +1,11 @@
 //! Writing the table, cleaning, formatting, and the work of the first stamp.
 //!
 //! # Writing the table
-//! - **C1** Take the NAT blocks with changed entries, and the blocks that are held back.
-//! - **C2** Write each of those NAT blocks to its copy that is not current. Write the pack's map.
-//! - **C3** Flush. Now all nodes that the NAT names are durable, too.
-//! - **C4** Write the head of the pack durably. This write commits the checkpoint.
-//! - **C5** Free the blocks that were held back.
+//! - **NB-C1** Take the NAT blocks with changed entries, and the blocks that are held back.
+//! - **NB-C2** Write each of those NAT blocks to its copy that is not current, and the pack's map.
+//! - **NB-C3** Flush. Now all nodes that the NAT names are durable, too.
+//! - **NB-C4** Write the head of the pack durably. This write commits the checkpoint.
+//! - **NB-C5** Free the blocks that were held back.
 
 use spanlock_journal_commit::Storage;
 use spanlock_sync::atomic::Ordering::{Relaxed, Release};
@@ -22,7 +22,7 @@ use crate::node::{BLOCK_BYTES, Block};
 impl<N: Storage> BlockHome<N> {
     /// Makes the NAT in memory durable, unless it already is.
     pub(super) fn write_table(&self, head: &mut Head) -> Result<(), Error> {
-        // C1. A removal changes the NAT under the table's mutex, so all of it is taken or nothing.
+        // NB-C1. A removal changes the NAT under the table's mutex, so it is taken as a whole.
         let (dirty, nat, held) = {
             let mut table = self.table.lock();
             let dirty: Vec<u32> = std::mem::take(&mut table.dirty).into_iter().collect();
@@ -51,7 +51,7 @@ impl<N: Storage> BlockHome<N> {
                 self.medium.layout.nat(number, *copy)
             })
             .collect();
-        self.medium.write_runs(&places, nat.as_flattened())?; // C2
+        self.medium.write_runs(&places, nat.as_flattened())?; // NB-C2
         let map = layout::map(head.pack.serial);
         self.medium.write(map, &head.pack.map())?;
         if !injected_bug!(
@@ -59,14 +59,14 @@ impl<N: Storage> BlockHome<N> {
             "a checkpoint writes the head of its pack before the table is durable",
             killed_by = "node-log-block/sequences-of-2"
         ) {
-            self.medium.flush()?; // C3
+            self.medium.flush()?; // NB-C3
         }
         let at = layout::head(head.pack.serial);
-        self.medium.write_durably(at, &head.pack.head())?; // C4
+        self.medium.write_durably(at, &head.pack.head())?; // NB-C4
         let blocks = places.len() as u64 + 2;
         self.table.lock().persisted.table_bytes += blocks * BLOCK_BYTES as u64;
-        // C5. Release [T→U]: a thread in `load` that sees the new turn (U) sees the NAT that names
-        // none of these blocks.
+        // NB-C5. Release [T→U]: a thread in `load` that sees the new turn (U) sees the NAT that
+        // names none of these blocks.
         self.turn.fetch_add(1, Release);
         self.log.free(&held);
         Ok(())
@@ -158,7 +158,7 @@ impl<N: Storage> BlockHome<N> {
     ///
     /// If the process was killed after a write-back had failed, the nodes of the chain and the head
     /// of the pack may be only in the page cache, and marked as clean. So they are written again:
-    /// the nodes before C3, and the head before blocks that only the older pack needs are
+    /// the nodes before NB-C3, and the head before blocks that only the older pack needs are
     /// overwritten. Everything else was flushed before that head was written.
     pub(super) fn settle_recovery(&self, head: &mut Head) -> Result<(), Error> {
         let Some(chain) = head.recovered.take() else {
