@@ -149,7 +149,7 @@ pub struct Captured {
     pub replaced: Vec<Block>,
 }
 
-/// See the [module](self).
+/// Nodes in memory. The module's documentation explains the algorithm.
 #[derive(Debug)]
 pub struct Cache {
     lookup: Lookup,

@@ -11,7 +11,7 @@
 //! Servers", SYSTOR '19, \[F2FS\]) replace that lock with a range lock (§3.2), and keep nodes and
 //! NAT in persistent memory (§3.3 to 3.5). Noh and Kim ("Scalability Analysis of F2FS for
 //! Concurrent Writes on Shared Files on Manycore servers", \[DNODE\]) find that the result scales
-//! only to 15 of 120 cores, because a lookup holds each node exclusively.
+//! only to 15 of 120 cores, because a lookup locks each node exclusively.
 //!
 //! This crate implements both remedies and what they replace, so that each can be compared:
 //!
@@ -22,7 +22,7 @@
 //! | lookup of nodes | [`Lookup::Exclusive`] | [`Lookup::Shared`], [`Lookup::Optimistic`] |
 //!
 //! # Layers
-//! A layer uses only the layers below it.
+//! A layer calls only the layers below it.
 //!
 //! ```text
 //!   │  file          reading, writing, truncating, syncing

@@ -122,7 +122,7 @@ pub struct Room<'l> {
     blocks: u32,
 }
 
-/// See the [module](self).
+/// Segments of blocks. The module's documentation explains the algorithm.
 #[derive(Debug)]
 pub struct Log {
     first: Block,
