@@ -105,7 +105,7 @@ pub struct About {
     pub nid: Nid,
     /// The file's inode.
     pub inode: Nid,
-    /// Where the node stands in its file (`node::Place`, packed).
+    /// The place of the node in its file (`node::Place`, packed).
     pub place: u32,
 }
 

@@ -78,7 +78,7 @@ pub enum Error {
         "all {nodes} nodes are in use: remove or truncate files, or create a volume with more nodes"
     )]
     NoNodes {
-        /// The nodes that the volume can have.
+        /// The number of node ids. Id 0 names no node.
         nodes: u32,
     },
     /// A node is missing, or contradicts the node that names it.

@@ -237,7 +237,7 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
         let (first, last) = (page_of(offset), pages_for(end));
         let start = u64::from(first) * BLOCK;
         let mut pages = vec![0; (last - first) as usize * BLOCK_BYTES];
-        // What the file has in a page before `upto`.
+        // Reads the bytes of a page that lie before `upto` and inside the file.
         let read = |at: u64, upto: u64, into: &mut [u8]| match at < upto.min(size) {
             true => self.read_held(&mut into[..(upto.min(size) - at) as usize], at),
             false => Ok(()),

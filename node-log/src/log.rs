@@ -146,7 +146,7 @@ struct Head {
 }
 
 impl Head {
-    /// Takes blocks from the room, if it has as many.
+    /// Takes blocks from the room, if it has enough.
     fn reserve(&self, blocks: u64) -> bool {
         // Relaxed: a thread that needs the free segment that is part of the room takes the mutex
         // under which the room was added.

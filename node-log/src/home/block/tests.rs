@@ -207,7 +207,7 @@ fn nodes_are_found_again_before_and_after_a_checkpoint() {
     let expected = BTreeMap::from([(1, 7), (2999, 5)]);
     assert_eq!(content(&home).unwrap(), expected);
     assert_eq!(home.load(3000).unwrap(), None);
-    // A commit says nothing of the nodes that it frees: the inode reaches them no more.
+    // A commit does not record the nodes that it frees: the inode no longer reaches them.
     let home = reopen(&disk).unwrap();
     assert_eq!(
         content(&home).unwrap(),

@@ -38,7 +38,7 @@ struct Blocks {
     used: Vec<u64>,
     /// At index *i*, the blocks whose longest free run has *i* + 1 lines.
     by_run: Vec<Vec<u32>>,
-    /// Where each block stands in its list of `by_run`.
+    /// For each block, its index in its list of `by_run`.
     position: Vec<u32>,
     /// Which lists of `by_run` are not empty, one bit each.
     runs: u64,
