@@ -49,9 +49,9 @@ pub(super) fn create<H: Home, S: Storage, L: RawRangeLock>(
         return Err(Error::ReadOnly);
     }
     let (segments, count) = options.check(data.len() / BLOCK)?;
-    check_unoccupied(&data)?;
     let random = || u128::from(RandomState::new().build_hasher().finish());
-    let volume = options.id.unwrap_or_else(|| (random() << 64) | random());
+    // The node half may have the id of an unfinished creation, so a new one would part the halves.
+    let volume = (unfinished(&data)?.or(options.id)).unwrap_or_else(|| (random() << 64) | random());
     let superblock = Superblock {
         identity: Identity {
             volume,
@@ -137,18 +137,19 @@ fn write<S: Storage>(data: &S, superblock: &Superblock) -> Result<(), Error> {
     Ok(())
 }
 
-/// Fails unless the first two blocks are zero, or hold what an unfinished creation leaves.
-fn check_unoccupied<S: Storage>(data: &S) -> Result<(), Error> {
+/// Returns the volume's id if there is an unfinished creation. Fails unless there is one, or the
+/// first two blocks are zero.
+fn unfinished<S: Storage>(data: &S) -> Result<Option<u128>, Error> {
     let mut blocks = vec![0; (SUPERBLOCKS * BLOCK) as usize];
     data.read_at(&mut blocks, 0)
         .map_err(Error::io("reading the first blocks of the data half"))?;
-    let is_unfinished = |block| {
-        let found = Superblock::decode(block, MAGIC, HALF);
-        matches!(found, Ok(Some(it)) if it.identity.generation == 0)
+    let unfinished = |block| {
+        let found = Superblock::decode(block, MAGIC, HALF).ok()??;
+        (found.identity.generation == 0).then_some(found.identity.volume)
     };
-    let is_free = blocks.iter().all(|it| *it == 0);
-    match is_free || blocks.chunks(BLOCK_BYTES).any(is_unfinished) {
-        true => Ok(()),
+    let id = blocks.chunks(BLOCK_BYTES).find_map(unfinished);
+    match id.is_some() || blocks.iter().all(|it| *it == 0) {
+        true => Ok(id),
         false => Err(Error::Occupied { half: HALF }),
     }
 }

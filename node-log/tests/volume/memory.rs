@@ -28,7 +28,9 @@ impl Home for MemoryHome {
 
     fn create(medium: Medium, volume: u128, nodes: u32, _: u32) -> Result<Self, Error> {
         let mut kept = medium.lock().unwrap();
-        assert!(kept.nodes.is_empty(), "occupied");
+        if kept.identity.is_some_and(|it| it.generation > 0) {
+            return Err(Error::Occupied { half: "node half" });
+        }
         if let Some(error) = &kept.fails {
             return Err(error.clone());
         }

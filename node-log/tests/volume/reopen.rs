@@ -270,6 +270,30 @@ fn an_opening_or_creation_that_was_cut_off_can_be_repeated() {
 }
 
 #[test]
+fn a_creation_over_one_that_was_cut_off_late_leaves_it_as_it_is() {
+    let world = InMemory::new(SEGMENTS);
+    drop(world.create(&options()).unwrap());
+    let history = world.data.history();
+    for events in 0..=world.data.now() {
+        let image = history.image(events, Loss::Nothing);
+        let world = InMemory {
+            data: Arc::new(Recorded::from_image(image)),
+            nodes: world.nodes.clone(),
+        };
+        // The node half has been stamped for the first time, and no more.
+        let mut identity = world.nodes.lock().unwrap().identity.unwrap();
+        (identity.generation, identity.is_opening) = (1, true);
+        world.nodes.lock().unwrap().identity = Some(identity);
+        let is_volume = world.data.visible()[..BLOCK].iter().any(|it| *it != 0);
+        if is_volume {
+            let error = world.create(&options().id(9)).unwrap_err();
+            assert!(matches!(error, Error::Occupied { .. }), "{error}");
+            drop(world.open(&options()).unwrap());
+        }
+    }
+}
+
+#[test]
 fn read_only_saves_what_a_damaged_node_leaves() {
     let world = InMemory::new(SEGMENTS);
     let volume = world.create(&options()).unwrap();
