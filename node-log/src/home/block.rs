@@ -232,7 +232,7 @@ impl<N: Storage> BlockHome<N> {
         let is_early = injected_bug!(
             "block-acknowledged-early",
             "a commit of the block home returns before its nodes are flushed",
-            killed_by = "node-log-block/commits"
+            killed_by = "node-log-block/sequences-of-1"
         );
         if is_flushed && !is_early {
             self.medium.flush()?;
@@ -266,7 +266,7 @@ impl<N: Storage> BlockHome<N> {
             if injected_bug!(
                 "block-not-held",
                 "a node's old block is freed before the next checkpoint",
-                killed_by = "node-log-block/checkpoints"
+                killed_by = "node-log-block/sequences-of-2"
             ) {
                 self.log.free(&[old]);
             } else {

@@ -46,7 +46,7 @@ impl<N: Storage> BlockHome<N> {
                     || injected_bug!(
                         "nat-overwritten",
                         "a checkpoint overwrites the current copy of a NAT block",
-                        killed_by = "node-log-block/checkpoints"
+                        killed_by = "node-log-block/sequences-of-2"
                     );
                 self.medium.layout.nat(number, *copy)
             })
@@ -57,7 +57,7 @@ impl<N: Storage> BlockHome<N> {
         if !injected_bug!(
             "pack-before-table",
             "a checkpoint writes the head of its pack before the table is durable",
-            killed_by = "node-log-block/checkpoints"
+            killed_by = "node-log-block/sequences-of-2"
         ) {
             self.medium.flush()?; // C3
         }
@@ -173,7 +173,7 @@ impl<N: Storage> BlockHome<N> {
         if !injected_bug!(
             "number-repeated",
             "the numbers of nodes that a crash has cut off are used again",
-            killed_by = "node-log-block/openings"
+            killed_by = "node-log-block/sequences-of-1"
         ) {
             head.number = chain::after(head.number, self.medium.layout.log_blocks());
         }
