@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod aligned;
 pub mod args;
 pub mod cli;
 pub mod compare;
