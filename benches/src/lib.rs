@@ -15,6 +15,7 @@ pub mod load;
 pub mod locks;
 pub mod measure;
 pub mod micro;
+pub mod node_log;
 pub mod objects;
 pub mod peers;
 pub mod recovery;

@@ -69,6 +69,17 @@ const RUNS: [&[&str]; 8] = [
         "--seconds",
         "0.01",
     ],
+    &[
+        "node-log",
+        "--case",
+        "dwsl,checkpoint,lookup",
+        "--systems",
+        "baseline,nl",
+        "--threads",
+        "1",
+        "--seconds",
+        "0.01",
+    ],
 ];
 
 /// A run that judges a log that is wrong on purpose, so that its exit status is 1.
@@ -178,6 +189,7 @@ fn every_help_names_the_files_and_the_environment() {
         "file-core",
         "recovery",
         "objects",
+        "node-log",
         "failures",
     ];
     let all = commands.map(|it| vec![it, "--help"]);
