@@ -71,7 +71,8 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
     /// Bytes that were never written are zero. Waits while another thread writes one of the pages.
     ///
     /// # Errors
-    /// [`Error::Removed`], [`Error::Io`], [`Error::DamagedNode`], the home's errors, [`Error::Lock`].
+    /// [`Error::Removed`], [`Error::Lock`], and those of reading data and nodes: [`Error::Io`],
+    /// [`Error::Corrupt`], [`Error::DamagedNode`].
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize, Error> {
         let end = offset.saturating_add(into.len() as u64).min(MAX_BYTES);
         if offset >= end {
@@ -138,8 +139,9 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
     /// share the work. Makes a checkpoint, too, if one is due.
     ///
     /// # Errors
-    /// [`Error::Removed`]; [`Error::Io`] and [`Error::Failed`]: nothing becomes durable any more. If
-    /// the node half is full, the changes stay in memory, and a later call may succeed.
+    /// [`Error::Removed`], [`Error::ReadOnly`]. [`Error::Io`] and [`Error::Failed`]: nothing
+    /// becomes durable any more. [`Error::NodesFull`]: the changes stay in memory, and a later call
+    /// may succeed.
     pub fn fsync(&self) -> Result<(), Error> {
         self.volume.fsync(&self.inode)
     }

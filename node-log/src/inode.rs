@@ -99,22 +99,14 @@ impl<L> Inode<L> {
         self.size.load(Ordering::Acquire)
     }
 
-    /// Raises the size to `end`, unless it is as large. Returns whether it was smaller. The slots of
-    /// the new blocks are set.
+    /// Raises the size to `end`, unless it is as large. Returns whether it was smaller. The caller
+    /// has set the slots of the new blocks.
     pub(crate) fn grow(&self, end: u64) -> bool {
-        let mut size = self.size.load(Ordering::Relaxed);
-        while size < end {
-            // Release [N-Z]: pairs with `size`. Relaxed on failure: the loop only compares.
-            let order = (Ordering::Release, Ordering::Relaxed);
-            match (self.size).compare_exchange_weak(size, end, order.0, order.1) {
-                Ok(_) => return true,
-                Err(found) => size = found,
-            }
-        }
-        false
+        // Release [N-Z]: pairs with `size`.
+        self.size.fetch_max(end, Ordering::Release) < end
     }
 
-    /// Sets the size. The caller holds [`tree`](Self::tree), and all pages from the size on, so that
+    /// Sets the size. The caller holds [`tree`](Self::tree), and all pages from the size on, so
     /// nothing grows the file.
     pub(crate) fn set_size(&self, size: u64) {
         // Release [N-Z]: as in `grow`.
@@ -138,8 +130,8 @@ impl<L> Inode<L> {
         }
     }
 
-    /// Says that a clean node becomes dirty. The cache calls this before another thread can find the
-    /// node dirty.
+    /// Says that a clean node becomes dirty. The cache calls this before another thread can find it
+    /// dirty.
     pub(crate) fn note(&self, about: About) {
         self.changes.lock().dirty.push(about);
     }

@@ -32,7 +32,7 @@ impl Options {
         }
     }
 
-    /// Sets the blocks of a segment, a power of two from 8 to 512. Fixed when the volume is created.
+    /// Sets the blocks of a segment, a power of two from 8 to 512. Fixed at the creation.
     pub fn segment_blocks(mut self, blocks: u32) -> Self {
         self.segment_blocks = blocks;
         self

@@ -66,10 +66,6 @@ impl<H: Home> Tree<H> {
         Ok((node.about, node.slots))
     }
 
-    pub(crate) fn about(&self, nid: Nid) -> Result<About, Error> {
-        self.cache.about(nid, || self.load_for_cache(nid))
-    }
-
     /// Returns what the node is that is cached or stored. It may be gone, and even its id be in use
     /// again. So it is not put into the cache, where a later node of that id would find it.
     pub(crate) fn peek(&self, nid: Nid) -> Result<Option<About>, Error> {
@@ -191,8 +187,8 @@ impl<H: Home> Tree<H> {
         (0..place.slots()).map(|slot| self.get(nid, slot)).collect()
     }
 
-    /// Takes away all pages from `from` on. If it fails before anything changed, it returns an error
-    /// and no [`Cut`]. The caller holds the pages and the tree.
+    /// Takes away all pages from `from` on. An error comes with whether anything has changed. The
+    /// caller holds the pages and the tree.
     pub(crate) fn cut<L>(&self, inode: &Inode<L>, from: u32) -> Result<Cut, (Error, bool)> {
         let mut nodes = Vec::new();
         let collect = |nid, place, _: &[u32]| {

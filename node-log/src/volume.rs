@@ -94,7 +94,7 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
     /// If a crash interrupts this, it can be repeated, or the volume can be opened.
     ///
     /// # Errors
-    /// [`Error::BadOption`], [`Error::Occupied`] and the home's errors: nothing was written, or only
+    /// [`Error::BadOption`], [`Error::TooSmall`], [`Error::Occupied`]: nothing was written, or only
     /// the superblock of the data half. [`Error::Io`].
     pub fn create(
         data: S,
@@ -108,9 +108,9 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
     /// Opens a volume. Each `fsync` that returned is there. Reads all nodes.
     ///
     /// # Errors
-    /// [`Error::NotAVolume`]; the errors that say that the halves do not belong together, or that
-    /// one is older; [`Error::Corrupt`], [`Error::DamagedNode`], [`Error::Io`]. Nothing was written,
-    /// except perhaps after [`Error::Io`]. The opening can be repeated.
+    /// [`Error::NotAVolume`], [`Error::Version`], [`Error::TooSmall`]; [`Error::Strangers`] and
+    /// [`Error::Older`] if the halves do not belong together; [`Error::Corrupt`],
+    /// [`Error::DamagedNode`]: nothing was written. [`Error::Io`]. The opening can be repeated.
     pub fn open(
         data: S,
         nodes: H::Medium,

@@ -44,8 +44,8 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
         for inode in self.inodes() {
             report.files += 1;
             let pages = pages_for(inode.size());
-            let read = |nid, place: Place| match self.tree.about(nid)? {
-                it if it.inode == inode.nid && Place::of(it) == place => {
+            let read = |nid, place: Place| match self.tree.peek(nid)? {
+                Some(it) if it.inode == inode.nid && Place::of(it) == place => {
                     self.tree.slots(nid, place)
                 }
                 _ => Err(Error::DamagedNode {

@@ -82,15 +82,8 @@ impl Checkpoints {
 
     fn note_stall(&self, began: Option<Instant>) {
         let stall = began.map_or(0, |it| it.elapsed().as_nanos() as u64);
-        let mut longest = self.longest_stall.load(Ordering::Relaxed);
-        while longest < stall {
-            // Relaxed: a statistic.
-            let order = Ordering::Relaxed;
-            match (self.longest_stall).compare_exchange_weak(longest, stall, order, order) {
-                Ok(_) => return,
-                Err(found) => longest = found,
-            }
-        }
+        // Relaxed: a statistic.
+        self.longest_stall.fetch_max(stall, Ordering::Relaxed);
     }
 }
 

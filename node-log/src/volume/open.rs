@@ -139,19 +139,15 @@ fn write<S: Storage>(data: &S, superblock: &Superblock) -> Result<(), Error> {
 
 /// Fails unless the superblocks' places are zero, or have what an unfinished creation leaves.
 fn check_unoccupied<S: Storage>(data: &S) -> Result<(), Error> {
-    let is_unfinished = |it: &Result<_, _>| matches!(it, Ok(Some(Superblock { identity, .. })) if identity.generation == 0);
-    let found = [read_one(data, 0), read_one(data, 1)];
-    if found.iter().any(|it| matches!(it, Err(Error::Io { .. }))) {
-        let [first, second] = found;
-        return first.and(second).map(drop);
-    }
-    if found.iter().any(is_unfinished) {
-        return Ok(());
-    }
     let mut blocks = vec![0; (SUPERBLOCKS * BLOCK) as usize];
     data.read_at(&mut blocks, 0)
         .map_err(Error::io("reading the first blocks of the data half"))?;
-    match blocks.iter().all(|it| *it == 0) {
+    let is_unfinished = |block| {
+        let found = Superblock::decode(block, MAGIC, HALF);
+        matches!(found, Ok(Some(it)) if it.identity.generation == 0)
+    };
+    let is_free = blocks.iter().all(|it| *it == 0);
+    match is_free || blocks.chunks(BLOCK_BYTES).any(is_unfinished) {
         true => Ok(()),
         false => Err(Error::Occupied { half: HALF }),
     }

@@ -1,7 +1,7 @@
 //! Room in the data log: setting blocks aside, and cleaning when there are too few.
 //!
-//! Blocks are set aside before a thread takes any hold. The thread that cleans waits for holds, so a
-//! thread that waited for cleaning inside one could wait for itself.
+//! Blocks are set aside before a thread takes any hold. The thread that cleans waits for holds, so
+//! a thread that waited for cleaning inside one could wait for itself.
 
 use std::sync::Arc;
 

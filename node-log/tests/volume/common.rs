@@ -25,8 +25,8 @@ pub(crate) trait World: Sized + Sync {
     fn data(&self) -> Self::Data;
     fn nodes(&self) -> <Self::Home as Home>::Medium;
 
-    /// Returns the media as a crash leaves them. Where the world knows how, the crash comes after so
-    /// many [events](World::events), and otherwise now.
+    /// Returns the media as a crash leaves them. Where the world knows how, the crash comes after
+    /// so many [events](World::events), and otherwise now.
     fn crash(&self, events: usize, loss: Loss) -> Self;
     fn events(&self) -> usize;
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use spanlock_journal_commit::testing::Loss;
+use spanlock_testkit::rounds::scaled;
 
 use crate::common::{
     BLOCK, SEGMENTS, VolumeOf, World, check, content, for_each_world, options, pattern,
@@ -13,12 +14,12 @@ use crate::common::{
 type Possible = BTreeMap<String, Vec<Option<Vec<u8>>>>;
 
 fn every_sync_that_returned_is_there<W: World>() {
-    for seed in 0..2 {
+    for seed in 0..scaled(2) as u64 {
         let mut random = fastrand::Rng::with_seed(seed);
         let world = W::new(SEGMENTS);
         let volume = world.create(&options()).unwrap();
         let mut possible = Possible::new();
-        for nth in 0..70 {
+        for nth in 0..40 {
             let (before, start) = (possible.clone(), world.events());
             step::<W>(&volume, &mut possible, &mut random, nth);
             let end = world.events();
