@@ -11,7 +11,7 @@ use common::scene::*;
 use serde_json::Value;
 
 /// The smallest run of every command, each with another lock or contestant to compare with.
-const RUNS: [&[&str]; 8] = [
+const RUNS: [&[&str]; 9] = [
     &[
         "--workloads",
         "dwom,import",

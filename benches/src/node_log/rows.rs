@@ -133,7 +133,7 @@ impl Times {
     fn new(latencies: &Latencies, seconds: f64) -> Self {
         let count = latencies.len() as f64;
         let mut before = 0;
-        let shares = latencies.iter_quantiles(2).map(|it| {
+        let shares = latencies.iter_quantiles(8).map(|it| {
             before += it.count_since_last_iteration();
             (it.value_iterated_to(), before as f64 / count)
         });
