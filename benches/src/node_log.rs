@@ -23,14 +23,14 @@ mod drive;
 mod lookup;
 mod media;
 mod meter;
-pub mod paper;
+mod paper;
 mod rows;
 mod subjects;
 pub mod systems;
 mod targets;
 pub mod work;
 
-pub use rows::{Row, Times};
+pub use rows::{Beside, Row, Times};
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -121,7 +121,7 @@ pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome
     })
 }
 
-/// Returns the cases that can be measured here. Where files cannot bypass the page cache, the others.
+/// Returns the cases that can be measured here: where files cannot bypass the page cache, not all.
 fn possible(plan: &Plan, media: &Media, say: impl Fn(&str)) -> Result<Vec<&'static Case>> {
     let mut cases = plan.cases.clone();
     if cases.iter().any(|it| it.is_direct)

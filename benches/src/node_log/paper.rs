@@ -8,16 +8,14 @@
 //!
 //! [F2FS]: https://doi.org/10.1145/3319647.3325828
 
-use serde::Serialize;
-
 use super::lookup::WAYS;
-use super::rows::{Row, Times};
+use super::rows::{Beside, Row, Times};
 use super::systems::{BASELINE, INTEGRATED, NL, RL};
 use super::work::{DWOM, DWOM_DIRECT, DWSL, LOOKUP, OLTP, VARMAIL};
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figure {
+pub(super) enum Figure {
     /// Operations per second.
     PerSecond,
     /// Writes per second.
@@ -42,38 +40,23 @@ pub enum Figure {
 
 /// A figure of a paper.
 #[derive(Clone, Copy, Debug)]
-pub struct Said {
+pub(super) struct Said {
     /// Where it is.
-    pub source: &'static str,
+    source: &'static str,
     /// What it is.
-    pub about: &'static str,
+    about: &'static str,
     /// The case that is compared.
-    pub case: &'static str,
+    case: &'static str,
     /// What is compared.
-    pub figure: Figure,
+    figure: Figure,
     /// The threads or cores.
-    pub threads: usize,
+    threads: usize,
     /// The baseline's value.
-    pub base: f64,
+    base: f64,
     /// The values of systems.
-    pub values: &'static [(&'static str, f64)],
+    values: &'static [(&'static str, f64)],
     /// Why this run has another.
-    pub differs_because: &'static str,
-}
-
-/// A figure of a paper, and that of this run.
-#[derive(Clone, Debug, Serialize)]
-pub struct Beside {
-    /// Where it is.
-    pub source: &'static str,
-    /// What it is.
-    pub about: &'static str,
-    /// The paper's, as a ratio to its baseline, or as a share.
-    pub said: f64,
-    /// This run's. `None` if what it is compared with was not measured.
-    pub here: Option<f64>,
-    /// Why they differ.
-    pub differs_because: &'static str,
+    differs_because: &'static str,
 }
 
 const TESTBED_1: &str = "Testbed-I";
@@ -93,7 +76,7 @@ lookup alone is divided by that of a write";
 
 /// All figures.
 #[rustfmt::skip] // A figure is one line.
-pub static PAPER: [Said; 31] = [
+pub(super) static PAPER: [Said; 31] = [
     Said { source: "§4.2.1, Figure 6(a), Testbed-I", about: "DWOM buffered, throughput", case: DWOM, figure: Figure::PerSecond, threads: 10, base: 1.0, values: &[(RL, 1.41), (INTEGRATED, 1.41)], differs_because: PAGE_CACHE },
     Said { source: "§4.2.1, Figure 6(b), Testbed-I", about: "DWOM direct, throughput", case: DWOM_DIRECT, figure: Figure::PerSecond, threads: 10, base: 1.0, values: &[(RL, 2.7), (INTEGRATED, 2.7)], differs_because: DIRECT },
     Said { source: "§4.2.1, Figure 6(c), Testbed-I", about: "DWSL, throughput", case: DWSL, figure: Figure::PerSecond, threads: 10, base: 1.0, values: &[(NL, 39.6), (INTEGRATED, 39.6)], differs_because: FLUSHES },

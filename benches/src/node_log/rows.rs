@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use super::drive::Measured;
 use super::meter::{TIMED, Timed};
-use super::paper::Beside;
 #[cfg(test)]
 use super::work::CASES;
 use super::work::Case;
@@ -70,6 +69,21 @@ pub struct Times {
     /// longer.
     #[serde(skip)]
     pub shares: Vec<(u64, f64)>,
+}
+
+/// A figure of a paper, and that of this run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Beside {
+    /// Where it is.
+    pub source: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// The paper's, as a ratio to its baseline, or as a share.
+    pub said: f64,
+    /// This run's. `None` if what it is compared with was not measured.
+    pub here: Option<f64>,
+    /// Why they differ.
+    pub differs_because: &'static str,
 }
 
 /// All rounds of a row.

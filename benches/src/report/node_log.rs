@@ -12,10 +12,9 @@ use super::targets;
 use super::text::{duration, grouped, ratio_or_dash};
 use crate::load::Others;
 use crate::measure::thread_count;
-use crate::node_log::paper::Beside;
 use crate::node_log::systems::SYSTEMS;
 use crate::node_log::work::CASES;
-use crate::node_log::{Outcome, ROUNDS, Row, Times};
+use crate::node_log::{Beside, Outcome, ROUNDS, Row, Times};
 use crate::target::Target;
 use crate::terminal::Width;
 
