@@ -10,6 +10,7 @@ mod journal;
 mod losses;
 mod machine;
 mod micro;
+mod node_log;
 mod objects;
 mod outputs;
 mod plots;
