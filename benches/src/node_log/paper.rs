@@ -66,7 +66,8 @@ whichever lock the volume has, and two cores share little else";
 const DIRECT: &str = "direct writes to allocated blocks share the kernel's lock of the file, so that a range lock lets as many be under way \
 as the disk takes at a time; this disk and its number of cores are others";
 const FLUSHES: &str = "in every system here, an fsync flushes the disk before it stores the nodes that name the data: the baseline has two \
-flushes, and NVM node logging still has one. The paper does not say that its fsync flushes the disk's cache";
+flushes, and NVM node logging still has one. F2FS flushes once, after the nodes, and a crash may leave it nodes whose data is missing. The \
+paper does not say whether its NVM systems flush the disk's cache";
 const OLTP_DIFFERS: &str = "as for DWSL; besides, the writers sync one file, and concurrent fsyncs of a file share their flushes in all systems here";
 const VARMAIL_DIFFERS: &str = "as for DWSL; besides, the files are smaller and fewer, so that fsyncs are a larger part of the work";
 const MANY_CORES: &str = "the paper's machine has 120 cores and a disk with a higher throughput; a ratio at so many threads has no counterpart on two cores";
