@@ -19,6 +19,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use spanlock_sync::hint::scaled;
+
 use crate::cache::About;
 
 /// The bytes of a block, and of the largest node.
@@ -26,11 +28,11 @@ pub const BLOCK_BYTES: usize = 4096;
 /// The bytes of a node's header.
 pub(crate) const HEADER_BYTES: usize = 32;
 /// The blocks that an inode names directly.
-pub(crate) const INODE_SLOTS: usize = 923;
+pub(crate) const INODE_SLOTS: usize = scaled(923, 2) as usize;
 /// The children of an inode: two direct nodes, two indirect ones, one double-indirect one.
 pub(crate) const CHILDREN: usize = 5;
-/// The slots of a direct or an indirect node.
-pub(crate) const NODE_SLOTS: usize = (BLOCK_BYTES - HEADER_BYTES) / 4;
+/// The slots of a direct or an indirect node. Under a checker, as many as an inode has.
+pub(crate) const NODE_SLOTS: usize = scaled((BLOCK_BYTES - HEADER_BYTES) as u32 / 4, 7) as usize;
 
 /// The most bytes of a name.
 pub(crate) const NAME_BYTES: usize = 255;
