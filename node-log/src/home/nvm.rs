@@ -195,7 +195,7 @@ impl<P: Pmem> NvmHome<P> {
             let is_torn = injected_bug!(
                 "several-without-a-slot",
                 "a commit publishes several entries one after the other",
-                killed_by = "node-log-nvm/sequences-of-1"
+                killed_by = "node-log-nvm/sequences-of-2"
             );
             durable = match group {
                 [_] => self.publish(group, durable),
@@ -293,7 +293,7 @@ impl<P: Pmem> NvmHome<P> {
         if injected_bug!(
             "slot-cleared-early",
             "a redo slot is cleared before its entries are in the table",
-            killed_by = "node-log-nvm/sequences-of-1"
+            killed_by = "node-log-nvm/sequences-of-2"
         ) {
             valid = self.region.persist(self.region.publish(at, 0, valid));
         }

@@ -224,7 +224,7 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
             if injected_bug!(
                 "captures-size-last",
                 "a file's size is captured after its slots",
-                killed_by = "node-log-nvm/write-append, node-log-block/write-append"
+                killed_by = "node-log-nvm/write-grow, node-log-block/write-grow"
             ) {
                 size = inode.size();
             }
