@@ -261,7 +261,7 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
         let is_left_out = injected_bug!(
             "keeps-bytes-behind-the-end",
             "a file grows without clearing what is behind the end in its page",
-            killed_by = "node-log-files/truncate"
+            killed_by = "node-log-nvm/sequences-of-2, node-log-block/sequences-of-2"
         );
         let page = page_of(size);
         if size.is_multiple_of(BLOCK) || is_left_out || self.locate(page)?.is_none() {

@@ -19,6 +19,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use spanlock_sync::hint::scaled;
+
 use crate::cache::About;
 
 /// The size of a block, and the largest size of a node, in bytes.
@@ -26,11 +28,11 @@ pub const BLOCK_BYTES: usize = 4096;
 /// The size of a node's header in bytes.
 pub(crate) const HEADER_BYTES: usize = 32;
 /// The number of blocks that an inode names directly.
-pub(crate) const INODE_SLOTS: usize = 923;
+pub(crate) const INODE_SLOTS: usize = scaled(923, 2) as usize;
 /// The number of an inode's children: two direct nodes, two indirect and one double-indirect.
 pub(crate) const CHILDREN: usize = 5;
-/// The number of slots of a node that is no inode.
-pub(crate) const NODE_SLOTS: usize = (BLOCK_BYTES - HEADER_BYTES) / 4;
+/// The number of slots of a node that is no inode. Under a checker, as many as an inode has.
+pub(crate) const NODE_SLOTS: usize = scaled((BLOCK_BYTES - HEADER_BYTES) as u32 / 4, 7) as usize;
 
 /// The largest length of a name in bytes.
 pub(crate) const NAME_BYTES: usize = 255;

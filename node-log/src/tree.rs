@@ -242,7 +242,7 @@ impl<H: Home> Tree<H> {
             let frees_early = injected_bug!(
                 "frees-stored-blocks",
                 "a truncation frees blocks that stored nodes still name",
-                killed_by = "node-log-files/truncate"
+                killed_by = "node-log-nvm/sequences-of-1, node-log-block/sequences-of-1"
             );
             if is_block && (replaced.is_fresh || frees_early) {
                 cut.fresh.push(replaced.old);

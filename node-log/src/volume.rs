@@ -14,7 +14,7 @@ use std::time::Duration;
 use spanlock_journal_commit::Storage;
 use spanlock_range_lock::{RangeLockExt, RawRangeLock};
 use spanlock_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use spanlock_sync::{BlockingMutex, Mutex};
+use spanlock_sync::{BlockingMutex, Mutex, injected_bug};
 
 pub use check::Report;
 use commit::Checkpoints;
@@ -243,7 +243,13 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
         }
         blocks.extend(changes.kept.iter().chain(&commit.replaced));
         nodes.extend(freed);
+        let is_early = injected_bug!(
+            "removed-blocks-freed-early",
+            "the blocks of a removed file are freed before the removal is durable",
+            killed_by = "node-log-block/sequences-of-2"
+        );
         match removal {
+            _ if is_early => self.free(&blocks, &nodes),
             Removal::Durable => self.free(&blocks, &nodes),
             Removal::AtCheckpoint => self.checkpoints.keep(blocks, nodes),
         }

@@ -272,7 +272,7 @@ impl<N: Storage> BlockHome<N> {
             if injected_bug!(
                 "block-not-held",
                 "a node's old block is freed before the next checkpoint",
-                killed_by = "node-log-block/sequences-of-2"
+                killed_by = "node-log-block/churn"
             ) {
                 self.log.free(&[old]);
             } else {

@@ -29,15 +29,14 @@
 //!   the pair counts instead of the entry.
 //! - **NV-I2** A thread writes only to lines that it has taken from the free ones and that no entry
 //!   has named since.
-//! - **NV-I3** A place becomes free once the entry that replaces it is durable, and the stripe of
-//!   its node has been locked after that.
+//! - **NV-I3** An entry is read and replaced only under the stripe of its node. The place that the
+//!   old entry names becomes free once the new one is durable.
 //! - **NV-I4** A slot's first word is 0 when its mutex is unlocked, unless the medium failed.
 //! - **NV-I5** If recovery finds damage in the NAT or in a slot, nothing is ever written: the
 //!   first [`stamp`](Home::stamp) fails.
 //!
-//! So a thread may read a node's lines while it holds the stripe. It finds the entry under the
-//! stripe, and a commit that replaces the entry locks the stripe before the lines can be written
-//! again.
+//! So a thread may read a node's lines while it holds the stripe: nothing replaces the entry that
+//! it found, and so nothing frees the lines.
 //!
 //! # Not guaranteed
 //! A [`load`](Home::load) may return an image whose entry is not durable yet. The heap's free lines
@@ -61,6 +60,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use spanlock_pmem::{Durable, Flushed, LINE_BYTES, Pmem};
+use spanlock_sync::hint::scaled;
 use spanlock_sync::{Mutex, injected_bug, thread};
 
 use self::heap::{BLOCK_LINES, Heap};
@@ -73,8 +73,9 @@ use crate::device::DataDurable;
 use crate::error::Error;
 use crate::node::{BLOCK_BYTES, Nid};
 
-/// The most stripes of a volume.
-const STRIPES: u32 = 64;
+/// The most stripes of a volume. Under a checker there is one, because its crash searches need an
+/// order of the stores to a line of entries.
+const STRIPES: u32 = scaled(64, 1);
 
 /// The medium of an [`NvmHome`]: a region of persistent memory, and how to format it. Opening a
 /// region ignores these options and uses those that it was formatted with.
@@ -165,8 +166,7 @@ impl<P: Pmem> NvmHome<P> {
         &self.stripes[nid as usize % self.stripes.len()]
     }
 
-    /// Returns a node's entry, 0 if it has none. The caller holds the node's stripe, or is the only
-    /// thread that may change the entry.
+    /// Returns a node's entry, 0 if it has none. The caller holds the node's stripe.
     fn word(&self, stripe: &Stripe, nid: Nid) -> u64 {
         match stripe.recovered.get(&nid) {
             Some(&word) => word,
@@ -190,7 +190,7 @@ impl<P: Pmem> NvmHome<P> {
         let is_late = injected_bug!(
             "inode-before-children",
             "a commit publishes the inode before the new nodes that it names",
-            killed_by = "nvm-crashes/grow"
+            killed_by = "node-log-nvm/sequences-of-2"
         );
         let late = if is_late {
             std::mem::take(&mut new)
@@ -200,7 +200,7 @@ impl<P: Pmem> NvmHome<P> {
         if injected_bug!(
             "place-freed-early",
             "a commit frees the places of the old nodes before it publishes the new ones",
-            killed_by = "nvm-crashes/commit-commit"
+            killed_by = "node-log-nvm/write-create"
         ) {
             self.finish(&moves);
             moves.clear();
@@ -210,7 +210,7 @@ impl<P: Pmem> NvmHome<P> {
             let is_torn = injected_bug!(
                 "several-without-a-slot",
                 "a commit publishes several entries one after the other",
-                killed_by = "nvm-crashes/several"
+                killed_by = "node-log-nvm/sequences-of-2"
             );
             durable = match group {
                 [_] => self.publish(group, durable),
@@ -276,7 +276,15 @@ impl<P: Pmem> NvmHome<P> {
         for it in moves {
             let (this, others) = after.split();
             after = others;
-            let published = self.region.publish(self.layout.entry(it.nid), it.new, this);
+            let published = {
+                let is_open = injected_bug!(
+                    "published-under-a-reader",
+                    "an entry is replaced while another thread reads the node that it names",
+                    killed_by = "node-log-load/load-commit"
+                );
+                let _stripe = (!is_open).then(|| self.stripe(it.nid).lock());
+                self.region.publish(self.layout.entry(it.nid), it.new, this)
+            };
             flushed = flushed.and(self.region.flush(published));
         }
         self.region.fence(flushed)
@@ -296,7 +304,15 @@ impl<P: Pmem> NvmHome<P> {
         let stored = unsafe { self.region.write(at + 8, &pairs) };
         let durable = after.and(self.region.persist(stored));
         let valid = self.region.publish(at, slot_word(&pairs), durable);
-        let durable = self.publish(moves, self.region.persist(valid));
+        let mut valid = self.region.persist(valid);
+        if injected_bug!(
+            "slot-cleared-early",
+            "a redo slot is cleared before its entries are in the table",
+            killed_by = "node-log-nvm/sequences-of-2"
+        ) {
+            valid = self.region.persist(self.region.publish(at, 0, valid));
+        }
+        let durable = self.publish(moves, valid);
         let free = self.region.publish(at, 0, durable);
         *written += 16 + pairs.len() as u64;
         Ok(self.region.persist(free))
@@ -305,25 +321,14 @@ impl<P: Pmem> NvmHome<P> {
     /// Counts durable changes, and frees the places that they replaced.
     fn finish(&self, moves: &[Move]) {
         for it in moves {
-            let early = injected_bug!(
-                "freed-under-a-reader",
-                "a place is freed before the stripe of its node was locked",
-                killed_by = "nvm/load-commit"
-            );
-            if early {
-                self.free(it.old);
-            }
             let persisted = &mut self.stripe(it.nid).lock().persisted;
             persisted.table_bytes += 8;
             if it.new != 0 {
                 persisted.nodes += 1;
                 persisted.node_bytes += Entry::decode(it.new).place.lines * LINE_BYTES;
             }
-            // NV-I3: the entry is durable, and any reader that found the old one has unlocked the
-            // stripe, which this thread locked above.
-            if !early {
-                self.free(it.old);
-            }
+            // NV-I3: the entry is durable, and whoever finds it now finds the new one.
+            self.free(it.old);
         }
     }
 
@@ -347,9 +352,12 @@ impl<P: Pmem> NvmHome<P> {
     fn replay(&self, valid_slots: &[u64]) {
         let mut durable = Durable::at_rest();
         for stripe in &self.stripes {
-            let stripe = &mut *stripe.lock();
-            let recovered = std::mem::take(&mut stripe.recovered);
-            stripe.persisted.table_bytes += recovered.len() as u64 * 8;
+            let recovered = {
+                let mut stripe = stripe.lock();
+                let recovered = std::mem::take(&mut stripe.recovered);
+                stripe.persisted.table_bytes += recovered.len() as u64 * 8;
+                recovered
+            };
             let moves = recovered.into_iter();
             let moves: Vec<_> = moves.map(|(nid, new)| Move { nid, old: 0, new }).collect();
             durable = self.publish(&moves, durable);

@@ -3,7 +3,8 @@
 //! # Steps of a commit
 //! 1. Capture the file's size, and then the images of its changed nodes. A block that a captured
 //!    slot names has been written (N-F1). An image may have slots past its size, whose writer has
-//!    not grown the file yet; recovery clears them.
+//!    not grown the file yet; recovery clears them. If the file grows meanwhile, the inode stays
+//!    dirty.
 //! 2. Flush the data. The flush returns a `DataDurable`.
 //! 3. Commit the images, all or nothing. The commit takes that token.
 //! 4. Free the blocks that only older images name.
@@ -179,7 +180,7 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
         let frees_early = injected_bug!(
             "frees-before-commit",
             "blocks that stored nodes name are freed before the commit that replaces them",
-            killed_by = "node-log-files/overwrite"
+            killed_by = "node-log-nvm/write-fill, node-log-block/write-fill"
         );
         if frees_early {
             self.log.free(&std::mem::take(&mut commit.replaced));
@@ -225,7 +226,7 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
             if injected_bug!(
                 "captures-size-last",
                 "a file's size is captured after its slots",
-                killed_by = "node-log-files/append"
+                killed_by = "node-log-nvm/write-grow, node-log-block/write-grow"
             ) {
                 size = inode.size();
             }
@@ -235,6 +236,18 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
                 bytes: encode(about, head.as_ref(), &captured.slots),
             });
             commit.replaced.extend(captured.replaced);
+        }
+        let is_behind = stores.iter().any(|it| it.nid == inode.nid) && inode.size() != size;
+        if is_behind
+            && !injected_bug!(
+                "loses-a-growth",
+                "a file that grows while it is captured counts as clean",
+                killed_by = "node-log-nvm/append-fsync, node-log-block/append-fsync"
+            )
+        {
+            // Its writer may have found the inode dirty, before this capture made it clean.
+            let touched = self.tree.touch(inode);
+            touched.expect("a captured node stays cached until it is settled");
         }
         // Children before parents, the inode last.
         stores.sort_by_key(|it| match place_in(&it.bytes).level() {

@@ -117,7 +117,7 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
         let is_unchecked = injected_bug!(
             "cleans-replaced-blocks",
             "cleaning moves a block back that a write has replaced meanwhile",
-            killed_by = "node-log-files/clean"
+            killed_by = "node-log-block/write-clean"
         );
         if !is_unchecked && self.tree.get(owner.nid, slot)? != block {
             return Ok(());

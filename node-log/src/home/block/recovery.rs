@@ -67,7 +67,7 @@ impl Recovered {
                 || injected_bug!(
                     "half-a-commit",
                     "recovery applies a commit whose last nodes are missing",
-                    killed_by = "node-log-block/sequences-of-1"
+                    killed_by = "node-log-block/sequences-of-2"
                 )
             {
                 for (nid, block) in commit.drain(..) {
