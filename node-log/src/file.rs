@@ -123,9 +123,8 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
         check_end(0, size)?;
         let mut room = self.volume.reserve(1)?;
         let first = |old: u64| u64::from(page_of(old.min(size))) * BLOCK;
-        let _hold = self.hold(|old| first(old)..self.all())?;
+        let (_hold, old) = self.hold(|old| first(old)..self.all())?;
         self.inode.check_present()?;
-        let old = self.inode.size();
         if size < old {
             self.shrink(size)
         } else if size > old {
@@ -167,9 +166,10 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
     }
 
     /// Locks exclusively the range that `wanted` returns for the file's size. Retries until the
-    /// range still covers what is wanted for the size under the lock. The range must not depend on
-    /// a size that can change while it is locked.
-    fn hold(&self, wanted: impl Fn(u64) -> Range<u64>) -> Result<WriteHold<'_, L>, Error> {
+    /// range covers what is wanted for a size that the file has had under the lock. Returns that
+    /// size, too. The caller must use it: another thread may have moved the end since, by a write
+    /// past the locked pages.
+    fn hold(&self, wanted: impl Fn(u64) -> Range<u64>) -> Result<(WriteHold<'_, L>, u64), Error> {
         let mut tries = 0;
         loop {
             let mut range = wanted(self.inode.size());
@@ -180,9 +180,10 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
                 _ => range = 0..range.end.max(self.all()),
             }
             let hold = self.inode.lock.write(range.clone())?;
-            let now = wanted(self.inode.size());
+            let size = self.inode.size();
+            let now = wanted(size);
             if range.start <= now.start && now.end <= range.end {
-                return Ok(hold);
+                return Ok((hold, size));
             }
             tries += 1;
         }
@@ -198,7 +199,7 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
         check_end(offset.unwrap_or(self.len()), len)?;
         // One more page if the write is not aligned, and one for the last page of the file.
         let mut room = self.volume.reserve(pages_for(len) + 2)?;
-        let _hold = self.hold(|size| {
+        let (_hold, size) = self.hold(|size| {
             let at = offset.unwrap_or(size);
             let first = match at > size && !size.is_multiple_of(BLOCK) {
                 true => page_of(size),
@@ -208,9 +209,8 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
             bytes_of(first..pages_for(end))
         })?;
         self.inode.check_present()?;
-        // N-F2: if the end lies in a page that is not held, all bytes past it are in pages that
-        // have no block, or a block that another thread is just writing.
-        let size = self.inode.size();
+        // N-F2: if the end has moved since into a page that is not held, then the thread that moved
+        // it has cleared what is past it.
         let offset = offset.unwrap_or(size);
         let end = check_end(offset, len)?;
         if offset > size && page_of(offset) > page_of(size) {

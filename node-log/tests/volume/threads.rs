@@ -106,6 +106,51 @@ fn appends_do_not_overlap<W: World>() {
     assert!(content::<W>(&volume, "file") == found);
 }
 
+/// Threads append while another one moves the end on by whole pages. All bytes are where they were
+/// written.
+fn appends_keep_to_their_pages_when_the_end_moves<W: World>() {
+    const THREADS: usize = 3;
+    let world = W::new(2 * SEGMENTS);
+    let mut volume = world.create(&options()).unwrap();
+    for _ in 0..100 {
+        let file = volume.create_file("file").unwrap();
+        let appended = std::thread::scope(|scope| {
+            let file = &file;
+            let threads = (1..=THREADS).map(|thread| {
+                scope.spawn(move || {
+                    let appends = (0..20).map(|nth| {
+                        let bytes = vec![(thread * 50 + nth) as u8; 100];
+                        (file.append(&bytes).unwrap() as usize, bytes)
+                    });
+                    appends.collect::<Vec<_>>()
+                })
+            });
+            let threads: Vec<_> = threads.collect();
+            for page in (0..80).step_by(2) {
+                file.write_at(&[1; BLOCK], page * BLOCK as u64).unwrap();
+            }
+            let threads = threads.into_iter();
+            threads
+                .flat_map(|it| it.join().unwrap())
+                .collect::<Vec<_>>()
+        });
+        let found = content::<W>(&volume, "file");
+        let mut ends: Vec<(usize, usize)> = Vec::new();
+        for (at, bytes) in appended {
+            ends.push((at, at + bytes.len()));
+            // The thread that moves the end may have written over it since.
+            let is_right = |(found, byte): (&u8, &u8)| found == byte || *found == 1;
+            assert!(found[at..].iter().zip(&bytes).all(is_right), "at {at}");
+        }
+        ends.sort_unstable();
+        assert!(ends.windows(2).all(|it| it[0].1 <= it[1].0), "{ends:?}");
+        drop(file);
+        volume.remove("file").unwrap();
+        volume.checkpoint().unwrap();
+    }
+    check::<W>(&mut volume);
+}
+
 /// Grows and shrinks a file at both ends of a hole, whose bytes are zero at all times.
 fn truncations_and_writes_exclude_each_other<W: World>() {
     let world = W::new(SEGMENTS);
@@ -210,6 +255,7 @@ fn syncs_share_flushes_and_commits() {
 for_each_world! {
     writers_of_disjoint_pages_share_a_file
     appends_do_not_overlap
+    appends_keep_to_their_pages_when_the_end_moves
     truncations_and_writes_exclude_each_other
     names_come_and_go
 }
