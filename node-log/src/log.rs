@@ -403,6 +403,12 @@ impl Log {
         self.head(Heat::Hot).room.load(Relaxed)
     }
 
+    /// Returns how many blocks can be reserved, those included that are kept for cleaning.
+    pub fn room_of_all(&self) -> u64 {
+        // Relaxed: as in `room`.
+        self.heads.iter().map(|it| it.room.load(Relaxed)).sum()
+    }
+
     /// Returns how many blocks are in use.
     pub fn used(&self) -> u64 {
         let free = self.free.lock();

@@ -44,8 +44,9 @@ impl<H: Home, S: Storage, L: RawRangeLock> Volume<H, S, L> {
             if let Some(room) = self.log.reserve(blocks, Heat::Hot) {
                 return Ok(room);
             }
-            let before = self.log.room();
-            if self.clean_segment()? && self.log.room() > before {
+            // Of all heads: what the cold one gets, it needs to clean further segments.
+            let before = self.log.room_of_all();
+            if self.clean_segment()? && self.log.room_of_all() > before {
                 continue;
             }
             if is_last {

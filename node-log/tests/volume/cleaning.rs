@@ -69,7 +69,29 @@ fn cleaning_on_request_frees_segments<W: World>() {
     check::<W>(&mut volume);
 }
 
+/// Half of each segment is free, and one write needs most of that. Some of the segments that
+/// cleaning gains go to the cold head, which is no reason to give up.
+fn cleaning_goes_on_until_a_large_write_has_room<W: World>() {
+    let world = W::new(SEGMENTS);
+    let mut volume = world.create(&options()).unwrap();
+    let [kept, removed] = ["kept", "removed"].map(|it| volume.create_file(it).unwrap());
+    while volume.statistics().room > 6 {
+        kept.append(&[1; BLOCK]).unwrap();
+        removed.append(&[2; BLOCK]).unwrap();
+    }
+    let len = kept.len() as usize;
+    volume.remove("removed").unwrap();
+    volume.checkpoint().unwrap();
+    kept.write_at(&[3; 60 * BLOCK], len as u64).unwrap();
+    let found = content::<W>(&volume, "kept");
+    assert!(found[..len].iter().all(|it| *it == 1));
+    assert!(found[len..] == [3; 60 * BLOCK]);
+    drop((kept, removed));
+    check::<W>(&mut volume);
+}
+
 for_each_world! {
     a_log_that_is_nearly_full_is_cleaned
     cleaning_on_request_frees_segments
+    cleaning_goes_on_until_a_large_write_has_room
 }
