@@ -115,6 +115,31 @@ fn a_full_data_log_is_an_error_until_there_is_room<W: World>() {
     check::<W>(&mut volume);
 }
 
+fn a_file_shrinks_when_no_block_is_free<W: World>() {
+    let world = W::new(SEGMENTS);
+    let mut volume = world.create(&options()).unwrap();
+    let [file, last] = ["file", "last"].map(|it| volume.create_file(it).unwrap());
+    last.write_at(&[1], 0).unwrap();
+    last.fsync().unwrap();
+    while volume.statistics().room > 3 {
+        file.append(&[7; BLOCK]).unwrap();
+    }
+    // It takes two blocks, and one to clear what is behind the end.
+    last.write_at(&[1; 2], 2 * BLOCK as u64 - 1).unwrap();
+    assert_eq!(volume.statistics().room, 0);
+    assert!(matches!(last.append(&[1]), Err(Error::Full { .. })));
+    assert!(matches!(
+        last.truncate(3 * BLOCK as u64),
+        Err(Error::Full { .. })
+    ));
+    file.truncate(5).unwrap();
+    file.fsync().unwrap();
+    last.truncate(3 * BLOCK as u64).unwrap();
+    assert_eq!(content::<W>(&volume, "file"), [7; 5]);
+    drop((file, last));
+    check::<W>(&mut volume);
+}
+
 fn node_ids_are_used_up<W: World>() {
     let world = W::new(SEGMENTS);
     let mut volume = world.create(&options().nodes(16)).unwrap();
@@ -261,5 +286,6 @@ mod small {
 
 for_each_world! {
     a_full_data_log_is_an_error_until_there_is_room
+    a_file_shrinks_when_no_block_is_free
     node_ids_are_used_up
 }
