@@ -75,7 +75,7 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
     /// [`Error::Removed`], [`Error::Lock`], and those of reading data and nodes: [`Error::Io`],
     /// [`Error::Corrupt`], [`Error::DamagedNode`].
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize, Error> {
-        let end = offset.saturating_add(into.len() as u64).min(MAX_BYTES);
+        let end = offset.saturating_add(into.len() as u64).min(self.all());
         if offset >= end {
             return Ok(0);
         }
@@ -127,7 +127,8 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
             room => room,
         };
         let first = |old: u64| u64::from(page_of(old.min(size))) * BLOCK;
-        let (_hold, old) = self.hold(|old| first(old)..self.all())?;
+        // The lock refuses a size that is too large for it.
+        let (_hold, old) = self.hold(|old| first(old)..self.all().max(size))?;
         self.inode.check_present()?;
         if size < old {
             self.shrink(size)
@@ -164,9 +165,10 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
         }
     }
 
-    /// Returns the end of the bytes that can be locked.
+    /// Returns the end of the pages that can be locked.
     fn all(&self) -> u64 {
-        self.inode.lock.capacity().min(MAX_BYTES)
+        let capacity = self.inode.lock.capacity().min(MAX_BYTES);
+        capacity - capacity % BLOCK
     }
 
     /// Locks exclusively the range that `wanted` returns for the file's size. Retries until the

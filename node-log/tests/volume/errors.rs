@@ -247,6 +247,9 @@ fn a_lock_that_is_too_small_refuses() {
     file.write_at(&[1; 2 * BLOCK], 0).unwrap();
     let error = file.append(&[1]).unwrap_err();
     assert!(matches!(error, Error::Lock(_)), "{error}");
+    let error = file.truncate(2 * BLOCK as u64 + 1).unwrap_err();
+    assert!(matches!(error, Error::Lock(_)), "{error}");
+    assert_eq!(file.read_at(&mut [0; 3 * BLOCK], 1).unwrap(), 2 * BLOCK - 1);
     file.truncate(5).unwrap();
     volume.remove("file").unwrap();
 }
