@@ -163,10 +163,33 @@ pub struct Cache {
 }
 
 /// The nodes that may be cached, over which the clock hand passes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Ring {
+    /// Each node once.
     nids: Vec<Nid>,
+    /// A bit for each node id that is in `nids`.
+    has: Box<[u64]>,
     hand: usize,
+}
+
+impl Ring {
+    fn has(&mut self, nid: Nid) -> (&mut u64, u64) {
+        (&mut self.has[nid as usize / 64], 1 << (nid % 64))
+    }
+
+    fn add(&mut self, nid: Nid) {
+        let (word, bit) = self.has(nid);
+        if *word & bit == 0 {
+            *word |= bit;
+            self.nids.push(nid);
+        }
+    }
+
+    fn remove(&mut self, at: usize) {
+        let nid = self.nids.swap_remove(at);
+        let (word, bit) = self.has(nid);
+        *word &= !bit;
+    }
 }
 
 /// What [`Cache::set`] did.
@@ -262,7 +285,11 @@ impl Cache {
                 .map(|_| AtomicPtr::new(ptr::null_mut()))
                 .collect(),
             loading: std::array::from_fn(|_| Mutex::new(())),
-            ring: Mutex::default(),
+            ring: Mutex::new(Ring {
+                nids: Vec::new(),
+                has: vec![0; nodes.div_ceil(64) as usize].into(),
+                hand: 0,
+            }),
             epochs: Collector::new(),
         }
     }
@@ -512,12 +539,12 @@ impl Cache {
             }
             let at = ring.hand % ring.nids.len();
             if self.evict(ring.nids[at], &guard) {
-                ring.nids.swap_remove(at);
+                ring.remove(at);
             } else {
                 ring.hand = at + 1;
             }
         }
-        ring.nids.push(nid);
+        ring.add(nid);
     }
 
     /// Evicts the node if that is possible now. Returns whether it is no longer cached.

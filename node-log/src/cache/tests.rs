@@ -191,3 +191,18 @@ fn threads_share_nodes_that_come_and_go() {
         });
     }
 }
+
+/// An id that is used again and again takes one place among those that may be evicted.
+#[test]
+fn the_ring_has_an_id_once() {
+    let cache = Cache::new(10, Lookup::Optimistic, 2);
+    for _ in 0..100 {
+        for nid in [1, 2, 3] {
+            cache.add(about(nid));
+        }
+        for nid in [1, 2, 3] {
+            cache.remove(nid);
+        }
+    }
+    assert!(cache.ring.lock().nids.len() <= 3);
+}
