@@ -26,6 +26,11 @@
 //! - **NB-I4** `turn` is raised before held-back blocks are freed. So if `turn` has not changed
 //!   since a thread looked up a node, the block that the thread read was the node's.
 //!
+//! # Not guaranteed
+//! If the medium damages a node of the last commit since the last checkpoint, recovery cannot tell
+//! it from a write that a crash has cut off, and the file is as the commit before left it. The same
+//! holds for the last commit in a segment, and then for those that follow.
+//!
 //! # The medium
 //! [`Storage::write_fua`] must write a sector as a whole or not at all: the superblock and the
 //! heads of the packs rely on it. For persistent memory, use `PmemStorage::sectors`.
