@@ -134,7 +134,8 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
             self.shrink(size)
         } else if size > old {
             self.clear_end(&mut room?, old)?;
-            self.grow(size)
+            self.inode.grow(size);
+            Ok(())
         } else {
             Ok(())
         }
@@ -225,7 +226,7 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
         let pages = page_of(offset)..pages_for(end);
         let content = self.content(data, offset, end, size)?;
         self.store(&mut room, pages, &content)?;
-        self.grow(end)?;
+        self.inode.grow(end);
         Ok(offset)
     }
 
@@ -341,15 +342,6 @@ impl<'v, H: Home, S: Storage, L: RawRangeLock> File<'v, H, S, L> {
             leaves.push(leaf);
         }
         Ok(leaves)
-    }
-
-    /// Raises the size to at least `end`.
-    fn grow(&self, end: u64) -> Result<(), Error> {
-        let _shared = self.volume.share()?;
-        match self.inode.grow(end) {
-            true => self.volume.tree.touch(&self.inode),
-            false => Ok(()),
-        }
     }
 
     /// Lowers the size. The caller holds all pages from it on.

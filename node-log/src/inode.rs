@@ -20,6 +20,8 @@ pub(crate) struct Inode<L> {
     /// The range lock, over bytes. Threads lock whole pages.
     pub(crate) lock: L,
     size: AtomicU64,
+    /// The size in the last captured image, or the stored one.
+    captured_size: AtomicU64,
     is_removed: AtomicBool,
     /// Held while nodes are added to the file's tree or deleted, and during a capture. So no image
     /// names a node that has no image (N-T3).
@@ -67,6 +69,7 @@ impl<L> Inode<L> {
             created: head.created,
             lock,
             size: AtomicU64::new(head.size),
+            captured_size: AtomicU64::new(head.size),
             is_removed: AtomicBool::new(false),
             tree: Mutex::new(()),
             changes: Mutex::new(Changes::default()),
@@ -99,11 +102,23 @@ impl<L> Inode<L> {
         self.size.load(Ordering::Acquire)
     }
 
-    /// Raises the size to at least `end`. Returns whether it was smaller. The caller has set the
-    /// slots of the new pages.
-    pub(crate) fn grow(&self, end: u64) -> bool {
+    /// Raises the size to at least `end`. The caller has set the slots of the new pages. The inode
+    /// need not be dirty: a capture looks whether the size has changed.
+    pub(crate) fn grow(&self, end: u64) {
         // Release [N-Z]: pairs with `size`.
-        self.size.fetch_max(end, Ordering::Release) < end
+        self.size.fetch_max(end, Ordering::Release);
+    }
+
+    /// Returns the size in the last captured image, or the stored one. The caller holds
+    /// [`commit`](Self::commit), as for [`set_captured_size`](Self::set_captured_size).
+    pub(crate) fn captured_size(&self) -> u64 {
+        // Relaxed: used only under `commit`.
+        self.captured_size.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_captured_size(&self, size: u64) {
+        // Relaxed: as above.
+        self.captured_size.store(size, Ordering::Relaxed);
     }
 
     /// Sets the size. The caller holds [`tree`](Self::tree), and all pages from the size on, so
