@@ -30,8 +30,8 @@
 //! - **NV-I5** If recovery finds damage in the table or in a slot, nothing is ever written: the
 //!   first [`stamp`](Home::stamp) fails.
 //!
-//! So a thread may read a node's lines while it holds the stripe: nothing replaces the entry that it
-//! found, and so nothing frees the lines.
+//! So a thread may read a node's lines while it holds the stripe: nothing replaces the entry that
+//! it found, and so nothing frees the lines.
 //!
 //! # Not guaranteed
 //! A [`load`](Home::load) may return an image whose entry is not durable yet. The heap's free lines
@@ -312,7 +312,7 @@ impl<P: Pmem> NvmHome<P> {
                 persisted.nodes += 1;
                 persisted.node_bytes += Entry::decode(it.new).place.lines * LINE_BYTES;
             }
-            // NV-I3: the entry is durable, and whoever finds it now finds the new one.
+            // NV-I3: the entry is durable, and no thread reads the node by the old one.
             self.free(it.old);
         }
     }
