@@ -84,11 +84,11 @@ impl World for InBlocks {
     }
 }
 
-/// A disk with a volatile cache, in a part of a region. What a flush covers depends on the order of
-/// writes and flushes, so the disk performs them one at a time.
+/// A disk with a volatile cache, in a part of a region. What a flush covers depends on the order
+/// of writes and flushes, so the disk performs them one at a time.
 pub(crate) struct Disk {
-    /// Where the last byte ends that was written since the disk was opened. A flush goes no further,
-    /// because the checker keeps account of each word.
+    /// Where the last byte ends that was written since the disk was opened. A flush goes no
+    /// further, because the checker keeps account of each word.
     written: Mutex<u64>,
     region: Arc<Simulated>,
     range: Range<u64>,

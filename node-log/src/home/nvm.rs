@@ -327,7 +327,7 @@ impl<P: Pmem> NvmHome<P> {
                 persisted.nodes += 1;
                 persisted.node_bytes += Entry::decode(it.new).place.lines * LINE_BYTES;
             }
-            // NV-I3: the entry is durable, and whoever finds it now finds the new one.
+            // NV-I3: the entry is durable, and no thread reads the node by the old one.
             self.free(it.old);
         }
     }
