@@ -8,21 +8,28 @@ use spanlock_verify::{Program, Suite, note};
 use crate::media::{Disk, Failing, Front, InNvm, World};
 
 pub(crate) fn suite() -> Suite {
-    Suite::new("node-log-load").program(
-        Program::new(
-            "load-commit",
-            "a load returns a whole node, while commits replace it and use its place again",
+    Suite::new("node-log-load")
+        .program(
+            Program::new(
+                "load-commit",
+                "a load returns a whole node, while commits replace it and use its place again",
+            )
+            .scene(Node::new)
+            .thread(["commit", "commit"], |node| {
+                node.commit(2);
+                node.commit(3);
+            })
+            .thread(["load"], |node| {
+                let bytes = node.home.load(NID).expect("the node is whole");
+                note(bytes.expect("the node is there")[32].to_string());
+            }),
         )
-        .scene(Node::new)
-        .thread(["commit", "commit"], |node| {
-            node.commit(2);
-            node.commit(3);
-        })
-        .thread(["load"], |node| {
-            let bytes = node.home.load(NID).expect("the node is whole");
-            note(bytes.expect("the node is there")[32].to_string());
-        }),
-    )
+        .no_pair("load", "load", "neither changes anything")
+        .no_pair(
+            "commit",
+            "commit",
+            "of one file, only one thread commits; of two, the crash searches of whole volumes do",
+        )
 }
 
 const NID: u32 = 1;
