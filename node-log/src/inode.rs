@@ -97,16 +97,18 @@ impl<L> Inode<L> {
 
     /// Returns the size of the file in bytes.
     pub(crate) fn size(&self) -> u64 {
-        // Acquire [N-Z]: a capture that reads a size also finds the slots of the pages below it;
-        // pairs with `grow`.
-        self.size.load(Ordering::Acquire)
+        // Relaxed: a capture that reads a size takes the mutexes of the nodes afterwards, under
+        // which the writer set the slots before it raised the size. If the writer took one of them
+        // later, it would raise the size after the capture's load, which could not return it. A
+        // thread that holds pages learns in the same way of the size that their writer stored.
+        self.size.load(Ordering::Relaxed)
     }
 
     /// Raises the size to at least `end`. The caller has set the slots of the new pages. The inode
     /// need not be dirty: a capture looks whether the size has changed.
     pub(crate) fn grow(&self, end: u64) {
-        // Release [N-Z]: pairs with `size`.
-        self.size.fetch_max(end, Ordering::Release);
+        // Relaxed: see `size`.
+        self.size.fetch_max(end, Ordering::Relaxed);
     }
 
     /// Returns the size in the last captured image, or the stored one. The caller holds
@@ -124,8 +126,8 @@ impl<L> Inode<L> {
     /// Sets the size. The caller holds [`tree`](Self::tree), and all pages from the size on, so
     /// nothing grows the file.
     pub(crate) fn set_size(&self, size: u64) {
-        // Release [N-Z]: as in `grow`.
-        self.size.store(size, Ordering::Release);
+        // Relaxed: see `size`; a capture holds `tree`, too.
+        self.size.store(size, Ordering::Relaxed);
     }
 
     /// Marks the file as removed. The caller holds all of its range lock, and `commit`.

@@ -269,6 +269,8 @@ impl<N: Storage> BlockHome<N> {
         let entry = &self.nat[nid as usize];
         // Relaxed: as above.
         let old = entry.load(Relaxed);
+        // equivalent(Relaxed): the disk of our programs has a mutex, which orders as much. Another
+        // storage may not have one.
         entry.store(block, Release);
         if old != block {
             table.dirty.insert(nid / NAT_ENTRIES);
@@ -386,8 +388,10 @@ impl<N: Storage> Home for BlockHome<N> {
         };
         loop {
             // Acquire [T→U]: if blocks were freed before, the entry read below is a newer one.
+            // equivalent(Relaxed): as in `publish`.
             let turn = self.turn.load(Acquire);
             // Acquire [N→L]: pairs with the Release in `publish`.
+            // equivalent(Relaxed): as in `publish`.
             let block = entry.load(Acquire);
             if block == 0 {
                 return Ok(None);

@@ -302,6 +302,8 @@ impl<P: Pmem> NvmHome<P> {
         let pairs = encode_pairs(moves.iter().map(|it| (it.nid, it.new)));
         // SAFETY: this thread holds the slot's mutex.
         let stored = unsafe { self.region.write(at + 8, &pairs) };
+        // equivalent(drop): in our programs, a slot has one line, which the flush of the word
+        // writes back as well. The crash images of the unit tests need it.
         let durable = after.and(self.region.persist(stored));
         let valid = self.region.publish(at, slot_word(&pairs), durable);
         let mut valid = self.region.persist(valid);
@@ -315,6 +317,8 @@ impl<P: Pmem> NvmHome<P> {
         let durable = self.publish(moves, valid);
         let free = self.region.publish(at, 0, durable);
         *written += 16 + pairs.len() as u64;
+        // equivalent(drop): in our programs, no commit of one entry follows one of several. The
+        // crash images of the unit tests need it.
         Ok(self.region.persist(free))
     }
 
@@ -364,6 +368,7 @@ impl<P: Pmem> NvmHome<P> {
         }
         for &at in valid_slots {
             let (this, others) = durable.split();
+            // equivalent(drop): our programs have no second crash after a replay and a commit.
             durable = others.and(self.region.persist(self.region.publish(at, 0, this)));
         }
     }

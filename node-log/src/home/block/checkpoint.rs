@@ -67,6 +67,7 @@ impl<N: Storage> BlockHome<N> {
         self.table.lock().persisted.table_bytes += blocks * BLOCK_BYTES as u64;
         // NB-C5. Release [T→U]: a thread in `load` that sees the new turn (U) sees the NAT that
         // names none of these blocks.
+        // equivalent(Relaxed): as in `publish`.
         self.turn.fetch_add(1, Release);
         self.log.free(&held);
         Ok(())
