@@ -13,6 +13,7 @@ use crate::failures::args::{Child, FailuresArgs};
 use crate::figures::args::FiguresArgs;
 use crate::file_core::args::FileCoreArgs;
 use crate::journal::args::JournalArgs;
+use crate::lines::args::LinesArgs;
 use crate::micro::{self, cases};
 use crate::objects::args::ObjectsArgs;
 use crate::recovery::args::RecoveryArgs;
@@ -108,6 +109,11 @@ pub enum Command {
     /// persistent memory and on a disk
     #[command(after_help = ObjectsArgs::lists())]
     Objects(ObjectsArgs),
+    /// Counts the transfers of cache lines, and the read-modify-writes, of each lock and of the file
+    /// core on simulated cores. The counts are exact: they fail if they differ from the committed
+    /// ones. Also shows the hottest lines, and those that are falsely shared
+    #[command(after_help = ENVIRONMENT)]
+    Lines(LinesArgs),
     /// Rewrites the figures in documents from the result files in docs/figures, which the other
     /// commands write with --json
     #[command(after_help = FiguresArgs::lists())]

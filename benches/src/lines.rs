@@ -1,0 +1,169 @@
+//! Transfers of cache lines on simulated cores: `cargo compare lines`.
+//!
+//! Each cell (a case, a lock, a number of cores) runs in a process of its own, and its counts are
+//! the same in each run. They are compared with the committed record.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `args.rs` | the arguments |
+//! | `programs.rs` | building the package `spanlock-lines`, and running its cells |
+//! | `record.rs` | the committed counts |
+
+pub mod args;
+mod programs;
+mod record;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use indicatif::ProgressBar;
+use rayon::prelude::*;
+use serde::Serialize;
+
+use self::programs::{Cell, Programs};
+use self::record::Record;
+use crate::target::Target;
+
+/// The runs to perform.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The project.
+    pub project: PathBuf,
+    /// Parts of the names of cells. A cell runs if its name contains one of them, or if there are
+    /// none.
+    pub filter: Vec<String>,
+    /// Numbers of cores, or none for the usual ones.
+    pub cores: Vec<usize>,
+    /// Whether to record the counts instead of comparing them.
+    pub accept: bool,
+}
+
+/// The result of a cell. Figures are for each acquisition, or for each operation of the file core.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The name of the case.
+    pub case: String,
+    /// The name of the lock.
+    pub lock: String,
+    /// The number of simulated cores.
+    pub cores: usize,
+    /// Which accesses are seen: `atomics` of the facade, or `all`.
+    pub accesses: String,
+    /// How many layouts of the heap were tried. The figures are those of the worst.
+    pub layouts: u64,
+    /// How many of them had transfers.
+    pub layouts_with_transfers: u64,
+    /// Accesses for which a line moved from another core.
+    pub transfers: f64,
+    /// Read-modify-writes.
+    pub rmw: f64,
+    /// Transfers that the word of the access did not need: no other core had used it meanwhile.
+    pub false_transfers: f64,
+    /// The hottest lines.
+    pub lines: Vec<Line>,
+    /// The targets of this row.
+    pub targets: Vec<Target>,
+}
+
+/// A line that moved between cores.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Line {
+    /// Where it is.
+    pub place: String,
+    /// Its transfers.
+    pub transfers: f64,
+    /// Those of them that are false.
+    pub false_transfers: f64,
+    /// Its bytes, with how many cores read and wrote them.
+    pub words: String,
+}
+
+/// The result of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The rows, by case, then lock, then cores.
+    pub rows: Vec<Row>,
+    /// How the rows differ from the record.
+    pub drifted: Vec<String>,
+    /// What was not run or not compared, and why.
+    pub notes: Vec<String>,
+}
+
+/// Runs the cells. `bar` counts them; `say` receives messages before they start.
+///
+/// # Errors
+/// No cell has such a name, the programs cannot be built, or one fails.
+pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome> {
+    let record = Record::read(&plan.project)?;
+    bar.set_message("building the programs");
+    let programs = Programs::build(&plan.project)?;
+    let mut cells = programs.cells(&plan.cores)?;
+    let all = cells.len();
+    cells.retain(|it| plan.filter.is_empty() || plan.filter.iter().any(|part| it.has(part)));
+    ensure!(
+        !cells.is_empty(),
+        "--filter {}: none of the {all} cells has such a name; one is `read-same/rw-counter/2`",
+        plan.filter.join(",")
+    );
+    let is_whole = cells.len() == all && plan.cores.is_empty();
+    let mut notes = Vec::from_iter(programs.skipped().map(str::to_owned));
+    notes.iter().for_each(|note| say(note));
+    cells.retain(|it| programs.can_run(it));
+    bar.set_length(cells.len() as u64);
+    bar.set_message("running");
+    let rows: Result<Vec<Row>> = cells
+        .par_iter()
+        .map(|cell| {
+            let row = programs.run(cell).map(Row::judged);
+            bar.inc(1);
+            row
+        })
+        .collect();
+    let rows = rows?;
+    let mut drifted = Vec::new();
+    if plan.accept {
+        record
+            .merged(&rows, is_whole && notes.is_empty())
+            .write(&plan.project)?;
+    } else {
+        let compared = record.compare(&rows, is_whole);
+        drifted = compared.drifted;
+        notes.extend(compared.note);
+    }
+    Ok(Outcome {
+        rows,
+        drifted,
+        notes,
+    })
+}
+
+impl Row {
+    /// Adds the targets.
+    fn judged(mut self) -> Row {
+        let (case, lock) = (&*self.case, &*self.lock);
+        let is_disjoint = case.contains("-disjoint");
+        let asked = match lock {
+            _ if is_disjoint && lock.starts_with("srl-") => 0.0,
+            "rw-counter" if case == "read-same" => 2.0,
+            "interval-tree" if is_disjoint && self.cores <= 8 => 1.2,
+            "srl-tree" if case == "file-overwrite" && self.cores <= 8 => 0.2,
+            _ => return self,
+        };
+        let target = Target::at_most(self.name(), "transfers", asked, Some(self.transfers));
+        self.targets = vec![target];
+        self
+    }
+
+    fn name(&self) -> String {
+        let Row {
+            case, lock, cores, ..
+        } = self;
+        format!("{case}/{lock}/{cores}")
+    }
+}
+
+impl Cell {
+    fn has(&self, part: &str) -> bool {
+        format!("{}/{}/{}", self.case, self.lock, self.cores).contains(part)
+    }
+}
