@@ -109,9 +109,9 @@ pub enum Command {
     /// persistent memory and on a disk
     #[command(after_help = ObjectsArgs::lists())]
     Objects(ObjectsArgs),
-    /// Counts the transfers of cache lines, and the read-modify-writes, of each lock and of the file
-    /// core on simulated cores. The counts are exact: they fail if they differ from the committed
-    /// ones. Also shows the hottest lines, and those that are falsely shared
+    /// Counts the transfers of cache lines, and the read-modify-writes, of each lock and of the
+    /// file core on simulated cores. The counts are exact, and it is an error if they differ from
+    /// the committed ones. Also shows the hottest lines, and those that are falsely shared
     #[command(after_help = ENVIRONMENT)]
     Lines(LinesArgs),
     /// Rewrites the figures in documents from the result files in docs/figures, which the other

@@ -3,13 +3,12 @@
 //! They decide in which order cores reach a line, and so how often it moves where cores contend. A
 //! count of 0 does not depend on them.
 //!
-//! | parameter | source |
-//! |---|---|
-//! | `near`, `far` | Intel MLC, cache to cache, on Cascade Lake and Skylake-SP: 45 to 50 ns within a socket; 108 to 115 ns or 170 to 185 ns across, by the home of the line |
-//! | `fill` | a load from the last-level cache |
-//! | `hit`, `rmw`, `plain` | fitted to `cargo compare --micro` on one core |
-//! | `pause` | 140 cycles, since Skylake |
-//! | `syscall`, `sleep`, `wake`, `wakeup`, `heavy`, `interrupt`, `switch` | typical of Linux; not fitted |
+//! - `NEAR`, `FAR`: Intel MLC, cache to cache, on Cascade Lake and Skylake-SP. It says 45 to 50 ns
+//!   within a socket; across, 108 to 115 ns or 170 to 185 ns, by the home of the line.
+//! - `FILL`: a load from the last-level cache.
+//! - `HIT`, `RMW`, `PLAIN`: fitted to `cargo compare --micro` on one core.
+//! - `PAUSE`: 140 cycles, since Skylake.
+//! - System calls, sleeps and interrupts: typical of Linux, and not fitted.
 
 /// The most cores of a program: a line's sharers are the bits of a `u128`.
 pub const MAX_CORES: usize = 128;

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use crate::usage::{Usage, Word};
+use crate::usage::{LINE, Usage, Word};
 
 /// The accesses of operations that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Outcome {
 }
 
 fn used(words: &[Word]) -> Vec<UsedWord> {
-    let size = crate::run::LINE / words.len();
+    let size = LINE / words.len();
     let mut all: Vec<(UsedWord, (u128, u128))> = Vec::new();
     for (i, word) in words.iter().enumerate() {
         let cores = (word.readers, word.writers);

@@ -11,10 +11,10 @@ use crate::{arena, run};
 /// A program for simulated cores: how many, how long, and what is drawn.
 #[derive(Clone, Debug)]
 pub struct Program {
-    pub(crate) cores: usize,
-    pub(crate) seed: u64,
-    pub(crate) warm_up: u64,
-    pub(crate) time: u64,
+    cores: usize,
+    seed: u64,
+    warm_up: u64,
+    time: u64,
 }
 
 /// A program has no cores, or more than the model has parameters for.
@@ -68,7 +68,12 @@ impl Program {
     /// # Panics
     /// Panics if all cores sleep that have not returned, or within another program.
     pub fn run(&self, body: impl Fn(usize) + 'static) -> Outcome {
-        run::run(self, Rc::new(body))
+        run::run(
+            self.cores,
+            self.seed,
+            (self.warm_up, self.time),
+            Rc::new(body),
+        )
     }
 }
 

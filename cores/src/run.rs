@@ -16,15 +16,13 @@ use crate::line::{Access, Line, Source};
 use crate::machine::{self, NS, Time};
 use crate::outcome::{Counts, Outcome};
 use crate::outside::{self, Place};
-use crate::program::Program;
-use crate::usage::{Usage, WORDS};
+use crate::usage::{LINE, Usage, WORDS};
 use crate::{arena, draw};
 
 type Suspend = Yielder<(), ()>;
 
 /// The stack of a core, in bytes.
 const STACK: usize = 256 << 10;
-pub(crate) const LINE: usize = 64;
 const WORD: usize = LINE / WORDS;
 
 struct Core {
@@ -394,20 +392,20 @@ fn coroutine(
     })
 }
 
-/// Runs a program.
-pub(crate) fn run(program: &Program, body: Rc<dyn Fn(usize)>) -> Outcome {
+/// Runs a program, for times in nanoseconds: those that do not count, and those that do.
+pub(crate) fn run(cores: usize, seed: u64, times: (u64, u64), body: Rc<dyn Fn(usize)>) -> Outcome {
     assert!(CURRENT.get().is_null(), "a program runs within another one");
     arena::prepare();
     let state = RefCell::new(State {
-        warm: program.warm_up * NS,
-        end: (program.warm_up + program.time) * NS,
+        warm: times.0 * NS,
+        end: (times.0 + times.1) * NS,
         ..State::default()
     });
     let _entered = Entered::new(&state);
-    let coroutines = (0..program.cores).map(|core| coroutine(&state, program.seed, core, &body));
+    let coroutines = (0..cores).map(|core| coroutine(&state, seed, core, &body));
     // If a core panics, the others stay where they are.
     let mut coroutines = ManuallyDrop::new(coroutines.collect::<Vec<_>>());
-    let mut left = program.cores;
+    let mut left = cores;
     while left > 0 {
         let next = state.borrow_mut().next();
         let core = next.expect("a core runs: all that are left sleep, and nobody wakes them");

@@ -4,6 +4,8 @@ use core::ops::Range;
 
 use crate::machine::MAX_CORES;
 
+/// The bytes of a line.
+pub(crate) const LINE: usize = 64;
 /// The words of a line, of 4 bytes.
 pub(crate) const WORDS: usize = 16;
 

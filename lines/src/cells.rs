@@ -5,7 +5,7 @@ use std::rc::Rc;
 use spanlock_cores::{Outcome, Program, count, goes_on, set_up, work};
 use spanlock_range_lock::{Access, RawRangeLock, Span};
 
-use crate::locks::{self, Needs, Task};
+use crate::locks::{self, FAR, Needs, Task};
 use crate::{file, row};
 
 /// What each core repeats.
@@ -28,7 +28,6 @@ struct Pages {
 }
 
 const PAGE: u64 = 4096;
-pub(crate) const FAR: u64 = 8 << 20;
 
 const fn lock(name: &'static str, access: Access, apart: u64, layouts: u64) -> Case {
     Case::Lock(Pages {

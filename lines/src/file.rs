@@ -7,8 +7,7 @@ use spanlock_file_core::{FormatOptions, Volume};
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RawRangeLock;
 
-use crate::cells::FAR;
-use crate::locks::{Needs, Task};
+use crate::locks::{FAR, Needs, Task};
 
 const PAGE: usize = 4096;
 /// Enough for all pages that the operations take, and for the log.

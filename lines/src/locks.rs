@@ -12,6 +12,9 @@ pub(crate) trait Task {
     fn run<L: RawRangeLock + 'static>(self, make: fn(Needs) -> L) -> Self::Output;
 }
 
+/// How far the disjoint pages of two cores lie apart, in bytes.
+pub(crate) const FAR: u64 = 8 << 20;
+
 /// What a lock is made for.
 #[derive(Clone, Copy)]
 pub(crate) struct Needs {

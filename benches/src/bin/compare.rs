@@ -53,7 +53,7 @@ fn run(args: &Args) -> Result<()> {
             objects::run(&args.plan(), bar, say)
         }),
         Some(Command::Lines(args)) => compared(&args.outputs, None, |bar, say| {
-            lines::run(&args.plan()?, bar, say)
+            lines::run(&args.plan(cli::project()?), bar, say)
         }),
         Some(Command::Failures(args)) => compared(&args.outputs, None, |bar, _| {
             failures::run(&args.task(), bar)

@@ -1,11 +1,11 @@
 //! The arguments of `compare lines`.
 
-use anyhow::Result;
+use std::path::PathBuf;
+
 use clap::Args;
 
 use super::Plan;
 use crate::args::OutputArgs;
-use crate::cli::project;
 
 /// The most cores that the simulated machine has parameters for.
 const MAX_CORES: usize = 128;
@@ -32,20 +32,17 @@ pub struct LinesArgs {
 }
 
 impl LinesArgs {
-    /// Returns the plan.
-    ///
-    /// # Errors
-    /// The sources of this project are no longer there.
-    pub fn plan(&self) -> Result<Plan> {
+    /// Returns the plan for the sources in this folder.
+    pub fn plan(&self, project: PathBuf) -> Plan {
         let mut cores = self.cores.clone();
         cores.sort_unstable();
         cores.dedup();
-        Ok(Plan {
-            project: project()?,
+        Plan {
+            project,
             filter: self.filter.clone(),
             cores,
             accept: self.accept,
-        })
+        }
     }
 }
 

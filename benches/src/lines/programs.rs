@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
-use super::{Line, Row};
+use super::rows::{Line, Row};
 
 const PACKAGE: &str = "spanlock-lines";
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::Row;
+use super::rows::Row;
 
 const COMPILER: &str = env!("SPANLOCK_RUSTC");
 
