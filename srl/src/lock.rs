@@ -152,8 +152,7 @@ impl<W: Word, P: Park> Srl<Array<W>, P> {
 
     /// Returns the size of the words in bytes: 4 per segment, or half a byte in the packed form.
     ///
-    /// Words that have not been allocated yet do not count, nor do the four cache lines that keep
-    /// the words apart from other memory.
+    /// Words that have not been allocated yet do not count.
     pub fn memory_usage(&self) -> usize {
         self.words.store.memory_usage()
     }
@@ -196,8 +195,8 @@ impl<W: Word> Srl<Tree<W>> {
 }
 
 impl<W: Word, P: Park> Srl<Tree<W>, P> {
-    /// Returns the size of all nodes in bytes, without the two cache lines of each that keep it
-    /// apart from other memory. The result is exact while no thread creates or frees a node.
+    /// Returns the size of all nodes in bytes. The result is exact while no thread creates or frees
+    /// a node.
     pub fn memory_usage(&self) -> usize {
         self.words.store.memory_usage()
     }

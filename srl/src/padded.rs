@@ -2,9 +2,12 @@
 //!
 //! A word changes with each hold of its segment. If it shared a line with something that other
 //! threads read, as the fields of a lock or the words of another node, then the line would move
-//! between their cores, although their segments are disjoint. So a slice begins and ends with a
-//! line of elements that nobody uses. (An alignment would do as well. But then the system could not
-//! provide a large slice page by page.)
+//! between their cores, although their segments are disjoint.
+//!
+//! So a slice has lines of its own. If it takes more than a page, it instead begins and ends with
+//! elements that nobody uses, one line of each: for memory with an alignment, the system would clear
+//! all pages at once, also those that are never used. Under a checker, a slice has exactly its
+//! elements.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -17,12 +20,45 @@ use spanlock_sync::hint::scaled;
 /// The size of a cache line in bytes.
 const LINE: usize = 64;
 
-/// The number of unused elements at each end of a slice. Under a checker, there are none.
-const fn unused<T>() -> usize {
-    LINE.div_ceil(size_of::<T>()) * scaled(1, 0) as usize
+/// The most bytes of a slice that has lines of its own.
+const PAGE: usize = 4096;
+
+/// A line of zeros.
+#[repr(align(64))]
+struct Line {
+    _bytes: [u8; LINE],
 }
 
-/// A slice of zeroed elements. It owns its memory.
+// SAFETY: zero bytes are bytes, and there is no destructor.
+unsafe impl Zeroed for Line {
+    fn zeroed() -> Self {
+        Line { _bytes: [0; LINE] }
+    }
+}
+
+/// Where the elements of a slice lie.
+#[derive(Clone, Copy)]
+enum Form {
+    /// In this number of lines.
+    Lines(usize),
+    /// Between unused elements: this number at each end.
+    Between(usize),
+}
+
+impl Form {
+    fn of<T>(len: usize) -> Self {
+        let bytes = len.saturating_mul(size_of::<T>());
+        if scaled(1, 0) == 0 {
+            Form::Between(0)
+        } else if bytes <= PAGE {
+            Form::Lines(bytes.div_ceil(LINE))
+        } else {
+            Form::Between(LINE.div_ceil(size_of::<T>()))
+        }
+    }
+}
+
+/// A slice of zeroed elements. It owns its memory. The elements are aligned to at most a line.
 pub(crate) struct Padded<T: 'static> {
     first: NonNull<T>,
     len: usize,
@@ -36,10 +72,18 @@ unsafe impl<T: Sync> Sync for Padded<T> {}
 impl<T: Zeroed> Padded<T> {
     /// Creates a slice. Returns `None` if there is no memory for it.
     pub(crate) fn zeroed(len: usize) -> Option<Self> {
-        let all = zeroed_slice::<T>(len.checked_add(2 * unused::<T>())?)?;
-        let first = Box::into_raw(all).cast::<T>();
-        // SAFETY: the slice has at least that many elements, and no pointer to it is null.
-        let first = unsafe { NonNull::new_unchecked(first.add(unused::<T>())) };
+        const { assert!(align_of::<T>() <= LINE || scaled(1, 0) == 0) };
+        let first = match Form::of::<T>(len) {
+            // As shipped, zeroed memory is a valid `T` (`Zeroed`).
+            Form::Lines(lines) => Box::into_raw(zeroed_slice::<Line>(lines)?).cast::<T>(),
+            Form::Between(unused) => {
+                let all = zeroed_slice::<T>(len.checked_add(2 * unused)?)?;
+                // SAFETY: the slice has more elements than that.
+                unsafe { Box::into_raw(all).cast::<T>().add(unused) }
+            }
+        };
+        // SAFETY: a pointer into a slice is not null.
+        let first = unsafe { NonNull::new_unchecked(first) };
         Some(Padded { first, len })
     }
 }
@@ -71,11 +115,22 @@ impl<T> Deref for Padded<T> {
 
 impl<T> Drop for Padded<T> {
     fn drop(&mut self) {
-        // SAFETY: this is the slice that `zeroed` got from a box, and nothing else has it.
-        unsafe {
-            let all = self.first.as_ptr().sub(unused::<T>());
-            let all = slice_from_raw_parts_mut(all, self.len + 2 * unused::<T>());
-            free_slice(Box::from_raw(all));
+        let first = self.first.as_ptr();
+        match Form::of::<T>(self.len) {
+            Form::Lines(lines) => {
+                let all = slice_from_raw_parts_mut(first.cast::<Line>(), lines);
+                // SAFETY: `zeroed` got this slice from a box, and nothing else has it. Its elements
+                // have no destructor (`Zeroed`).
+                free_slice(unsafe { Box::from_raw(all) });
+            }
+            Form::Between(unused) => {
+                // SAFETY: as above.
+                let all = unsafe {
+                    let all = slice_from_raw_parts_mut(first.sub(unused), self.len + 2 * unused);
+                    Box::from_raw(all)
+                };
+                free_slice(all);
+            }
         }
     }
 }
