@@ -28,7 +28,7 @@
 //!   dropped. A tail of more than 64 MiB is allocated with the lock, so that the constructor can
 //!   report that there is no memory for it. Where the system provides zeroed memory page by page, a
 //!   page of words takes memory only once a request uses one of these words. Head and tail share no
-//!   cache line with other memory ([`Padded`]).
+//!   cache line with other memory, unless they take less than one ([`Padded`]).
 //! - **Scans**: the segments of a missing tail are free. A scan does not create the tail.
 //!
 //! # Invariants

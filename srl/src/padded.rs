@@ -6,8 +6,9 @@
 //!
 //! So a slice has lines of its own. If it takes more than a page, it instead begins and ends with
 //! elements that nobody uses, one line of each: for memory with an alignment, the system would clear
-//! all pages at once, also those that are never used. Under a checker, a slice has exactly its
-//! elements.
+//! all pages at once, also those that are never used. A slice of less than a line may share one: the
+//! states in it share one anyway, and a line for each leaf would make the packed tree three
+//! times as large. Under a checker, a slice has exactly its elements.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -48,13 +49,21 @@ enum Form {
 impl Form {
     fn of<T>(len: usize) -> Self {
         let bytes = len.saturating_mul(size_of::<T>());
-        if scaled(1, 0) == 0 {
+        if scaled(1, 0) == 0 || bytes < LINE {
             Form::Between(0)
         } else if bytes <= PAGE {
             Form::Lines(bytes.div_ceil(LINE))
         } else {
             Form::Between(LINE.div_ceil(size_of::<T>()))
         }
+    }
+}
+
+/// Returns the bytes that a slice of `len` elements takes.
+pub(crate) fn bytes_of<T>(len: usize) -> usize {
+    match Form::of::<T>(len) {
+        Form::Lines(lines) => lines * LINE,
+        Form::Between(unused) => (len + 2 * unused) * size_of::<T>(),
     }
 }
 

@@ -33,7 +33,7 @@
 //!   that the closed gate stops, by about one system call per node.
 //! - **Memory**: leaves in use take 4 bytes per segment (half a byte packed), and inner nodes take
 //!   8 per slot. [`memory_usage`](crate::Srl::memory_usage) returns the sum. A node shares no cache
-//!   line with other memory ([`Padded`]).
+//!   line with other memory, unless it takes less than one ([`Padded`]).
 //!
 //! # Shrinking
 //! Before a word's memory is freed, three things must be certain. No thread holds the word, no
@@ -130,7 +130,7 @@ use spanlock_sync::BlockingMutex;
 use spanlock_sync::atomic::{AtomicUsize, Ordering::*, Zeroed};
 use spanlock_sync::rcu::{Rcu, ReadGuard};
 
-use crate::padded::Padded;
+use crate::padded::{Padded, bytes_of};
 use crate::segment::{SegmentError, Segments};
 use crate::store::{Piece, SegmentStore, words_of};
 use node::{Node, Slot};
@@ -174,7 +174,7 @@ impl<W: Word> Tree<W> {
     /// Returns the size of all nodes in bytes.
     pub(crate) fn memory_usage(&self) -> usize {
         // Relaxed: a count for statistics.
-        size_of_val(&*self.root) + self.bytes.load(Relaxed)
+        bytes_of::<Slot>(self.root.len()) + self.bytes.load(Relaxed)
     }
 
     /// Returns the root's slot for a segment.
@@ -293,7 +293,7 @@ impl<W: Word> Tree<W> {
 
     #[cold]
     fn make<T: Zeroed + 'static>(&self, slot: &Slot, len: usize) -> Option<NonNull<Node>> {
-        let bytes = len * size_of::<T>();
+        let bytes = bytes_of::<T>(len);
         // Relaxed, both: a count for statistics. Count before the node is linked, so that the count
         // includes the node when another thread frees it.
         self.bytes.fetch_add(bytes, Relaxed);

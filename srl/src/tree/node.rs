@@ -8,7 +8,7 @@ use core::ptr::NonNull;
 
 use spanlock_sync::atomic::{AtomicPtr, Ordering::*, Zeroed};
 
-use crate::padded::Padded;
+use crate::padded::{Padded, bytes_of};
 
 /// The first slot or word of a node.
 #[derive(Debug)]
@@ -90,6 +90,6 @@ pub(super) unsafe fn contents<'a, T>(node: *mut Node, len: usize) -> &'a [T] {
 pub(super) unsafe fn free<T: 'static>(node: *mut Node, len: usize) -> usize {
     // SAFETY: `make` got the pointer from a slice of this type and length, and the caller gives it
     // up.
-    let contents = unsafe { Padded::from_raw(NonNull::new_unchecked(node.cast::<T>()), len) };
-    size_of_val(&*contents)
+    drop(unsafe { Padded::from_raw(NonNull::new_unchecked(node.cast::<T>()), len) });
+    bytes_of::<T>(len)
 }
