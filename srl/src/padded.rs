@@ -5,10 +5,13 @@
 //! between their cores, although their segments are disjoint.
 //!
 //! So a slice has lines of its own. If it takes more than a page, it instead begins and ends with
-//! elements that nobody uses, one line of each: for memory with an alignment, the system would clear
-//! all pages at once, also those that are never used. A slice of less than a line may share one: the
-//! states in it share one anyway, and a line for each leaf would make the packed tree three
-//! times as large. Under a checker, a slice has exactly its elements.
+//! elements that nobody uses, one line of each: to align it, the system would clear all pages at
+//! once, also those that are never used.
+//!
+//! A slice of less than a line may share one. The states in it share one anyway, and a line for
+//! each leaf would make the packed tree three times as large.
+//!
+//! Under a checker, a slice has exactly its elements.
 
 use alloc::boxed::Box;
 use core::fmt;
