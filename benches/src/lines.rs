@@ -66,8 +66,8 @@ pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome
         "--filter {}: none of the {all} cells has such a name; one is `read-same/rw-counter/2`",
         plan.filter.join(",")
     );
-    let is_whole = cells.len() == all && plan.cores.is_empty();
     let mut notes = Vec::from_iter(programs.skipped().map(str::to_owned));
+    let is_whole = cells.len() == all && plan.cores.is_empty() && notes.is_empty();
     notes.iter().for_each(|note| say(note));
     cells.retain(|it| programs.can_run(it));
     bar.set_length(cells.len() as u64);
@@ -83,11 +83,9 @@ pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome
     let rows = rows?;
     let mut drifted = Vec::new();
     if plan.accept {
-        record
-            .merged(&rows, is_whole && notes.is_empty())
-            .write(&plan.project)?;
+        record.merged(&rows, is_whole).write(&plan.project)?;
     } else {
-        let compared = record.compare(&rows, is_whole);
+        let compared = record.compare(&rows, is_whole, plan.cores.is_empty());
         drifted = compared.drifted;
         notes.extend(compared.note);
     }

@@ -23,7 +23,7 @@ pub struct LinesArgs {
     pub cores: Vec<usize>,
 
     /// Record the counts in lines/lines.tsv, instead of failing if they differ from it
-    #[arg(long)]
+    #[arg(long, conflicts_with = "cores")]
     pub accept: bool,
 
     /// The files for the result.
