@@ -13,6 +13,7 @@ use crate::failures::args::{Child, FailuresArgs};
 use crate::figures::args::FiguresArgs;
 use crate::file_core::args::FileCoreArgs;
 use crate::journal::args::JournalArgs;
+use crate::lines::args::LinesArgs;
 use crate::micro::{self, cases};
 use crate::node_log::args::NodeLogArgs;
 use crate::objects::args::ObjectsArgs;
@@ -114,6 +115,11 @@ pub enum Command {
     /// checkpoints, and lookups of direct nodes, beside the figures of the papers
     #[command(after_help = NodeLogArgs::lists())]
     NodeLog(NodeLogArgs),
+    /// Counts the transfers of cache lines, and the read-modify-writes, of each lock and of the
+    /// file core on simulated cores. The counts are exact, and it is an error if they differ from
+    /// the committed ones. Also shows the hottest lines, and those that are falsely shared
+    #[command(after_help = ENVIRONMENT)]
+    Lines(LinesArgs),
     /// Rewrites the figures in documents from the result files in docs/figures, which the other
     /// commands write with --json
     #[command(after_help = FiguresArgs::lists())]

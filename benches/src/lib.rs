@@ -11,6 +11,7 @@ pub mod file_core;
 pub mod import;
 pub mod journal;
 pub mod killed;
+pub mod lines;
 pub mod load;
 pub mod locks;
 pub mod measure;

@@ -7,6 +7,7 @@ mod file_core;
 mod findings;
 mod html;
 mod journal;
+mod lines;
 mod losses;
 mod machine;
 mod micro;
