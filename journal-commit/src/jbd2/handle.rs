@@ -24,12 +24,12 @@ use super::transaction::Transaction;
 ///
 /// # Blocks are the handle's until it ends
 /// A handle holds the blocks that it changes or revokes. No other handle can get them, and nobody
-/// sees the changes, until the handle stops. Take no lock while a handle is open that another thread
-/// may hold while it asks for a block.
+/// sees the changes, until the handle stops. If a lock of your own is taken while a handle is open,
+/// no thread may hold this lock while it asks for a block.
 ///
-/// If two handles take blocks in different orders, one of them gets [`Error::Deadlock`]. Drop that
-/// handle, and begin again. Handles that take blocks in the same order, for example ascending, never
-/// get it.
+/// If two handles take blocks in different orders, one of them may get [`Error::Deadlock`]. Drop
+/// that handle, and begin again. Handles that all take blocks in the same order, for example
+/// ascending, never get it.
 ///
 /// # Aborting a handle
 /// A handle that is dropped, by an early return, a panic or [`abort`](Handle::abort), changes

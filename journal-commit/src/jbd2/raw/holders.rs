@@ -15,8 +15,8 @@
 //!   all waits, after it has followed the chain from its block under the same mutex. The last
 //!   handle of a circle would therefore have found it.
 //!
-//! An entry of `waits` may be stale for a moment: the handle has its block already. It is recognized
-//! by that, and ends the chain.
+//! An entry of `waits` may be stale for a moment: the handle has its block already. That shows, and
+//! ends the chain.
 //!
 //! # Not guaranteed
 //! Waits for anything but blocks are not seen, for example for a lock of the caller. The order in
