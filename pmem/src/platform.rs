@@ -6,6 +6,7 @@
 //! | a new name | `renameat2`, never over another file | checked, then `rename` | checked, then `MoveFileEx` |
 //! | a new name is durable | after the folder's sync | after the folder's sync | not known |
 //! | blocks of a new file | `fallocate` | zeros are written | zeros are written |
+//! | blocks of holes | `fallocate` | zeros are written | left as they are |
 //! | write-back of a mapping | `msync` | `msync`, then the file's sync | no mappings |
 //!
 //! On Apple's systems neither `fsync` nor `msync` reaches the medium, but std's `sync_all` and
@@ -23,9 +24,9 @@ mod unix;
 mod windows;
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{MAP_SYNC, allocate, remap, rename_new, write_back_mapped};
+pub(crate) use linux::{MAP_SYNC, allocate, next_hole, remap, rename_new, write_back_mapped};
 #[cfg(all(unix, not(target_os = "linux")))]
-pub(crate) use other_unix::{MAP_SYNC, allocate, remap, rename_new, write_back_mapped};
+pub(crate) use other_unix::{MAP_SYNC, allocate, next_hole, remap, rename_new, write_back_mapped};
 #[cfg(unix)]
 pub use unix::{
     alone, is_in_use, open_itself, read_at, read_exact_at, try_lock, try_lock_shared, unlock,

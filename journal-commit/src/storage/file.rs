@@ -25,6 +25,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::path::Path;
 
+#[cfg(unix)]
+use spanlock_pmem::PmemError;
 use spanlock_pmem::{NewFile, platform};
 use spanlock_sync::Mutex;
 
@@ -95,7 +97,7 @@ impl FileMode {
 /// | `write_fua` | `RWF_DSYNC` | a write and a flush | a write and a flush | a write and a flush |
 /// | `Direct`, `Dsync` | yes | error | error | error |
 /// | block devices | yes | error | error | error |
-/// | holes are filled | yes | no | no | no |
+/// | holes are filled | yes | if the file system shows them | if the file system shows them | no |
 /// | a second opener | error, if it locks the file too | the same | the same | error |
 /// | a new file's name after a power cut | durable | durable | durable | not known |
 ///
@@ -366,4 +368,24 @@ fn zero(new: &NewFile, len: u64, mode: FileMode) -> io::Result<()> {
 fn write_and_sync(file: &File, data: &[u8], offset: u64) -> io::Result<()> {
     platform::write_all_at(file, data, offset)?;
     file.sync_data()
+}
+
+/// Allocates blocks for the holes of a file.
+#[cfg(unix)]
+fn write_holes(file: &File, path: &Path, len: u64) -> io::Result<()> {
+    spanlock_pmem::fill_holes(file, path, len).map_err(without_room)
+}
+
+/// Adds what to do to the error of a file whose holes cannot be filled.
+#[cfg(unix)]
+fn without_room(error: PmemError) -> io::Error {
+    match error {
+        PmemError::NoSpace { needed, source, .. } => {
+            let what =
+                format!("no room for the holes of this file: free {needed} bytes on its disk");
+            io::Error::new(source.kind(), what)
+        }
+        PmemError::Io { source, .. } => source,
+        other => io::Error::other(other),
+    }
 }

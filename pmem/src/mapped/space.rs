@@ -11,7 +11,7 @@ use rustix::fs::fstatvfs;
 use rustix::io::Errno;
 
 use crate::error::PmemError;
-use crate::platform::allocate;
+use crate::platform::{allocate, next_hole};
 
 /// The number of bytes written at a time where the file system cannot allocate.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -31,7 +31,8 @@ pub(super) fn extend(file: &File, path: &Path, added: Range<u64>) -> Result<(), 
 
 /// Allocates blocks for the holes in the first `len` bytes of `file`. The contents stay.
 ///
-/// Where the file system cannot allocate, holes stay; files made by `extend` have none.
+/// Where the system can only write zeros, writes them into the holes that the file system shows.
+/// Where it shows none, and cannot allocate, holes stay; files made by `extend` have none.
 pub fn fill_holes(file: &File, path: &Path, len: u64) -> Result<(), PmemError> {
     let allocated = file.metadata().map_or(0, |found| found.blocks() * 512);
     let needed = len.saturating_sub(allocated);
@@ -40,10 +41,20 @@ pub fn fill_holes(file: &File, path: &Path, len: u64) -> Result<(), PmemError> {
         return Ok(());
     }
     let result = check_free_space(file, needed).and_then(|()| match allocate(file, 0..len) {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_holes(file, len),
         other => Ok(other?),
     });
     result.map_err(|source| failed(path, needed, source))
+}
+
+/// Writes zeros into the holes of the first `len` bytes.
+fn write_holes(file: &File, len: u64) -> io::Result<()> {
+    let mut at = 0;
+    while let Some(hole) = next_hole(file, at, len)? {
+        at = hole.end;
+        write_zeros(file, hole)?;
+    }
+    Ok(())
 }
 
 /// Refuses a size that cannot fit before trying it. An attempt would fill the disk, for other

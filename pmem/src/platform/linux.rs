@@ -28,6 +28,11 @@ pub(crate) fn allocate(file: &File, bytes: Range<u64>) -> Result<(), Errno> {
     retry_on_intr(|| fallocate(file, FallocateFlags::empty(), bytes.start, len))
 }
 
+/// Shows no hole: on a file system that cannot allocate, holes stay.
+pub(crate) fn next_hole(_: &File, _: u64, _: u64) -> Result<Option<Range<u64>>, Errno> {
+    Ok(None)
+}
+
 /// Maps more of the same file, perhaps at another address. On error the mapping is as it was.
 ///
 /// # Safety

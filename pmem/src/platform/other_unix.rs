@@ -27,6 +27,42 @@ pub(crate) fn allocate(_: &File, _: Range<u64>) -> Result<(), Errno> {
     Err(Errno::OPNOTSUPP)
 }
 
+/// Returns the next hole of the file's first `len` bytes, from `at` on. Nobody uses the file's
+/// cursor, which moves.
+#[cfg(any(
+    target_vendor = "apple",
+    target_os = "freebsd",
+    target_os = "android",
+    test
+))]
+pub(crate) fn next_hole(file: &File, at: u64, len: u64) -> Result<Option<Range<u64>>, Errno> {
+    use rustix::fs::{SeekFrom, seek};
+
+    let find = |from| match seek(file, from) {
+        Ok(found) => Ok(found.min(len)),
+        // There is none. Or the file system shows no holes.
+        Err(Errno::NXIO | Errno::INVAL | Errno::NOTTY) => Ok(len),
+        Err(error) => Err(error),
+    };
+    let start = find(SeekFrom::Hole(at))?;
+    if start == len {
+        return Ok(None);
+    }
+    let end = find(SeekFrom::Data(start))?;
+    Ok(Some(start..end))
+}
+
+/// Shows no hole: not all these systems have a call for it.
+#[cfg(not(any(
+    target_vendor = "apple",
+    target_os = "freebsd",
+    target_os = "android",
+    test
+)))]
+pub(crate) fn next_hole(_: &File, _: u64, _: u64) -> Result<Option<Range<u64>>, Errno> {
+    Ok(None)
+}
+
 /// Maps more of the same file, at another address. On error the mapping is as it was.
 ///
 /// # Safety
@@ -79,6 +115,18 @@ mod tests {
         std::fs::remove_file(&to).unwrap();
         rename_new(&from, &to).unwrap();
         assert_eq!(std::fs::read(&to).unwrap(), b"new");
+    }
+
+    #[test]
+    fn holes_are_found_in_turn() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(4 << 20).unwrap();
+        file.write_all_at(&[1; 65536], 1 << 20).unwrap();
+        let first = next_hole(&file, 0, 4 << 20).unwrap().unwrap();
+        assert_eq!(first, 0..1 << 20);
+        let second = next_hole(&file, first.end, 4 << 20).unwrap().unwrap();
+        assert_eq!(second, (1 << 20) + 65536..4 << 20);
+        assert_eq!(next_hole(&file, second.end, 4 << 20), Ok(None));
     }
 
     #[test]

@@ -7,7 +7,6 @@ use std::path::Path;
 
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
-use spanlock_pmem::PmemError;
 
 use super::FileMode;
 
@@ -76,21 +75,8 @@ pub(super) fn allocate(file: &File, len: u64) -> io::Result<()> {
 /// Allocates blocks for the holes of a file. A device has none.
 pub(super) fn fill_holes(file: &File, path: &Path, len: u64) -> io::Result<()> {
     match file.metadata()?.is_file() {
-        true => spanlock_pmem::fill_holes(file, path, len).map_err(without_room),
+        true => super::write_holes(file, path, len),
         false => Ok(()),
-    }
-}
-
-/// Adds what to do to the error of a file whose holes cannot be filled.
-fn without_room(error: PmemError) -> io::Error {
-    match error {
-        PmemError::NoSpace { needed, source, .. } => {
-            let what =
-                format!("no room for the holes of this file: free {needed} bytes on its disk");
-            io::Error::new(source.kind(), what)
-        }
-        PmemError::Io { source, .. } => source,
-        other => io::Error::other(other),
     }
 }
 

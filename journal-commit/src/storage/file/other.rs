@@ -36,7 +36,11 @@ pub(super) fn allocate(_: &File, _: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Leaves the holes: no call that all these systems have would fill them.
+#[cfg(unix)]
+pub(super) use super::write_holes as fill_holes;
+
+/// Leaves the holes: Windows makes them only on request.
+#[cfg(windows)]
 pub(super) fn fill_holes(_: &File, _: &Path, _: u64) -> io::Result<()> {
     Ok(())
 }
