@@ -2,8 +2,8 @@
 //!
 //! | | Linux | other Unix | Windows |
 //! |---|---|---|---|
-//! | one opener only | `flock` | `flock` | the share mode, from the opening on |
-//! | a new name | `renameat2`, never over another file | checked, then `rename` | checked, then `MoveFileEx` |
+//! | one opener only | `flock` | `flock` | the share mode |
+//! | a new name | `renameat2` | check, then `rename` | check, then `MoveFileEx` |
 //! | a new name is durable | after the folder's sync | after the folder's sync | not known |
 //! | blocks of a new file | `fallocate` | zeros are written | zeros are written |
 //! | blocks of holes | `fallocate` | zeros are written | left as they are |

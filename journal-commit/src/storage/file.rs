@@ -53,11 +53,12 @@ pub enum FileMode {
     /// [platforms](FileStorage#platforms) have instead.
     #[default]
     Buffered,
-    /// Linux only. Past the page cache (`O_DIRECT`); `flush` is `fdatasync`. Offsets and lengths of writes must
-    /// be multiples of 512 and of the device's sector, so choose blocks no smaller than the sector.
+    /// Linux only. Past the page cache (`O_DIRECT`); `flush` is `fdatasync`. Offsets and lengths of
+    /// writes must be multiples of 512 and of the device's sector, so choose blocks no smaller than
+    /// the sector.
     Direct,
-    /// Linux only. Past the page cache and durable at once (`O_DIRECT | O_DSYNC`), so `flush` does nothing.
-    /// Offsets and lengths as for [`Direct`](Self::Direct).
+    /// Linux only. Past the page cache and durable at once (`O_DIRECT | O_DSYNC`), so `flush` does
+    /// nothing. Offsets and lengths as for [`Direct`](Self::Direct).
     Dsync,
 }
 
@@ -93,12 +94,12 @@ impl FileMode {
 ///
 /// | | Linux | Apple | other Unix | Windows |
 /// |---|---|---|---|---|
-/// | `flush` | `fdatasync` | `F_FULLFSYNC` | `fdatasync`, or `fsync` if there is none | `FlushFileBuffers` |
-/// | `write_fua` | `RWF_DSYNC` | a write and a flush | a write and a flush | a write and a flush |
+/// | `flush` | `fdatasync` | `F_FULLFSYNC` | `fdatasync` or `fsync` | `FlushFileBuffers` |
+/// | `write_fua` | `RWF_DSYNC` | write, flush | write, flush | write, flush |
 /// | `Direct`, `Dsync` | yes | error | error | error |
 /// | block devices | yes | error | error | error |
-/// | holes are filled | yes | if the file system shows them | if the file system shows them | no |
-/// | a second opener | error, if it locks the file too | the same | the same | error |
+/// | opening fills holes | yes | if they can be found | if they can be found | no |
+/// | a second opener | error, if it locks | error, if it locks | error, if it locks | error |
 /// | a new file's name after a power cut | durable | durable | durable | not known |
 ///
 /// The errors are [`Unsupported`](io::ErrorKind::Unsupported) for a mode, and

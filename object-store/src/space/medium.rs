@@ -1,13 +1,13 @@
 //! The medium of a space: a disk or a sparse file, or persistent memory.
 
 mod disk;
-#[cfg(not(target_os = "linux"))]
-#[path = "medium/no_holes.rs"]
-mod holes;
 #[cfg(target_os = "linux")]
-#[path = "medium/sparse_file.rs"]
 mod holes;
+#[cfg(not(target_os = "linux"))]
+mod no_holes;
 mod persistent;
+#[cfg(target_os = "linux")]
+mod sparse_file;
 
 use std::io;
 use std::ops::Range;

@@ -5,7 +5,7 @@ use core::ops::Range;
 use core::ptr::{self, NonNull};
 use std::fs::File;
 
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", target_os = "android"))]
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, MsyncFlags, ProtFlags};
@@ -55,7 +55,7 @@ impl Mapping {
 
     /// Maps the first `len` bytes of `file`, to be read only.
     pub(super) fn read_only(file: &File, len: usize) -> Result<Self, Errno> {
-        #[cfg(target_os = "linux")]
+        #[cfg(any(target_os = "linux", target_os = "android"))]
         if platform::is_in_memory(file)? {
             return Self::read_only_without_holes(file, len);
         }
@@ -65,7 +65,7 @@ impl Mapping {
     /// Maps the first `len` bytes of `file`, to be read only. Its holes are mapped as zeros that
     /// belong to no file. In memory, Linux allocates a page when a hole is read through a mapping
     /// of the file, and raises SIGBUS if the file system is full.
-    #[cfg(target_os = "linux")]
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     fn read_only_without_holes(file: &File, len: usize) -> Result<Self, Errno> {
         let mut data = next_data(file, 0, len)?;
         if data == Some(0..len) {
@@ -135,7 +135,7 @@ impl Mapping {
 
 /// Returns the next part of the file's first `len` bytes, from `at` on, that is not a hole, in
 /// whole pages.
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", target_os = "android"))]
 fn next_data(file: &File, at: usize, len: usize) -> Result<Option<Range<usize>>, Errno> {
     let find = |from| match seek(file, from) {
         Ok(found) => Ok(usize::try_from(found).map_or(len, |found| found.min(len))),

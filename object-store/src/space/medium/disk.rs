@@ -8,7 +8,10 @@ use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::storage::Part;
 
 use super::Medium;
+#[cfg(target_os = "linux")]
 use super::holes::Holes;
+#[cfg(not(target_os = "linux"))]
+use super::no_holes::Holes;
 
 /// Neighbouring pieces that are shorter than this are written by one call.
 const SHORT: usize = 64 << 10;

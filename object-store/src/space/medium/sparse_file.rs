@@ -2,39 +2,15 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::{Errno, retry_on_intr};
 use spanlock_journal_commit::storage::{FileMode, FileStorage};
 use spanlock_pmem::NewFile;
 
 use super::disk::Disk;
+use super::holes::{Holes, punch};
 use crate::space::Error;
-
-/// The file that is the storage, for punching holes; `None` if the storage has none.
-#[derive(Debug, Default)]
-pub(super) struct Holes(Option<File>);
-
-impl Holes {
-    /// Allocates these bytes.
-    pub(super) fn fill(&self, bytes: Range<u64>) -> io::Result<()> {
-        match &self.0 {
-            Some(file) => change(file, FallocateFlags::KEEP_SIZE, bytes),
-            None => Ok(()),
-        }
-    }
-
-    /// Makes these bytes a hole.
-    pub(super) fn punch(&self, bytes: Range<u64>) -> io::Result<()> {
-        match &self.0 {
-            Some(file) => punch(file, bytes),
-            None => Ok(()),
-        }
-    }
-}
 
 /// More allocated bytes than this in a new file mean that the file system has no holes.
 const MOST_ALLOCATED: u64 = 1 << 20;
@@ -76,7 +52,7 @@ impl Disk<FileStorage> {
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
             }
             let mut disk = Disk::new(storage);
-            disk.holes = Holes(Some(holes));
+            disk.holes = Holes::of(holes);
             Ok(disk)
         };
         opened().map_err(Error::io("opening the file"))
@@ -118,22 +94,4 @@ fn check_holes(file: &File, len: u64) -> Result<(), Error> {
         return Err(Error::NoHoles { why });
     }
     Ok(())
-}
-
-/// Makes the bytes a hole.
-fn punch(file: &File, bytes: Range<u64>) -> io::Result<()> {
-    change(
-        file,
-        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-        bytes,
-    )
-}
-
-fn change(file: &File, how: FallocateFlags, bytes: Range<u64>) -> io::Result<()> {
-    let len = bytes.end - bytes.start;
-    if len == 0 {
-        return Ok(());
-    }
-    let done: Result<(), Errno> = retry_on_intr(|| fallocate(file, how, bytes.start, len));
-    Ok(done?)
 }
