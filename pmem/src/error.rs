@@ -17,8 +17,9 @@ pub enum PmemError {
     /// map.
     #[error(
         "{path}: cannot map {len} bytes: the length must be a multiple of 4096, \
-         above zero and at most 2^63 - 4096 (was the file truncated, or is it not a region?)",
-        path = path.display()
+         above zero and at most {most} (was the file truncated, or is it not a region?)",
+        path = path.display(),
+        most = isize::MAX as u64 / 4096 * 4096
     )]
     BadLength {
         /// The file.

@@ -36,7 +36,7 @@ unsafe impl Pmem for MappedFile {
 
     #[inline]
     unsafe fn read(&self, at: u64, into: &mut [u8]) {
-        let from = self.bytes(at, into.len());
+        let from = self.bytes(at, into.len() as u64);
         // SAFETY: `from` is valid for that many bytes (PM-I6). By the caller's promise no other
         // thread writes them, and no Rust object overlaps the mapping (PM-I11).
         unsafe { from.copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) }
@@ -75,7 +75,7 @@ unsafe impl Pmem for MappedFile {
 
     #[inline]
     fn prefetch(&self, at: u64, len: u64) {
-        let from = self.bytes(at, len as usize);
+        let from = self.bytes(at, len);
         if matches!(self.write_back, WriteBack::Instruction(_)) {
             flush::prefetch(from..from.wrapping_add(len as usize));
         }
@@ -132,8 +132,8 @@ impl MappedFile {
     /// Returns a pointer to the `len` bytes at `at`, all inside the region.
     #[inline]
     #[track_caller]
-    fn bytes(&self, at: u64, len: usize) -> *mut u8 {
-        match at.checked_add(len as u64) {
+    fn bytes(&self, at: u64, len: u64) -> *mut u8 {
+        match at.checked_add(len) {
             // SAFETY: PM-I6; the offset is at most the mapping's length, so it fits an `isize`, by
             // PM-I7.
             Some(end) if end <= self.len() => unsafe { self.mapping.base().add(at as usize) },
@@ -146,7 +146,7 @@ impl MappedFile {
     #[track_caller]
     fn bytes_to_store(&self, at: u64, len: usize) -> *mut u8 {
         self.check_writable();
-        self.bytes(at, len)
+        self.bytes(at, len as u64)
     }
 
     /// PM-I12.
@@ -172,8 +172,8 @@ impl MappedFile {
 
 #[cold]
 #[track_caller]
-fn out_of_bounds(at: u64, len: usize, region: u64) -> ! {
-    let end = u128::from(at) + len as u128;
+fn out_of_bounds(at: u64, len: u64, region: u64) -> ! {
+    let end = u128::from(at) + u128::from(len);
     panic!("range {at}..{end} out of bounds of a region of {region} bytes")
 }
 

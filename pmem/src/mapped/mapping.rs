@@ -14,7 +14,7 @@ use crate::platform;
 
 /// The unit of msync, and of the parts that are mapped one by one: a multiple of every page size of
 /// the architecture. The base is page-aligned, so offsets that are multiples of this are too.
-const SYNC_BYTES: usize = if cfg!(target_arch = "x86_64") {
+const SYNC_BYTES: usize = if cfg!(any(target_arch = "x86_64", target_arch = "x86")) {
     4096
 } else {
     65536
