@@ -23,4 +23,6 @@ pub use spanlock_range_lock as range_lock;
 #[doc(no_inline)]
 pub use spanlock_range_lock::TimedLockError;
 #[doc(no_inline)]
-pub use spanlock_range_lock::{Access, RangeError, RangeLock, RangeLockExt, TryLockError};
+pub use spanlock_range_lock::{
+    Access, IntoRange, RangeError, RangeLock, RangeLockExt, TryLockError,
+};

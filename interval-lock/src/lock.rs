@@ -280,6 +280,12 @@ impl<P> IntervalLock<P> {
         }
     }
 
+    /// Returns one past the last position that this lock covers: `u64::MAX`.
+    #[inline]
+    pub const fn capacity(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Makes room in each shard for this number of holders and waiters together. Up to that number,
     /// the lock does not allocate.
     ///

@@ -9,10 +9,8 @@ mod deadline;
 pub(crate) mod hold;
 mod wait;
 
-use core::ops::Range;
-
 pub use batch::BatchHold;
-pub(crate) use batch::normalised;
+pub(crate) use batch::Borders;
 pub use hold::{
     Exclusive, Hold, LockRef, Mode, OwnedReadHold, OwnedUpgradableHold, OwnedWriteHold, ReadHold,
     Readable, Shared, Upgradable, UpgradableHold, WriteHold,
@@ -31,10 +29,12 @@ use crate::verbs::verbs;
 /// device. To lock data that the lock owns, use [`crate::RangeLock`]. For holds that own a share of
 /// their lock, see [`Hold`].
 ///
-/// An empty range holds nothing, never blocks, and is not checked against the capacity.
+/// A range is `a..b`, `a..=b`, `a..`, `..b`, `..=b` or `..`, of `u32`, `u64` or `usize` alike; see
+/// [`IntoRange`](crate::IntoRange). An empty range holds nothing, never blocks, and is not checked
+/// against the capacity.
 pub trait RangeLockExt: RawRangeLock {
     verbs! {
-        use Hold, BatchHold of Self, ranges Range<u64>;
+        use Hold, BatchHold of Self;
 
         /// Locks `range` for reading; blocks while a writer holds part of it. Ordering: Acquire.
         ///

@@ -10,6 +10,7 @@ pub mod docs;
 mod error;
 mod forward;
 mod guard;
+mod positions;
 mod range_lock;
 mod raw;
 mod rw_counter;
@@ -35,6 +36,7 @@ pub use guard::{
     OwnedWriteHold, RangeLockExt, ReadHold, Readable, Shared, Upgradable, UpgradableHold,
     WriteHold,
 };
+pub use positions::{IntoRange, Position, span_in};
 pub use range_lock::{
     OwnedRangeReadGuard, OwnedRangeUpgradableGuard, OwnedRangeWriteGuard, RangeBatchGuard,
     RangeGuard, RangeLock, RangeReadGuard, RangeUpgradableGuard, RangeWriteGuard, SliceRef,

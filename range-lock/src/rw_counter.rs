@@ -45,6 +45,14 @@ impl RwCounter {
     }
 }
 
+impl<P> RwCounter<P> {
+    /// Returns one past the last position that this lock covers: `u64::MAX`.
+    #[inline]
+    pub const fn capacity(&self) -> u64 {
+        u64::MAX
+    }
+}
+
 impl<P> Default for RwCounter<P> {
     /// Returns a lock without holders.
     fn default() -> Self {

@@ -96,6 +96,12 @@ impl<P: Park> RwDistributed<P> {
         }
     }
 
+    /// Returns one past the last position that this lock covers: `u64::MAX`.
+    #[inline]
+    pub const fn capacity(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Returns the words that a hold acquires, in ascending order, and the token that finds them
     /// again.
     #[inline]

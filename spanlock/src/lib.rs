@@ -17,7 +17,7 @@ pub use spanlock_srl as srl;
 
 pub use spanlock_interval_lock::IntervalLock;
 pub use spanlock_range_lock::{
-    Access, BatchHold, Hold, LockFuture, OwnedRangeReadGuard, OwnedRangeUpgradableGuard,
+    Access, BatchHold, Hold, IntoRange, LockFuture, OwnedRangeReadGuard, OwnedRangeUpgradableGuard,
     OwnedRangeWriteGuard, OwnedReadHold, OwnedUpgradableHold, OwnedWriteHold, PartError,
     RangeBatchGuard, RangeError, RangeGuard, RangeLockExt, RangeReadGuard, RangeUpgradableGuard,
     RangeWriteGuard, RawRangeLock, ReadHold, RwCounter, Span, TryLockError, UpgradableHold,

@@ -37,7 +37,9 @@ pub use spanlock_range_lock as range_lock;
 #[doc(no_inline)]
 pub use spanlock_range_lock::TimedLockError;
 #[doc(no_inline)]
-pub use spanlock_range_lock::{Access, RangeError, RangeLock, RangeLockExt, TryLockError};
+pub use spanlock_range_lock::{
+    Access, IntoRange, RangeError, RangeLock, RangeLockExt, TryLockError,
+};
 
 /// A range lock with one reader-writer word for each segment of a fixed capacity.
 ///

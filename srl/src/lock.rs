@@ -82,7 +82,8 @@ use core::task::{Poll, Waker, ready};
 
 use spanlock_range_lock::words::{self, Run, Word};
 use spanlock_range_lock::{
-    Access, LockId, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError,
+    Access, IntoRange, LockId, RangeError, RawRangeLock, RawRangeLockWait, Span, Token,
+    TryLockError, span_in,
 };
 use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{DefaultPark, Park};
@@ -226,8 +227,8 @@ impl<W: Word, P: Park> Srl<Tree<W>, P> {
     ///
     /// # Errors
     /// [`RangeError`] if `range` is reversed or ends past the capacity.
-    pub fn shrink_range(&self, range: Range<u64>) -> Result<usize, RangeError> {
-        match Span::new(range)? {
+    pub fn shrink_range(&self, range: impl IntoRange) -> Result<usize, RangeError> {
+        match span_in(range, self)? {
             None => Ok(0),
             Some(span) => Ok(self.shrink_segments(&self.segments.touched(span)?)),
         }
@@ -279,6 +280,12 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
     pub fn wide_above(mut self, segments: u64) -> Self {
         self.wide_above = segments.max(1);
         self
+    }
+
+    /// Returns one past the last position that this lock covers.
+    #[inline]
+    pub const fn capacity(&self) -> u64 {
+        self.segments.capacity()
     }
 
     /// Returns how positions map to segments.

@@ -8,26 +8,44 @@ use super::hold::LockRef;
 use crate::capabilities::RawRangeLockBatch;
 use crate::detect::{self, Call, Watch};
 use crate::error::{NoMemory, RangeError, TryLockError};
+use crate::positions::IntoRange;
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
-/// Returns the spans that a lock of this granularity acquires for `requests`: in ascending order,
-/// with no unit in two of them. Each unit has the strongest access requested for it, and adjacent
-/// units of equal access form one span. Spans are rounded outwards, but not past `capacity`.
+/// Returns the spans that a lock of this granularity acquires for `requests`, as
+/// [`Borders::into_parts`] does.
 ///
 /// # Errors
-/// The error of the first range that is reversed, ends past `capacity`, or for which there is no
+/// The error of the first range that is invalid, ends past `capacity`, or for which there is no
 /// memory.
 pub(crate) fn normalised(
-    requests: impl IntoIterator<Item = (Range<u64>, Access)>,
+    requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
     granularity: u64,
     capacity: u64,
 ) -> Result<Vec<(Span, Access)>, RangeError> {
-    // Where a span of an access begins (+1) or ends (-1).
-    let mut borders = Vec::new();
+    let mut borders = Borders::default();
     for (range, access) in requests {
+        let range = range.bounds()?.up_to(|| capacity)?;
+        borders.add(range, access, granularity, capacity)?;
+    }
+    borders.into_parts()
+}
+
+/// Where the requested spans begin (+1) and end (-1), each with its access.
+#[derive(Default)]
+pub(crate) struct Borders(Vec<(u64, Access, isize)>);
+
+impl Borders {
+    /// Adds a request, rounded outwards to `granularity`, but not past `capacity`.
+    pub(crate) fn add(
+        &mut self,
+        range: Range<u64>,
+        access: Access,
+        granularity: u64,
+        capacity: u64,
+    ) -> Result<(), RangeError> {
         let Range { start, end } = range;
         let Some(span) = Span::new(range)? else {
-            continue;
+            return Ok(());
         };
         if end > capacity {
             return Err(RangeError::PastCapacity {
@@ -37,29 +55,36 @@ pub(crate) fn normalised(
             });
         }
         let span = span.rounded(granularity, capacity);
-        borders.try_reserve(2).map_err(|_| NoMemory.at(span))?;
-        borders.push((span.start(), access, 1_isize));
-        borders.push((span.end(), access, -1));
+        self.0.try_reserve(2).map_err(|_| NoMemory.at(span))?;
+        self.0.push((span.start(), access, 1));
+        self.0.push((span.end(), access, -1));
+        Ok(())
     }
-    borders.sort_unstable_by_key(|&(at, ..)| at);
-    let mut parts = Vec::new();
-    // Each part ends at a border. So adding the parts allocates nothing.
-    if let (Some(first), Some(last)) = (borders.first(), borders.last()) {
-        let memory = parts.try_reserve_exact(borders.len());
-        let (start, end) = (first.0, last.0);
-        memory.map_err(|_| RangeError::Memory { start, end })?;
-    }
-    let mut depth = [0; 3];
-    let mut from = 0;
-    for (at, access, step) in borders {
-        let strongest = [Access::Write, Access::Upgradable, Access::Read];
-        if let Some(&access) = strongest.iter().find(|&&how| depth[how as usize] > 0) {
-            extend(&mut parts, from..at, access);
+
+    /// Returns the spans to acquire: in ascending order, with no unit in two of them. Each unit has
+    /// the strongest access requested for it, and adjacent units of equal access form one span.
+    pub(crate) fn into_parts(self) -> Result<Vec<(Span, Access)>, RangeError> {
+        let Borders(mut borders) = self;
+        borders.sort_unstable_by_key(|&(at, ..)| at);
+        let mut parts = Vec::new();
+        // Each part ends at a border. So adding the parts allocates nothing.
+        if let (Some(first), Some(last)) = (borders.first(), borders.last()) {
+            let memory = parts.try_reserve_exact(borders.len());
+            let (start, end) = (first.0, last.0);
+            memory.map_err(|_| RangeError::Memory { start, end })?;
         }
-        depth[access as usize] += step;
-        from = at;
+        let mut depth = [0; 3];
+        let mut from = 0;
+        for (at, access, step) in borders {
+            let strongest = [Access::Write, Access::Upgradable, Access::Read];
+            if let Some(&access) = strongest.iter().find(|&&how| depth[how as usize] > 0) {
+                extend(&mut parts, from..at, access);
+            }
+            depth[access as usize] += step;
+            from = at;
+        }
+        Ok(parts)
     }
-    Ok(parts)
 }
 
 /// Appends `range`. Merges it into the last part if that ends at `range.start` and has the same
@@ -107,7 +132,7 @@ impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn lock(
         lock: P,
-        requests: impl IntoIterator<Item = (Range<u64>, Access)>,
+        requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
     ) -> Result<Self, RangeError> {
         let raw = lock.raw();
         let batch = normalised(requests, raw.granularity(), raw.capacity())?;
@@ -129,7 +154,7 @@ impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock(
         lock: P,
-        requests: impl IntoIterator<Item = (Range<u64>, Access)>,
+        requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
     ) -> Result<Self, TryLockError> {
         let raw = lock.raw();
         let batch = normalised(requests, raw.granularity(), raw.capacity())?;

@@ -37,6 +37,7 @@ use crate::detect::{self, Call, Watch};
 #[cfg(feature = "std")]
 use crate::error::TimedLockError;
 use crate::error::{RangeError, TryLockError};
+use crate::positions::{IntoRange, span_in};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
 pub(crate) mod sealed {
@@ -157,8 +158,15 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
     // Always inlined: returning a hold through memory costs more than locking a free word.
     #[inline(always)]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    pub fn lock(lock: P, range: Range<u64>) -> Result<Self, RangeError> {
-        let Some(span) = Span::new(range)? else {
+    pub fn lock(lock: P, range: impl IntoRange) -> Result<Self, RangeError> {
+        let span = span_in(range, lock.raw())?;
+        Self::lock_span(lock, span)
+    }
+
+    #[inline(always)]
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    fn lock_span(lock: P, span: Option<Span>) -> Result<Self, RangeError> {
+        let Some(span) = span else {
             return Ok(Self::of_nothing(lock));
         };
         let token = {
@@ -176,8 +184,15 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
     /// [`lock`](Self::lock).
     #[inline]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    pub fn try_lock(lock: P, range: Range<u64>) -> Result<Self, TryLockError> {
-        let Some(span) = Span::new(range)? else {
+    pub fn try_lock(lock: P, range: impl IntoRange) -> Result<Self, TryLockError> {
+        let span = span_in(range, lock.raw())?;
+        Self::try_lock_span(lock, span)
+    }
+
+    #[inline]
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    fn try_lock_span(lock: P, span: Option<Span>) -> Result<Self, TryLockError> {
+        let Some(span) = span else {
             return Ok(Self::of_nothing(lock));
         };
         detect::check_home(lock.raw());
@@ -250,8 +265,9 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
 
 impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
     /// Returns a future that locks `range`. Never blocks.
-    pub fn lock_async(lock: P, range: Range<u64>) -> LockFuture<P, A> {
-        LockFuture::new(lock, Span::new(range))
+    pub fn lock_async(lock: P, range: impl IntoRange) -> LockFuture<P, A> {
+        let span = span_in(range, lock.raw());
+        LockFuture::new(lock, span)
     }
 
     /// Locks `range`; blocks until no conflicting hold is left, for at most `timeout`. A timeout
@@ -263,10 +279,11 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock_for(
         lock: P,
-        range: Range<u64>,
+        range: impl IntoRange,
         timeout: Duration,
     ) -> Result<Self, TimedLockError> {
-        Self::wait_until(lock, range, |now| now.checked_add(timeout))
+        let span = span_in(range, lock.raw())?;
+        Self::wait_until(lock, span, |now| now.checked_add(timeout))
     }
 
     /// Locks `range`; blocks until no conflicting hold is left or `deadline` has passed. A
@@ -278,10 +295,11 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock_until(
         lock: P,
-        range: Range<u64>,
+        range: impl IntoRange,
         deadline: Instant,
     ) -> Result<Self, TimedLockError> {
-        Self::wait_until(lock, range, |_| Some(deadline))
+        let span = span_in(range, lock.raw())?;
+        Self::wait_until(lock, span, |_| Some(deadline))
     }
 
     /// Tries first, and waits until the deadline, if any, only if the try fails. So an uncontended
@@ -290,10 +308,10 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     fn wait_until(
         lock: P,
-        range: Range<u64>,
+        span: Option<Span>,
         deadline: impl FnOnce(Instant) -> Option<Instant>,
     ) -> Result<Self, TimedLockError> {
-        match Self::try_lock(lock.clone(), range.clone()) {
+        match Self::try_lock_span(lock.clone(), span) {
             Ok(hold) => return Ok(hold),
             Err(TryLockError::Range(error)) => return Err(error.into()),
             Err(TryLockError::WouldBlock) => {}
@@ -305,7 +323,7 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
             return Err(TimedLockError::TimedOut);
         }
         // `block_on` drops the future at the deadline, which gives up the request.
-        let request = Self::lock_async(lock, range);
+        let request = LockFuture::new(lock, Ok(span));
         let taken = block_on(request, deadline).ok_or(TimedLockError::TimedOut)?;
         Ok(taken?.watched())
     }

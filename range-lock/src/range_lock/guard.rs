@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use core::fmt;
+use core::future::Future;
 use core::ops::{Deref, DerefMut, Range};
 #[cfg(feature = "std")]
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use crate::error::TimedLockError;
 use crate::error::{PartError, RangeError, TryLockError};
 use crate::guard::hold::sealed;
 use crate::guard::{Exclusive, Hold, LockRef, Mode, Readable, Shared, Upgradable};
+use crate::positions::{Bounds, IntoRange, in_hold, in_slice};
 use crate::raw::{RawRangeLock, Span};
 
 /// The pointer by which a guard reaches its [`RangeLock`] of `T`s: `&RangeLock<T, L>`, or
@@ -100,22 +102,6 @@ unsafe impl<P: LockRef, T: Send> Send for RangeGuard<P, T, Exclusive> {}
 // SAFETY: a shared guard lends only `&[T]`.
 unsafe impl<P: LockRef, T: Sync, A: Mode> Sync for RangeGuard<P, T, A> {}
 
-/// Checks `range` against the length, and returns it in the lock's positions.
-pub(super) fn checked(range: &Range<usize>, len: usize) -> Result<Range<u64>, RangeError> {
-    let (start, end) = (range.start as u64, range.end as u64);
-    if range.start > range.end {
-        return Err(RangeError::Reversed { start, end });
-    }
-    if range.end > len {
-        return Err(RangeError::PastCapacity {
-            start,
-            end,
-            capacity: len as u64,
-        });
-    }
-    Ok(start..end)
-}
-
 impl<T, P: SliceRef<T>, A: Mode> RangeGuard<P, T, A> {
     /// Locks the elements of `range`; blocks until no conflicting hold is left. Ordering: Acquire.
     ///
@@ -123,8 +109,9 @@ impl<T, P: SliceRef<T>, A: Mode> RangeGuard<P, T, A> {
     /// A reversed range, one past the last element, or no memory.
     #[inline]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    pub fn lock(lock: P, range: Range<usize>) -> Result<Self, RangeError> {
-        let hold = Hold::lock(lock.clone(), checked(&range, lock.elements().1)?)?;
+    pub fn lock(lock: P, range: impl IntoRange) -> Result<Self, RangeError> {
+        let range = in_slice(range, lock.elements().1)?;
+        let hold = Hold::lock(lock, range.clone())?;
         Ok(Self::of(hold, range))
     }
 
@@ -136,17 +123,19 @@ impl<T, P: SliceRef<T>, A: Mode> RangeGuard<P, T, A> {
     /// [`lock`](Self::lock).
     #[inline]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    pub fn try_lock(lock: P, range: Range<usize>) -> Result<Self, TryLockError> {
-        let hold = Hold::try_lock(lock.clone(), checked(&range, lock.elements().1)?)?;
+    pub fn try_lock(lock: P, range: impl IntoRange) -> Result<Self, TryLockError> {
+        let range = in_slice(range, lock.elements().1)?;
+        let hold = Hold::try_lock(lock, range.clone())?;
         Ok(Self::of(hold, range))
     }
 
     /// Returns the guard of `range`, which has been checked and is held by `hold`.
     #[inline]
-    fn of(hold: Hold<P, A>, range: Range<usize>) -> Self {
+    fn of(hold: Hold<P, A>, range: Range<u64>) -> Self {
         let (first, _) = hold.lock_ref().elements();
+        let range = range.start as usize..range.end as usize;
         // A pointer, not a reference: other guards have references to other elements (RL-I2).
-        // SAFETY: `checked` found `range.start <= range.end <= len`: within bounds (RL-I1).
+        // SAFETY: `in_slice` found `range.start <= range.end <= len`: within bounds (RL-I1).
         let first = unsafe { first.add(range.start) };
         let data = core::ptr::slice_from_raw_parts_mut(first, range.end - range.start);
         RangeGuard { data, hold }
@@ -163,11 +152,11 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockWait>, A: Mode> RangeGuard<P,
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock_for(
         lock: P,
-        range: Range<usize>,
+        range: impl IntoRange,
         timeout: Duration,
     ) -> Result<Self, TimedLockError> {
-        let span = checked(&range, lock.elements().1)?;
-        let hold = Hold::try_lock_for(lock, span, timeout)?;
+        let range = in_slice(range, lock.elements().1)?;
+        let hold = Hold::try_lock_for(lock, range.clone(), timeout)?;
         Ok(Self::of(hold, range))
     }
 
@@ -180,11 +169,11 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockWait>, A: Mode> RangeGuard<P,
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock_until(
         lock: P,
-        range: Range<usize>,
+        range: impl IntoRange,
         deadline: Instant,
     ) -> Result<Self, TimedLockError> {
-        let span = checked(&range, lock.elements().1)?;
-        let hold = Hold::try_lock_until(lock, span, deadline)?;
+        let range = in_slice(range, lock.elements().1)?;
+        let hold = Hold::try_lock_until(lock, range.clone(), deadline)?;
         Ok(Self::of(hold, range))
     }
 
@@ -193,9 +182,20 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockWait>, A: Mode> RangeGuard<P,
     ///
     /// # Errors
     /// As for [`lock`](Self::lock).
-    pub async fn lock_async(lock: P, range: Range<usize>) -> Result<Self, RangeError> {
-        let span = checked(&range, lock.elements().1)?;
-        let hold = Hold::lock_async(lock, span).await?;
+    pub fn lock_async(
+        lock: P,
+        range: impl IntoRange,
+    ) -> impl Future<Output = Result<Self, RangeError>> {
+        let range = in_slice(range, lock.elements().1);
+        Self::lock_checked_async(lock, range)
+    }
+
+    async fn lock_checked_async(
+        lock: P,
+        range: Result<Range<u64>, RangeError>,
+    ) -> Result<Self, RangeError> {
+        let range = range?;
+        let hold = Hold::lock_async(lock, range.clone()).await?;
         Ok(Self::of(hold, range))
     }
 }
@@ -269,8 +269,8 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
     ///
     /// # Errors
     /// `keep` is reversed, or ends past the guard's elements. The guard is unchanged.
-    pub fn shrink(&mut self, keep: Range<usize>) -> Result<(), PartError> {
-        let base = self.part(keep.clone())?;
+    pub fn shrink(&mut self, keep: impl IntoRange) -> Result<(), PartError> {
+        let (base, keep) = self.part(keep.bounds()?)?;
         // RL-I4: shrink the slice first.
         self.data = self.elements(keep.clone());
         self.hold
@@ -297,7 +297,7 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
     /// `at` lies past the guard's elements, both parts would share a unit of the lock's
     /// granularity, or there is no memory. The guard is unchanged.
     pub fn split_off(&mut self, at: usize) -> Result<Self, PartError> {
-        let base = self.part(at..at)?;
+        let (base, _) = self.part((at..at).bounds()?)?;
         let (all, data) = (self.data, self.elements(at..self.data.len()));
         // RL-I4: cut the slice first.
         self.data = self.elements(0..at);
@@ -321,23 +321,12 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
         }
     }
 
-    /// Returns the lock's position of the guard's first element, after checking that `part` lies
-    /// within the guard.
-    fn part(&self, part: Range<usize>) -> Result<u64, PartError> {
-        let (start, end) = (part.start as u64, part.end as u64);
-        if start > end {
-            return Err(PartError::Reversed { start, end });
-        }
-        let held_end = self.data.len() as u64;
-        if end > held_end {
-            return Err(PartError::Outside {
-                start,
-                end,
-                held_start: 0,
-                held_end,
-            });
-        }
-        Ok(self.hold.span().map_or(0, Span::start))
+    /// Returns the lock's position of the guard's first element, and `part`, which must lie within
+    /// the guard.
+    fn part(&self, part: Bounds) -> Result<(u64, Range<usize>), PartError> {
+        let part = in_hold(part, 0..self.data.len() as u64)?;
+        let base = self.hold.span().map_or(0, Span::start);
+        Ok((base, part.start as usize..part.end as usize))
     }
 
     /// Returns the elements of `part`, which lies within the guard.

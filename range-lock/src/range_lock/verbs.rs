@@ -1,18 +1,16 @@
 //! The methods of a [`RangeLock`] that lock a range of elements.
 
-use core::future::Future;
-use core::ops::Range;
-
 use super::{
     RangeBatchGuard, RangeGuard, RangeLock, RangeReadGuard, RangeUpgradableGuard, RangeWriteGuard,
 };
 use crate::error::RangeError;
 use crate::raw::RawRangeLock;
 use crate::verbs::verbs;
+use core::future::Future;
 
 impl<T, L: RawRangeLock> RangeLock<T, L> {
     verbs! {
-        pub use RangeGuard, RangeBatchGuard of L, ranges Range<usize>;
+        pub use RangeGuard, RangeBatchGuard of L;
 
         /// Locks the elements of `range` for reading; blocks while a writer holds any of them.
         /// Ordering: Acquire.

@@ -71,7 +71,8 @@ pub(crate) fn an_invalid_range_in_a_batch_locks_nothing<L: RawRangeLockBatch>(lo
         (nothing.spans().len(), format!("{nothing:?}")),
         (0, "BatchHold[]".into())
     );
-    drop(lock.lock_all([]).unwrap());
+    let none: [Request; 0] = [];
+    drop(lock.lock_all(none).unwrap());
     assert!(lock.try_write(good.0).is_ok());
 }
 

@@ -14,6 +14,7 @@ use crate::capabilities::{
 };
 use crate::detect::{self, Call};
 use crate::error::PartError;
+use crate::positions::{Bounds, IntoRange, in_hold};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
 impl<P: LockRef<Lock: RawRangeLockDowngrade>> Hold<P, Exclusive> {
@@ -114,11 +115,17 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
     ///
     /// # Errors
     /// `keep` is reversed, or does not lie within the hold.
-    pub fn shrink(&mut self, keep: Range<u64>) -> Result<(), PartError> {
-        let kept = self.part(keep)?;
+    pub fn shrink(&mut self, keep: impl IntoRange) -> Result<(), PartError> {
+        let kept = self.part(keep.bounds()?)?;
+        self.keep(kept);
+        Ok(())
+    }
+
+    /// Releases everything but `kept`, which lies within the hold.
+    fn keep(&mut self, kept: Option<Span>) {
         // Taken out first: the part that is released below must not be released again.
         let Some((span, token)) = self.held.take() else {
-            return Ok(());
+            return;
         };
         match kept {
             Some(keep) => {
@@ -134,7 +141,7 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
                     // SAFETY: as below.
                     unsafe { self.lock.raw().shrink(span, A::ACCESS, &mut token, keep) };
                     self.held = Some((keep, token));
-                    return Ok(());
+                    return;
                 }
                 // SAFETY: the span is held with this access and token, and `part` has checked that
                 // `keep` lies within. Afterwards `keep` is held by the stored token, even after a
@@ -149,7 +156,6 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
                 unsafe { self.lock.raw().unlock(span, A::ACCESS, token) }
             }
         }
-        Ok(())
     }
 
     /// Keeps the part below position `at`, and returns the rest as a hold of its own. Either part
@@ -160,7 +166,7 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
     /// `at` lies before the start or past the end of the hold, both parts would share a unit of the
     /// lock's granularity, or there is no memory. The hold is unchanged.
     pub fn split_off(&mut self, at: u64) -> Result<Self, PartError> {
-        self.part(at..at)?;
+        self.part((at..at).bounds()?)?;
         let Some((span, token)) = self.held else {
             return Ok(Self::of_nothing(self.lock.clone()));
         };
@@ -210,20 +216,11 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
         }
     }
 
-    /// Returns the span of `range`, which must lie within the hold. Every empty range lies within
-    /// an empty hold.
-    fn part(&self, range: Range<u64>) -> Result<Option<Span>, PartError> {
-        let Range { start, end } = range;
-        let part = Span::new(range).map_err(|_| PartError::Reversed { start, end })?;
-        let held = self.span().map_or(start..start, Span::range);
-        if start < held.start || end > held.end {
-            return Err(PartError::Outside {
-                start,
-                end,
-                held_start: held.start,
-                held_end: held.end,
-            });
-        }
-        Ok(part)
+    /// Returns the span of `part`, which must lie within the hold. Every empty range lies within an
+    /// empty hold.
+    fn part(&self, part: Bounds) -> Result<Option<Span>, PartError> {
+        let held = self.span().map_or(part.as_empty(), Span::range);
+        let Range { start, end } = in_hold(part, held)?;
+        Span::new(start..end).map_err(|_| PartError::Reversed { start, end })
     }
 }
