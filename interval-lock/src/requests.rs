@@ -167,7 +167,7 @@ pub(crate) struct Requests {
 const LEAST_ROOM: usize = 4;
 
 impl Requests {
-    pub(crate) fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Requests {
             tree: Tree::new(),
             waiters: Vec::new(),

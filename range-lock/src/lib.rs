@@ -37,9 +37,12 @@ pub use guard::{
     WriteHold,
 };
 pub use positions::{IntoRange, Position, span_in};
+#[doc(hidden)]
+pub use range_lock::{DefaultLock, Names};
 pub use range_lock::{
-    OwnedRangeReadGuard, OwnedRangeUpgradableGuard, OwnedRangeWriteGuard, RangeBatchGuard,
-    RangeGuard, RangeLock, RangeReadGuard, RangeUpgradableGuard, RangeWriteGuard, SliceRef,
+    ElementGuard, Elements, Foreign, MappedRangeGuard, Memory, OwnedRangeReadGuard,
+    OwnedRangeUpgradableGuard, OwnedRangeWriteGuard, RangeBatchGuard, RangeGuard, RangeLock,
+    RangeReadGuard, RangeUpgradableGuard, RangeWriteGuard, SliceRef,
 };
 pub use raw::{Access, RawRangeLock, Span, Token};
 pub use rw_counter::RwCounter;

@@ -65,6 +65,7 @@ fn elements_take_the_same_forms() {
 }
 
 #[test]
+#[allow(clippy::single_range_in_vec_init)]
 fn a_hold_without_a_bound_keeps_its_own() {
     let lock = IntervalLock::new();
     let mut hold = lock.write(100..200).unwrap();
@@ -84,6 +85,7 @@ fn a_hold_without_a_bound_keeps_its_own() {
 }
 
 #[test]
+#[allow(clippy::reversed_empty_ranges)]
 fn what_is_no_range_is_an_error() {
     let lock = IntervalLock::new();
     let negative = RangeError::Negative { at: -1 };

@@ -117,6 +117,9 @@ const WIDE_ABOVE: u64 = 512;
 impl<W: Word> Srl<Array<W>> {
     /// Creates a lock for positions `0..capacity`, in segments of 4 KiB.
     ///
+    /// Allocates. For a `static`, use
+    /// [`LazyLock`](https://doc.rust-lang.org/std/sync/struct.LazyLock.html).
+    ///
     /// Allocates up to 1 KiB of words. All other words are allocated when a request first needs one
     /// of them; if there is no memory for them then, the request returns an error. But if they take
     /// more than 64 MiB, this function allocates them too.
@@ -161,6 +164,9 @@ impl<W: Word, P: Park> Srl<Array<W>, P> {
 
 impl<W: Word> Srl<Tree<W>> {
     /// Creates a lock for positions `0..capacity`, in segments of 4 KiB.
+    ///
+    /// Allocates. For a `static`, use
+    /// [`LazyLock`](https://doc.rust-lang.org/std/sync/struct.LazyLock.html).
     ///
     /// [`Shape::for_capacity`] chooses the shape. For 1.5 TB it is the paper's.
     ///
@@ -298,6 +304,10 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         touched.end - touched.start > self.wide_above
     }
 }
+
+// A panic of foreign code leaves the lock as if it had not happened (contract, point 10).
+impl<S: SegmentStore, P> core::panic::UnwindSafe for Srl<S, P> {}
+impl<S: SegmentStore, P> core::panic::RefUnwindSafe for Srl<S, P> {}
 
 // SAFETY: guarantees 1 and 2 of `RawRangeLock`: S-I1. Guarantees 3 and 4: words and entries do not
 // record an owner, and any thread can find them by the token.

@@ -1,5 +1,6 @@
 //! [`RangeGuard`]: the elements of a held range.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt;
 use core::future::Future;
@@ -7,7 +8,7 @@ use core::ops::{Deref, DerefMut, Range};
 #[cfg(feature = "std")]
 use std::time::{Duration, Instant};
 
-use super::RangeLock;
+use super::{Memory, RangeLock};
 use crate::capabilities::{
     RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait,
     RawRangeLockWait,
@@ -30,15 +31,15 @@ pub trait SliceRef<T>: LockRef {
 
 macro_rules! slice_ref {
     ($pointer:ty) => {
-        impl<T, L: RawRangeLock> sealed::Sealed for $pointer {}
-        impl<T, L: RawRangeLock> LockRef for $pointer {
+        impl<T, L: RawRangeLock, M: Memory<T>> sealed::Sealed for $pointer {}
+        impl<T, L: RawRangeLock, M: Memory<T>> LockRef for $pointer {
             type Lock = L;
             #[inline]
             fn raw(&self) -> &L {
                 &self.lock
             }
         }
-        impl<T, L: RawRangeLock> SliceRef<T> for $pointer {
+        impl<T, L: RawRangeLock, M: Memory<T>> SliceRef<T> for $pointer {
             #[inline]
             fn elements(&self) -> (*mut T, usize) {
                 (self.data.as_ptr(), self.len)
@@ -47,8 +48,8 @@ macro_rules! slice_ref {
     };
 }
 
-slice_ref!(&RangeLock<T, L>);
-slice_ref!(Arc<RangeLock<T, L>>);
+slice_ref!(&RangeLock<T, L, M>);
+slice_ref!(Arc<RangeLock<T, L, M>>);
 
 /// A held range of the [`RangeLock`] that `P` points to; derefs to `[T]`. Its aliases are
 /// [`RangeReadGuard`], [`RangeUpgradableGuard`], [`RangeWriteGuard`], and their owned forms.
@@ -61,7 +62,7 @@ slice_ref!(Arc<RangeLock<T, L>>);
 /// use std::sync::Arc;
 /// use spanlock_range_lock::{OwnedRangeWriteGuard, RangeLock, RwCounter};
 ///
-/// let pixels = Arc::new(RangeLock::<_, RwCounter>::new(vec![0_u8; 100]));
+/// let pixels = Arc::new(RangeLock::with_lock(vec![0_u8; 100], RwCounter::new())?);
 /// let mut mine = OwnedRangeWriteGuard::lock(pixels.clone(), 10..20)?;
 /// std::thread::spawn(move || mine.fill(7)).join().unwrap();
 /// assert_eq!(pixels.read(9..11)?[..], [0, 7]);
@@ -71,23 +72,26 @@ slice_ref!(Arc<RangeLock<T, L>>);
 pub struct RangeGuard<P: LockRef, T, A: Mode> {
     /// The elements of the held span (RL-I2, RL-I4). `*mut`, because a guard that can write must be
     /// invariant in `T` (RL-I3).
-    data: *mut [T],
+    pub(super) data: *mut [T],
     hold: Hold<P, A>,
 }
 
 /// A range held for reading.
-pub type RangeReadGuard<'a, T, L> = RangeGuard<&'a RangeLock<T, L>, T, Shared>;
+pub type RangeReadGuard<'a, T, L, M = Box<[T]>> = RangeGuard<&'a RangeLock<T, L, M>, T, Shared>;
 /// A range held for reading, with the right to write later.
-pub type RangeUpgradableGuard<'a, T, L> = RangeGuard<&'a RangeLock<T, L>, T, Upgradable>;
+pub type RangeUpgradableGuard<'a, T, L, M = Box<[T]>> =
+    RangeGuard<&'a RangeLock<T, L, M>, T, Upgradable>;
 /// A range held for reading and writing.
-pub type RangeWriteGuard<'a, T, L> = RangeGuard<&'a RangeLock<T, L>, T, Exclusive>;
+pub type RangeWriteGuard<'a, T, L, M = Box<[T]>> = RangeGuard<&'a RangeLock<T, L, M>, T, Exclusive>;
 
 /// A [`RangeReadGuard`] that shares ownership of its lock.
-pub type OwnedRangeReadGuard<T, L> = RangeGuard<Arc<RangeLock<T, L>>, T, Shared>;
+pub type OwnedRangeReadGuard<T, L, M = Box<[T]>> = RangeGuard<Arc<RangeLock<T, L, M>>, T, Shared>;
 /// A [`RangeUpgradableGuard`] that shares ownership of its lock.
-pub type OwnedRangeUpgradableGuard<T, L> = RangeGuard<Arc<RangeLock<T, L>>, T, Upgradable>;
+pub type OwnedRangeUpgradableGuard<T, L, M = Box<[T]>> =
+    RangeGuard<Arc<RangeLock<T, L, M>>, T, Upgradable>;
 /// A [`RangeWriteGuard`] that shares ownership of its lock.
-pub type OwnedRangeWriteGuard<T, L> = RangeGuard<Arc<RangeLock<T, L>>, T, Exclusive>;
+pub type OwnedRangeWriteGuard<T, L, M = Box<[T]>> =
+    RangeGuard<Arc<RangeLock<T, L, M>>, T, Exclusive>;
 
 // SAFETY: a hold may be released by another thread (`RawRangeLock`, 4). The guard is a `&[T]`, and
 // an upgrade turns it into a `&mut [T]`. An owned guard may be the last owner of the elements, and
