@@ -15,6 +15,7 @@ mod shards;
 mod tree;
 mod wide;
 
+pub use capabilities::IntervalBatchRequest;
 pub use lock::{IntervalLock, IntervalRequest};
 
 // The items of `spanlock-range-lock` that users of this lock need, so that they need not depend on

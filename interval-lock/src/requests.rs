@@ -425,6 +425,36 @@ impl Requests {
         self.make_waiter(index);
     }
 
+    /// Makes a node of a waiting or granted upgrade an upgradable hold again. The lock's `downgrade`
+    /// of a hold, but for a node that may still wait for readers. Then these no longer count for it,
+    /// because nothing blocks a hold.
+    pub(crate) fn withdraw_upgrade(&mut self, index: Index, wakes: &mut Wakes) {
+        let old = self.stake(index);
+        if old.order.0 == Stage::Upgrading {
+            self.end_wait(index);
+            wakes.discard(self.take_waker(index));
+        }
+        let claim = self.claim_mut(index);
+        (claim.access, claim.count) = (Access::Upgradable, 0);
+        let (access, order) = (Access::Upgradable, (Stage::Held, old.order.1));
+        if injected_bug!(
+            "withdrawn-upgrade-blocks",
+            "a withdrawn upgrade is still counted by the readers that it kept out",
+            killed_by = "upgrade-cancel"
+        ) {
+            return;
+        }
+        self.settle(
+            &old,
+            &[Stake {
+                access,
+                order,
+                ..old
+            }],
+            wakes,
+        );
+    }
+
     /// Sets the waker of the waiting node at `index`; returns the previous one.
     pub(crate) fn set_waker(&mut self, index: Index, waker: Waker) -> Option<Waker> {
         self.waiters[index as usize].waker.replace(waker)

@@ -9,16 +9,18 @@ mod deadline;
 pub(crate) mod hold;
 mod wait;
 
-pub use batch::BatchHold;
 pub(crate) use batch::Borders;
+pub use batch::{BatchFuture, BatchHold};
 pub use hold::{
     Exclusive, Hold, LockRef, Mode, OwnedReadHold, OwnedUpgradableHold, OwnedWriteHold, ReadHold,
-    Readable, Shared, Upgradable, UpgradableHold, WriteHold,
+    Readable, Shared, Upgradable, UpgradableHold, UpgradeFuture, WriteHold,
 };
 pub use wait::LockFuture;
 
-use crate::capabilities::RawRangeLockSplit;
-use crate::error::RangeError;
+use core::future::Future;
+
+use crate::capabilities::{RawRangeLockSplit, RawRangeLockWait};
+use crate::error::{RangeError, TryLockError};
 use crate::raw::RawRangeLock;
 use crate::verbs::verbs;
 
@@ -83,7 +85,7 @@ pub trait RangeLockExt: RawRangeLock {
         /// # drop(copying);
         /// # Ok::<(), spanlock_range_lock::RangeError>(())
         /// ```
-        fn lock_all -> BatchHold<&Self>;
+        fn lock_all -> BatchHold<&Self>, BatchFuture<&Self>;
     }
 
     /// Locks `len` positions from the current end on, exclusively. [`Hold::append`] states the rule
@@ -99,6 +101,79 @@ pub trait RangeLockExt: RawRangeLock {
         Self: RawRangeLockSplit,
     {
         Hold::append(self, len, end)
+    }
+
+    /// Like [`append`](Self::append), but never blocks. Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// [`TryLockError::WouldBlock`] if it would have to wait; otherwise as
+    /// [`append`](Self::append).
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    fn try_append(
+        &self,
+        len: u64,
+        end: impl FnMut() -> u64,
+    ) -> Result<WriteHold<'_, Self>, TryLockError>
+    where
+        Self: RawRangeLockSplit,
+    {
+        Hold::try_append(self, len, end)
+    }
+
+    /// Like [`append`](Self::append), but gives up after `timeout`. A timeout too long for the clock
+    /// never ends.
+    ///
+    /// # Errors
+    /// [`TimedLockError::TimedOut`](crate::TimedLockError::TimedOut), with no trace left; otherwise
+    /// as [`append`](Self::append).
+    #[cfg(feature = "std")]
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    fn try_append_for(
+        &self,
+        len: u64,
+        end: impl FnMut() -> u64,
+        timeout: std::time::Duration,
+    ) -> Result<WriteHold<'_, Self>, crate::TimedLockError>
+    where
+        Self: RawRangeLockSplit + RawRangeLockWait,
+    {
+        Hold::try_append_for(self, len, end, timeout)
+    }
+
+    /// Like [`append`](Self::append), but gives up at `deadline`. A deadline in the past makes this
+    /// a try.
+    ///
+    /// # Errors
+    /// [`TimedLockError::TimedOut`](crate::TimedLockError::TimedOut), with no trace left; otherwise
+    /// as [`append`](Self::append).
+    #[cfg(feature = "std")]
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    fn try_append_until(
+        &self,
+        len: u64,
+        end: impl FnMut() -> u64,
+        deadline: std::time::Instant,
+    ) -> Result<WriteHold<'_, Self>, crate::TimedLockError>
+    where
+        Self: RawRangeLockSplit + RawRangeLockWait,
+    {
+        Hold::try_append_until(self, len, end, deadline)
+    }
+
+    /// Like [`append`](Self::append), but returns a future and never blocks a thread. Dropping the
+    /// future gives up the request and leaves no trace.
+    ///
+    /// # Errors
+    /// As for [`append`](Self::append).
+    fn append_async(
+        &self,
+        len: u64,
+        end: impl FnMut() -> u64,
+    ) -> impl Future<Output = Result<WriteHold<'_, Self>, RangeError>>
+    where
+        Self: RawRangeLockSplit + RawRangeLockWait,
+    {
+        Hold::append_async(self, len, end)
     }
 }
 

@@ -24,17 +24,17 @@ mod whole_range;
 pub mod words;
 
 pub use capabilities::{
-    RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
-    RawRangeLockUpgradeWait, RawRangeLockWait,
+    RawRangeLockBatch, RawRangeLockBatchWait, RawRangeLockDowngrade, RawRangeLockSplit,
+    RawRangeLockUpgrade, RawRangeLockUpgradeWait, RawRangeLockWait,
 };
 pub use detect::LockId;
 #[cfg(feature = "std")]
 pub use error::TimedLockError;
 pub use error::{NoMemory, PartError, RangeError, TryLockError};
 pub use guard::{
-    BatchHold, Exclusive, Hold, LockFuture, LockRef, Mode, OwnedReadHold, OwnedUpgradableHold,
-    OwnedWriteHold, RangeLockExt, ReadHold, Readable, Shared, Upgradable, UpgradableHold,
-    WriteHold,
+    BatchFuture, BatchHold, Exclusive, Hold, LockFuture, LockRef, Mode, OwnedReadHold,
+    OwnedUpgradableHold, OwnedWriteHold, RangeLockExt, ReadHold, Readable, Shared, Upgradable,
+    UpgradableHold, UpgradeFuture, WriteHold,
 };
 pub use positions::{IntoRange, Position, span_in};
 #[doc(hidden)]
@@ -50,5 +50,6 @@ pub use rw_counter::RwCounter;
 pub use rw_distributed::{DistributedRequest, RwDistributed};
 pub use rw_word::RwWord;
 pub use spanlock_sync::barrier::use_fences;
+pub use spanlock_sync::{DefaultPark, Park, Spin};
 #[cfg(feature = "statistics")]
 pub use statistics::{RawRangeLockStatistics, Statistics};

@@ -15,7 +15,7 @@ macro_rules! verbs {
         )*
         several:
         $(#[$doc_all:meta])*
-        fn lock_all -> $batch:ty;
+        fn lock_all -> $batch:ty, $batch_future:ty;
     ) => {
         $(
             $(#[$doc])*
@@ -120,6 +120,59 @@ macro_rules! verbs {
             $lock: $crate::RawRangeLockBatch,
         {
             $make_all::try_lock(self, requests)
+        }
+
+        /// Like [`lock_all`](Self::lock_all), but gives up after `timeout`. A timeout too long for
+        /// the clock never ends.
+        ///
+        /// # Errors
+        /// [`TimedLockError::TimedOut`](crate::TimedLockError::TimedOut), with no trace left;
+        /// otherwise as [`lock_all`](Self::lock_all).
+        #[cfg(feature = "std")]
+        #[cfg_attr(feature = "deadlock-detection", track_caller)]
+        $vis fn try_lock_all_for(
+            &self,
+            requests: impl IntoIterator<Item = (impl $crate::IntoRange, $crate::Access)>,
+            timeout: std::time::Duration,
+        ) -> Result<$batch, $crate::TimedLockError>
+        where
+            $lock: $crate::RawRangeLockBatchWait,
+        {
+            $make_all::try_lock_for(self, requests, timeout)
+        }
+
+        /// Like [`lock_all`](Self::lock_all), but gives up at `deadline`. A deadline in the past
+        /// makes this a try.
+        ///
+        /// # Errors
+        /// [`TimedLockError::TimedOut`](crate::TimedLockError::TimedOut), with no trace left;
+        /// otherwise as [`lock_all`](Self::lock_all).
+        #[cfg(feature = "std")]
+        #[cfg_attr(feature = "deadlock-detection", track_caller)]
+        $vis fn try_lock_all_until(
+            &self,
+            requests: impl IntoIterator<Item = (impl $crate::IntoRange, $crate::Access)>,
+            deadline: std::time::Instant,
+        ) -> Result<$batch, $crate::TimedLockError>
+        where
+            $lock: $crate::RawRangeLockBatchWait,
+        {
+            $make_all::try_lock_until(self, requests, deadline)
+        }
+
+        /// Like [`lock_all`](Self::lock_all), but returns a future and never blocks a thread.
+        /// Dropping the future gives up the request and leaves no trace.
+        ///
+        /// # Errors
+        /// As for [`lock_all`](Self::lock_all).
+        $vis fn lock_all_async(
+            &self,
+            requests: impl IntoIterator<Item = (impl $crate::IntoRange, $crate::Access)>,
+        ) -> $batch_future
+        where
+            $lock: $crate::RawRangeLockBatchWait,
+        {
+            $make_all::lock_async(self, requests)
         }
     };
 }

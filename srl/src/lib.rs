@@ -4,6 +4,7 @@
 extern crate alloc;
 
 mod array;
+mod batch;
 mod capabilities;
 #[cfg(any(doc, doctest))]
 pub mod docs;
@@ -22,6 +23,7 @@ use spanlock_range_lock::RwWord;
 use spanlock_sync::DefaultPark;
 
 pub use array::Array;
+pub use batch::SrlBatchRequest;
 pub use lock::Srl;
 pub use packed::PackedWord;
 pub use request::SrlRequest;

@@ -253,7 +253,10 @@ mod tests {
         static RAISED: Flag = Flag::new();
         static CHECKED: Flag = Flag::new();
         let fences = |flag: &Flag| flag.0.load(Relaxed) & FENCES != 0;
-        assert!(fences(&RAISED) && fences(&CHECKED));
+        assert_eq!(
+            [fences(&RAISED), fences(&CHECKED)],
+            [world::FLAGS_MAY_FENCE; 2]
+        );
         RAISED.raise();
         RAISED.lower();
         assert_eq!(fences(&RAISED), world::flags_fence());

@@ -2,11 +2,16 @@
 
 use alloc::vec::Vec;
 use core::fmt;
+use core::future::Future;
 use core::ops::Range;
 use core::slice::GetDisjointMutError;
+#[cfg(feature = "std")]
+use std::time::{Duration, Instant};
 
 use super::guard::SliceRef;
-use crate::capabilities::RawRangeLockBatch;
+use crate::capabilities::{RawRangeLockBatch, RawRangeLockBatchWait};
+#[cfg(feature = "std")]
+use crate::error::TimedLockError;
 use crate::error::{RangeError, TryLockError};
 use crate::guard::{BatchHold, Borders, LockRef};
 use crate::positions::{IntoRange, in_hold, in_slice};
@@ -67,6 +72,79 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockBatch>> RangeBatchGuard<P, T>
         let first = lock.elements().0;
         let parts = asked(&lock, requests)?;
         let _hold = BatchHold::try_lock(lock, ranges(&parts))?;
+        Ok(RangeBatchGuard {
+            first,
+            parts,
+            _hold,
+        })
+    }
+}
+
+impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockBatchWait>> RangeBatchGuard<P, T> {
+    /// Locks all the ranges; blocks until no conflicting hold is left, for at most `timeout`. A
+    /// timeout too long for the clock never ends. Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// [`TimedLockError::TimedOut`], with no trace left; otherwise as for [`lock`](Self::lock).
+    #[cfg(feature = "std")]
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    pub fn try_lock_for(
+        lock: P,
+        requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
+        timeout: Duration,
+    ) -> Result<Self, TimedLockError> {
+        let first = lock.elements().0;
+        let parts = asked(&lock, requests)?;
+        let _hold = BatchHold::try_lock_for(lock, ranges(&parts), timeout)?;
+        Ok(RangeBatchGuard {
+            first,
+            parts,
+            _hold,
+        })
+    }
+
+    /// Locks all the ranges; blocks until no conflicting hold is left or `deadline` has passed. A
+    /// deadline in the past makes this a try. Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// [`TimedLockError::TimedOut`], with no trace left; otherwise as for [`lock`](Self::lock).
+    #[cfg(feature = "std")]
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    pub fn try_lock_until(
+        lock: P,
+        requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
+        deadline: Instant,
+    ) -> Result<Self, TimedLockError> {
+        let first = lock.elements().0;
+        let parts = asked(&lock, requests)?;
+        let _hold = BatchHold::try_lock_until(lock, ranges(&parts), deadline)?;
+        Ok(RangeBatchGuard {
+            first,
+            parts,
+            _hold,
+        })
+    }
+
+    /// Returns a future that locks all the ranges. Never blocks. Dropping the future gives up the
+    /// request. Like any `async fn`, it panics when polled after completion.
+    ///
+    /// # Errors
+    /// As for [`lock`](Self::lock).
+    pub fn lock_async(
+        lock: P,
+        requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
+    ) -> impl Future<Output = Result<Self, RangeError>> {
+        let parts = asked(&lock, requests);
+        Self::lock_asked_async(lock, parts)
+    }
+
+    async fn lock_asked_async(
+        lock: P,
+        parts: Result<Vec<(Span, Access)>, RangeError>,
+    ) -> Result<Self, RangeError> {
+        let parts = parts?;
+        let _hold = BatchHold::lock_async(lock.clone(), ranges(&parts)).await?;
+        let first = lock.elements().0;
         Ok(RangeBatchGuard {
             first,
             parts,

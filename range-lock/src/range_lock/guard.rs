@@ -267,6 +267,51 @@ impl<P: LockRef<Lock: RawRangeLockUpgradeWait>, T> RangeGuard<P, T, Upgradable> 
     }
 }
 
+impl<P: LockRef<Lock: RawRangeLockUpgradeWait>, T> RangeGuard<P, T, Upgradable> {
+    /// Becomes exclusive; blocks like [`upgrade`](Self::upgrade), for at most `timeout`. A timeout
+    /// too long for the clock never ends. Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// Returns the guard, unchanged, if the readers have not left in time.
+    #[cfg(feature = "std")]
+    pub fn try_upgrade_for(self, timeout: Duration) -> Result<RangeGuard<P, T, Exclusive>, Self> {
+        let RangeGuard { data, hold } = self;
+        match hold.try_upgrade_for(timeout) {
+            Ok(hold) => Ok(RangeGuard { data, hold }),
+            Err(hold) => Err(RangeGuard { data, hold }),
+        }
+    }
+
+    /// Becomes exclusive; blocks like [`upgrade`](Self::upgrade), until `deadline` at the latest. A
+    /// deadline in the past makes this a try. Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// As for [`try_upgrade_for`](Self::try_upgrade_for).
+    #[cfg(feature = "std")]
+    pub fn try_upgrade_until(self, deadline: Instant) -> Result<RangeGuard<P, T, Exclusive>, Self> {
+        let RangeGuard { data, hold } = self;
+        match hold.try_upgrade_until(deadline) {
+            Ok(hold) => Ok(RangeGuard { data, hold }),
+            Err(hold) => Err(RangeGuard { data, hold }),
+        }
+    }
+}
+
+impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockUpgradeWait>> RangeGuard<P, T, Upgradable> {
+    /// Returns a future that makes the guard exclusive, as [`Hold::upgrade_async`] does. Dropping it
+    /// releases the range. Like any `async fn`, it panics when polled after completion.
+    pub fn upgrade_async(self) -> impl Future<Output = RangeGuard<P, T, Exclusive>> {
+        // Not the guard itself: its pointer would keep the future in one thread.
+        let RangeGuard { hold, .. } = self;
+        async {
+            let hold = hold.upgrade_async().await;
+            // The elements are those of the span.
+            let range = hold.span().map_or(0..0, Span::range);
+            RangeGuard::of(hold, range)
+        }
+    }
+}
+
 impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
     /// Releases all elements but `keep`, given as indices into the guard. Never blocks. If a waker
     /// panics, the guard keeps the same elements. Ordering: Release.

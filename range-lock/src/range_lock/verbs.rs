@@ -63,6 +63,7 @@ impl<T, L: RawRangeLock, M: Memory<T>> RangeLock<T, L, M> {
         /// assert_eq!(lock.read(0..6)?[..], [5, 6, 3, 4, 1, 2]);
         /// # Ok::<(), spanlock_range_lock::RangeError>(())
         /// ```
-        fn lock_all -> RangeBatchGuard<&Self, T>;
+        fn lock_all -> RangeBatchGuard<&Self, T>,
+            impl Future<Output = Result<RangeBatchGuard<&Self, T>, RangeError>>;
     }
 }

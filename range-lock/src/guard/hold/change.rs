@@ -4,9 +4,17 @@
 //! its span and its access change before the lock is called, and the lock stores the new token
 //! before it runs a waker. A failed upgrade leaves both as they were.
 
+use core::future::Future;
 use core::ops::Range;
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
+#[cfg(feature = "std")]
+use std::time::{Duration, Instant};
 
 use spanlock_sync::injected_bug;
+
+#[cfg(feature = "std")]
+use super::super::deadline::{Limit, block_on};
 
 use super::{Exclusive, Hold, LockRef, Mode, Readable, Shared, Upgradable};
 use crate::capabilities::{
@@ -103,6 +111,110 @@ impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> Hold<P, Upgradable> {
             self.held = Some((span, unsafe { self.lock.raw().upgrade(span, token) }));
         }
         self.into_mode()
+    }
+}
+
+impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> Hold<P, Upgradable> {
+    /// Becomes exclusive; blocks like [`upgrade`](Self::upgrade), for at most `timeout`. A timeout
+    /// too long for the clock never ends. Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// Returns the hold if the readers have not left in time. It is upgradable as before, and
+    /// readers that it kept out meanwhile proceed.
+    #[cfg(feature = "std")]
+    pub fn try_upgrade_for(self, timeout: Duration) -> Result<Hold<P, Exclusive>, Self> {
+        self.upgrade_within(Limit::For(timeout))
+    }
+
+    /// Becomes exclusive; blocks like [`upgrade`](Self::upgrade), until `deadline` at the latest. A
+    /// deadline in the past makes this a try. Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// As for [`try_upgrade_for`](Self::try_upgrade_for).
+    #[cfg(feature = "std")]
+    pub fn try_upgrade_until(self, deadline: Instant) -> Result<Hold<P, Exclusive>, Self> {
+        self.upgrade_within(Limit::Until(deadline))
+    }
+
+    #[cfg(feature = "std")]
+    fn upgrade_within(self, limit: Limit) -> Result<Hold<P, Exclusive>, Self> {
+        self.try_upgrade().or_else(|hold| {
+            let Ok(deadline) = limit.deadline() else {
+                return Err(hold);
+            };
+            let mut upgrade = hold.upgrade_async();
+            match block_on(&mut upgrade, deadline) {
+                Some(hold) => Ok(hold),
+                None => Err(upgrade.cancel().expect("not completed")),
+            }
+        })
+    }
+
+    /// Returns a future that makes the hold exclusive. It keeps new readers out from its first poll
+    /// on, and never blocks a thread. Dropping it gives up the upgrade and releases the hold;
+    /// [`UpgradeFuture::cancel`] returns the hold instead.
+    pub fn upgrade_async(self) -> UpgradeFuture<P> {
+        UpgradeFuture {
+            hold: Some(self),
+            waits: false,
+        }
+    }
+}
+
+/// A future that resolves to an exclusive hold; see [`Hold::upgrade_async`].
+///
+/// # Panics
+/// Panics when polled after completion.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct UpgradeFuture<P: LockRef<Lock: RawRangeLockUpgradeWait>> {
+    /// `None` after completion.
+    hold: Option<Hold<P, Upgradable>>,
+    /// Whether the hold waits in the lock.
+    waits: bool,
+}
+
+impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> UpgradeFuture<P> {
+    /// Gives up the upgrade and returns the hold, which is upgradable as before; `None` after
+    /// completion. Readers that only the upgrade kept out proceed.
+    pub fn cancel(mut self) -> Option<Hold<P, Upgradable>> {
+        self.withdraw();
+        self.hold.take()
+    }
+
+    fn withdraw(&mut self) {
+        if let Some(hold) = &self.hold
+            && let Some((span, token)) = hold.held
+            && core::mem::take(&mut self.waits)
+        {
+            // SAFETY: the hold waits for this upgrade. It is upgradable again, even after a panic.
+            unsafe { hold.lock.raw().cancel_upgrade(span, token) }
+        }
+    }
+}
+
+impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> Future for UpgradeFuture<P> {
+    type Output = Hold<P, Exclusive>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let UpgradeFuture { hold, waits } = &mut *self;
+        let waiting = hold
+            .as_mut()
+            .expect("`UpgradeFuture` polled after completion");
+        if let Some((span, token)) = &mut waiting.held {
+            let (raw, waker) = (waiting.lock.raw(), context.waker());
+            // SAFETY: the span is held with `Upgradable` and this token, and nothing else uses the
+            // hold until the upgrade is granted or cancelled.
+            *token = ready!(unsafe { raw.poll_upgrade(*span, *token, waits, waker) });
+        }
+        let hold = hold.take().expect("present at the start of this poll");
+        Poll::Ready(hold.into_mode())
+    }
+}
+
+impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> Drop for UpgradeFuture<P> {
+    fn drop(&mut self) {
+        self.withdraw();
     }
 }
 
