@@ -28,10 +28,11 @@ pub use spanlock_range_lock::TimedLockError;
 #[doc(no_inline)]
 pub use spanlock_range_lock::{Access, IntoRange, RangeError, RangeLockExt, TryLockError};
 
-/// A slice of `T`, protected by a range lock: by default by one of exact ranges, so that requests for
-/// disjoint ranges never block each other.
+/// A slice of `T`, protected by a range lock: by default by one of exact ranges, so that requests
+/// for disjoint ranges never block each other.
 ///
-/// This is [`range_lock::RangeLock`], with a default for its lock. `RangeLock::new` uses the default:
+/// This is [`range_lock::RangeLock`], with a default for its lock. `RangeLock::new` uses the
+/// default:
 ///
 /// ```
 /// use spanlock_interval_lock::RangeLock;

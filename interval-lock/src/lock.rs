@@ -225,8 +225,8 @@ impl IntervalLock {
     }
 
     const_if_shipped! {
-        /// Creates a lock with one shard, which allocates nothing until it is used. `const`, so that
-        /// a `static` works:
+        /// Creates a lock with one shard, which allocates nothing until it is used. `const`, so
+        /// that a `static` works:
         ///
         /// ```
         /// use spanlock_interval_lock::{IntervalLock, RangeLockExt};

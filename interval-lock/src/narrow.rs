@@ -168,7 +168,8 @@ impl Core {
         Poll::Ready(Ok(token(index)))
     }
 
-    /// Advances an upgrade; see [`poll_upgrade`](spanlock_range_lock::RawRangeLockUpgradeWait::poll_upgrade).
+    /// Advances an upgrade; see
+    /// [`poll_upgrade`](spanlock_range_lock::RawRangeLockUpgradeWait::poll_upgrade).
     pub(crate) fn poll_upgrade(
         &self,
         span: Span,
@@ -251,8 +252,8 @@ impl Core {
     }
 }
 
-/// Claims the grant of the waiting narrow request at `index`, or leaves `waker` there. The mutex must
-/// have been locked since the request began to wait.
+/// Claims the grant of the waiting narrow request at `index`, or leaves `waker` there. The mutex
+/// must have been locked since the request began to wait.
 fn poll_granted<'a>(
     shard: &'a Mutex<Requests>,
     mut requests: MutexGuard<'a, Requests>,
@@ -273,8 +274,8 @@ fn poll_granted<'a>(
             drop(before);
             return Poll::Pending;
         }
-        // This waker is foreign code, so it is cloned, dropped and woken outside the mutex. The next
-        // iteration checks the request again.
+        // This waker is foreign code, so it is cloned, dropped and woken outside the mutex. The
+        // next iteration checks the request again.
         drop(requests);
         clone = Some(waker.clone());
         requests = shard.lock();

@@ -210,11 +210,13 @@ pub unsafe trait RawRangeLockSplit: RawRangeLock {
 /// - A lock whose upgrades wait. No batch may hold some of its spans while it waits for others.
 ///
 /// # Deadlock
-/// Requests of threads that hold nothing of the lock never wait for each other in a cycle, be they
-/// batches or single spans. Nothing is promised for a thread that waits while it holds another span
-/// of the same lock, not even if it takes spans in ascending order. Suppose a thread holds position
-/// 5, and a batch for 5 and 100 waits for it. If the first thread now requests 100, it waits behind
-/// the batch, although nobody holds 100. A single span 5..101 may have the same effect.
+/// Requests, be they batches or single spans, never wait for each other in a cycle as long as no
+/// hold of the lock waits for another request of it before it is released. It does not matter which
+/// thread makes a request, or how many it has in flight. Nothing is promised for a hold whose owner
+/// waits for another span, not even if it takes spans in ascending order. Suppose position 5 is
+/// held, and a batch for 5 and 100 waits for it. If the owner of the hold now requests 100, the
+/// request waits behind the batch, although nobody holds 100. A single span 5..101 may have the
+/// same effect.
 ///
 /// # Safety
 /// After a return with `Ok`, each span is held as if [`RawRangeLock::lock`] had acquired it, with

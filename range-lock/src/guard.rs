@@ -6,11 +6,13 @@
 mod batch;
 #[cfg(feature = "std")]
 mod deadline;
+mod field;
 pub(crate) mod hold;
 mod wait;
 
 pub(crate) use batch::Borders;
 pub use batch::{BatchFuture, BatchHold};
+pub use field::LockField;
 pub use hold::{
     Exclusive, Hold, LockRef, Mode, OwnedReadHold, OwnedUpgradableHold, OwnedWriteHold, ReadHold,
     Readable, Shared, Upgradable, UpgradableHold, UpgradeFuture, WriteHold,
@@ -71,10 +73,11 @@ pub trait RangeLockExt: RawRangeLock {
         /// The ranges may come in any order, overlap and repeat: each unit of the lock is held with
         /// the strongest access requested for it.
         ///
-        /// Threads cannot wait for each other in a cycle if each requests all its ranges in one
-        /// call, and only while it holds nothing of this lock. A thread that requests a range while
-        /// it holds another may wait for ever, in whatever order it takes them: behind a request
-        /// for both, which waits for the range that the thread holds.
+        /// Requests never wait for each other in a cycle as long as no hold of this lock waits for
+        /// another request of it before it is released: whatever needs several ranges requests them
+        /// all in one call. A thread or a task that waits for a range while it holds another may
+        /// wait for ever, in whatever order it takes them: behind a request for both, which waits
+        /// for the range that is held.
         ///
         /// ```
         /// use spanlock_range_lock::{Access, RangeLockExt, RwCounter};
@@ -120,8 +123,8 @@ pub trait RangeLockExt: RawRangeLock {
         Hold::try_append(self, len, end)
     }
 
-    /// Like [`append`](Self::append), but gives up after `timeout`. A timeout too long for the clock
-    /// never ends.
+    /// Like [`append`](Self::append), but gives up after `timeout`. A timeout too long for the
+    /// clock never ends.
     ///
     /// # Errors
     /// [`TimedLockError::TimedOut`](crate::TimedLockError::TimedOut), with no trace left; otherwise

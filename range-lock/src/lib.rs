@@ -32,7 +32,7 @@ pub use detect::LockId;
 pub use error::TimedLockError;
 pub use error::{NoMemory, PartError, RangeError, TryLockError};
 pub use guard::{
-    BatchFuture, BatchHold, Exclusive, Hold, LockFuture, LockRef, Mode, OwnedReadHold,
+    BatchFuture, BatchHold, Exclusive, Hold, LockField, LockFuture, LockRef, Mode, OwnedReadHold,
     OwnedUpgradableHold, OwnedWriteHold, RangeLockExt, ReadHold, Readable, Shared, Upgradable,
     UpgradableHold, UpgradeFuture, WriteHold,
 };

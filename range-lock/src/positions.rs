@@ -31,10 +31,10 @@ mod sealed {
 /// ```
 ///
 /// # Integer literals
-/// Where nothing else gives the type of a literal, Rust makes it an `i32`. So give one of the bounds
-/// a type if positions may exceed `i32::MAX`, as in `0..4_u64 << 30`. Without one, the compiler
-/// rejects literals and sums that are too large. But it does not check the value of a shift:
-/// `0..4 << 30` is empty.
+/// Where nothing else gives the type of a literal, Rust makes it an `i32`. So give one of the
+/// bounds a type if positions may exceed `i32::MAX`, as in `0..4_u64 << 30`. Without one, the
+/// compiler rejects literals and sums that are too large. But it does not check the value of a
+/// shift: `0..4 << 30` is empty.
 ///
 /// Sealed.
 pub trait IntoRange: sealed::Sealed {

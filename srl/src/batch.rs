@@ -4,8 +4,8 @@
 //! | stage | the request holds | it waits for | cancelling it |
 //! |---|---|---|---|
 //! | `New` | nothing | | does nothing |
-//! | `AwaitingEntries` | the gate closed, once for each range | earlier entries | opens the gate, cancels the entries |
-//! | `Scanning` | an entry of each range, or the words of a range that it has scanned | the next word | releases them all |
+//! | `AwaitingEntries` | the gate closed, once a range | earlier entries | opens it, cancels them |
+//! | `Scanning` | an entry or the words of each range | the next word | releases them all |
 
 use alloc::vec::Vec;
 use core::pin::Pin;

@@ -131,9 +131,9 @@ impl Default for Flag {
 
 impl Flag {
     const_if_shipped! {
-        /// Returns a flag that is not raised, without registering the process. Where the process may
-        /// still have to, the light side fences until the flag is first raised, or until the light
-        /// side finds the process registered: fences of this side alone are always correct.
+        /// Returns a flag that is not raised, without registering the process. Where the process
+        /// may still have to, the light side fences until the flag is first raised, or until the
+        /// light side finds the process registered: fences of this side alone are always correct.
         pub fn new() -> Self {
             Flag(AtomicU32::new(if world::FLAGS_MAY_FENCE { FENCES } else { 0 }))
         }

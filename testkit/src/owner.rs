@@ -166,8 +166,8 @@ impl<'a> Hold<'a> {
         self.access = Access::Write;
     }
 
-    /// Polls an upgrade of the hold to a write, and returns whether it was granted. `waits` is false
-    /// at first. Requires the capability `upgrade_wait` and an upgradable hold.
+    /// Polls an upgrade of the hold to a write, and returns whether it was granted. `waits` is
+    /// false at first. Requires the capability `upgrade_wait` and an upgradable hold.
     pub fn poll_upgrade(&mut self, waits: &mut bool, waker: &Waker) -> bool {
         assert_eq!(self.access, Access::Upgradable);
         let capability = self.lock.upgrade_wait.as_ref();

@@ -299,8 +299,8 @@ impl<P: LockRef<Lock: RawRangeLockBatchWait>> BatchHold<P> {
     }
 }
 
-/// A future that resolves to a [`BatchHold`]. It requests nothing before its first poll. Dropping it
-/// gives up the request and leaves no trace. Otherwise like a [`LockFuture`](super::LockFuture).
+/// A future that resolves to a [`BatchHold`]. It requests nothing before its first poll. Dropping
+/// it gives up the request and leaves no trace. Otherwise like a [`LockFuture`](super::LockFuture).
 ///
 /// # Panics
 /// Panics when polled after completion.

@@ -1,7 +1,7 @@
 //! [`Hold`]: a held range, implemented once for every access and for borrowed and shared locks.
 //!
-//! This file has the type and every way to lock a range; `hold/append.rs` locks at a moving end, and
-//! `hold/change.rs` changes a hold.
+//! This file has the type and every way to lock a range; `hold/append.rs` locks at a moving end,
+//! and `hold/change.rs` changes a hold.
 //!
 //! ```text
 //!                      upgrade, try_upgrade
@@ -44,8 +44,9 @@ pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// The pointer by which a hold reaches its lock: `&L`, or `Arc<L>` for an owned hold. A pointer to
-/// a [`RangeLock`](crate::RangeLock) serves as well.
+/// The pointer by which a hold reaches its lock: `&L`; for an owned hold `Arc<L>`, or a
+/// [`LockField`](crate::LockField) if the lock is a part of something shared. A pointer to a
+/// [`RangeLock`](crate::RangeLock) serves as well.
 ///
 /// Sealed, because a pointer whose target changes would release a range in the wrong lock.
 pub trait LockRef: Clone + Unpin + sealed::Sealed {

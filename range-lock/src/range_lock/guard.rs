@@ -17,12 +17,13 @@ use crate::capabilities::{
 use crate::error::TimedLockError;
 use crate::error::{PartError, RangeError, TryLockError};
 use crate::guard::hold::sealed;
-use crate::guard::{Exclusive, Hold, LockRef, Mode, Readable, Shared, Upgradable};
+use crate::guard::{Exclusive, Hold, LockField, LockRef, Mode, Readable, Shared, Upgradable};
 use crate::positions::{Bounds, IntoRange, in_hold, in_slice};
 use crate::raw::{RawRangeLock, Span};
 
 /// The pointer by which a guard reaches its [`RangeLock`] of `T`s: `&RangeLock<T, L>`, or
-/// `Arc<RangeLock<T, L>>` for an owned guard. Sealed.
+/// `Arc<RangeLock<T, L>>` for an owned guard, or a [`LockField`] for one of a lock that is a part
+/// of something shared. Sealed.
 pub trait SliceRef<T>: LockRef {
     /// Returns the address of the first element, and the number of elements (RL-I1).
     #[doc(hidden)]
@@ -30,16 +31,16 @@ pub trait SliceRef<T>: LockRef {
 }
 
 macro_rules! slice_ref {
-    ($pointer:ty) => {
-        impl<T, L: RawRangeLock, M: Memory<T>> sealed::Sealed for $pointer {}
-        impl<T, L: RawRangeLock, M: Memory<T>> LockRef for $pointer {
+    ($pointer:ty $(, $owner:ident)?) => {
+        impl<T, L: RawRangeLock, M: Memory<T> $(, $owner: ?Sized)?> sealed::Sealed for $pointer {}
+        impl<T, L: RawRangeLock, M: Memory<T> $(, $owner: ?Sized)?> LockRef for $pointer {
             type Lock = L;
             #[inline]
             fn raw(&self) -> &L {
                 &self.lock
             }
         }
-        impl<T, L: RawRangeLock, M: Memory<T>> SliceRef<T> for $pointer {
+        impl<T, L: RawRangeLock, M: Memory<T> $(, $owner: ?Sized)?> SliceRef<T> for $pointer {
             #[inline]
             fn elements(&self) -> (*mut T, usize) {
                 (self.data.as_ptr(), self.len)
@@ -50,6 +51,7 @@ macro_rules! slice_ref {
 
 slice_ref!(&RangeLock<T, L, M>);
 slice_ref!(Arc<RangeLock<T, L, M>>);
+slice_ref!(LockField<O, RangeLock<T, L, M>>, O);
 
 /// A held range of the [`RangeLock`] that `P` points to; derefs to `[T]`. Its aliases are
 /// [`RangeReadGuard`], [`RangeUpgradableGuard`], [`RangeWriteGuard`], and their owned forms.
@@ -298,8 +300,8 @@ impl<P: LockRef<Lock: RawRangeLockUpgradeWait>, T> RangeGuard<P, T, Upgradable> 
 }
 
 impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockUpgradeWait>> RangeGuard<P, T, Upgradable> {
-    /// Returns a future that makes the guard exclusive, as [`Hold::upgrade_async`] does. Dropping it
-    /// releases the range. Like any `async fn`, it panics when polled after completion.
+    /// Returns a future that makes the guard exclusive, as [`Hold::upgrade_async`] does. Dropping
+    /// it releases the range. Like any `async fn`, it panics when polled after completion.
     pub fn upgrade_async(self) -> impl Future<Output = RangeGuard<P, T, Exclusive>> {
         // Not the guard itself: its pointer would keep the future in one thread.
         let RangeGuard { hold, .. } = self;

@@ -47,9 +47,9 @@ use crate::raw::RawRangeLock;
 /// # The elements
 /// | made by | the elements are in | `M` |
 /// |---|---|---|
-/// | [`new`](Self::new), [`with_lock`](Self::with_lock), `From<Vec<T>>` … | memory that the lock owns | `Box<[T]>` |
-/// | [`borrowed`](RangeLock::borrowed) | a `&mut [T]` of the caller | `&mut [T]` |
-/// | [`from_raw`](RangeLock::from_raw), which is unsafe | any memory: mapped, aligned, of another language | [`Foreign`] |
+/// | [`new`](Self::new), [`with_lock`](Self::with_lock), `From` | memory of the lock | `Box<[T]>` |
+/// | [`borrowed`](RangeLock::borrowed) | a slice of the caller | `&mut [T]` |
+/// | [`from_raw`](RangeLock::from_raw) (unsafe) | mapped, aligned, foreign memory | [`Foreign`] |
 ///
 /// A reference to a slice is not accepted where elements are owned, because the lock would own a
 /// copy:
@@ -223,7 +223,7 @@ impl<T, L: RawRangeLock, M: Memory<T>> RangeLock<T, L, M> {
         let this = ManuallyDrop::new(self);
         // SAFETY: `this` is never dropped, so the lock is moved out once.
         drop(unsafe { core::ptr::read(&this.lock) });
-        // SAFETY: `this` is never dropped, so the memory is given back once.
+        // SAFETY: `this` is never dropped, so the memory is taken out once.
         unsafe { this.give_back() }
     }
 

@@ -49,8 +49,8 @@ impl<T, L: RawRangeLock, M: Memory<T>> RangeLock<T, L, M> {
         /// Ordering: Acquire.
         ///
         /// The ranges may come in any order, overlap and repeat: each element is held with the
-        /// strongest access requested for it. Request all of them in one call, while no guard of
-        /// this lock is held: a second call may wait for ever.
+        /// strongest access requested for it. Request all of them in one call: a call that waits
+        /// while its caller holds a guard of this lock may wait for ever.
         ///
         /// ```
         /// use spanlock_range_lock::{Access, RangeLock, RwCounter};

@@ -99,8 +99,8 @@ impl<P: LockRef<Lock: RawRangeLockSplit>> Hold<P, Exclusive> {
 }
 
 impl<P: LockRef<Lock: RawRangeLockSplit + RawRangeLockWait>> Hold<P, Exclusive> {
-    /// Like [`append`](Self::append), but gives up after `timeout`. A timeout too long for the clock
-    /// never ends.
+    /// Like [`append`](Self::append), but gives up after `timeout`. A timeout too long for the
+    /// clock never ends.
     ///
     /// # Errors
     /// [`TimedLockError::TimedOut`], with no trace left; otherwise as for [`append`](Self::append).
