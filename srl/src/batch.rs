@@ -105,7 +105,7 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockBatchWait for Srl<S, P> {
                 if injected_bug!(
                     "batch-entries-stay",
                     "a batch that gives up as a future leaves its entries",
-                    killed_by = "srl-gate/batch-cancel, srl-gate/batch-cancel-wakes"
+                    killed_by = "srl-gate/batch-cancel"
                 ) {
                     return;
                 }

@@ -38,10 +38,10 @@
 //! | M | the load of the flag | Acquire | L | `srl-gate/try-leaves-no-trace` |
 //!
 //! # When the system refuses
-//! A process decides once how it issues these barriers: when it makes its first lock, or in
-//! [`use_fences`]. A later system call can still fail, for lack of memory, or in a thread with a
-//! seccomp filter. Then `heavy` tries a few more times. Then it returns false, and the other
-//! threads may not see what the caller stored:
+//! A process decides once how it issues these barriers: when it makes its first lock (or first uses
+//! one that was made in a constant), or in [`use_fences`]. A later system call can still fail, for
+//! lack of memory, or in a thread with a seccomp filter. Then `heavy` tries a few more times. Then
+//! it returns false, and the other threads may not see what the caller stored:
 //!
 //! - A waiter may be overlooked, so it rechecks its word from time to time.
 //! - A thread that frees memory cannot know who uses it, so it keeps the memory.
@@ -95,8 +95,8 @@ pub fn full() {
 /// Makes the barriers of this process fences, as on a system without `membarrier`. Returns whether
 /// they are fences now.
 ///
-/// Call it before the process makes its first lock: after that, nothing changes, and the function
-/// returns false. It is for processes whose threads install seccomp filters later that refuse
+/// Call it before the process makes or uses its first lock: after that, nothing changes, and the
+/// function returns false. It is for processes whose threads install seccomp filters later that refuse
 /// `membarrier`. Every lock works in such threads, too, but their waits may end a millisecond late,
 /// and they cannot free memory.
 pub fn use_fences() -> bool {
@@ -131,9 +131,9 @@ impl Default for Flag {
 
 impl Flag {
     const_if_shipped! {
-        /// Returns a flag that is not raised, without registering the process. Where the process
-        /// may still have to, the light side fences until the flag is first raised, or until the
-        /// light side finds the process registered: fences of this side alone are always correct.
+        /// Returns a flag that is not raised, without registering the process. The light side does
+        /// that when it first checks the flag, or the heavy side when it first raises it. Until
+        /// then the light side fences: its own fences are always correct.
         pub fn new() -> Self {
             Flag(AtomicU32::new(if world::FLAGS_MAY_FENCE { FENCES } else { 0 }))
         }
@@ -207,7 +207,7 @@ impl Flag {
         if count & FENCES != 0 {
             fence(SeqCst);
             count = self.0.load(order) & !FENCES;
-            if world::is_registered() {
+            if world::may_register() {
                 self.unfence();
             }
         }

@@ -219,8 +219,8 @@ impl WaitQueue {
 
 impl<P> WaitQueue<P> {
     const_if_shipped! {
-        /// Returns an empty queue, like `default`, but leaves the process as it is: until a thread
-        /// waits in this queue, or another queue is made, each check of the queue costs a fence.
+        /// Returns an empty queue, like `default`, but leaves it to the first use to register the
+        /// process for `membarrier`.
         pub fn empty() -> Self {
             WaitQueue {
                 handle: Handle::new(),

@@ -9,7 +9,7 @@ use crate::atomic::{Ordering::SeqCst, fence};
 pub(crate) const FLAGS_MAY_FENCE: bool = false;
 
 #[inline]
-pub(crate) fn is_registered() -> bool {
+pub(crate) fn may_register() -> bool {
     false
 }
 

@@ -2,12 +2,12 @@
 
 #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
 pub(crate) use membarrier::{
-    FLAGS_MAY_FENCE, before_flag, flags_fence, heavy, is_registered, light, use_fences,
+    FLAGS_MAY_FENCE, before_flag, flags_fence, heavy, light, may_register, use_fences,
 };
 
 #[cfg(not(all(target_os = "linux", feature = "std", not(miri))))]
 pub(crate) use fences::{
-    FLAGS_MAY_FENCE, before_flag, flags_fence, heavy, is_registered, light, use_fences,
+    FLAGS_MAY_FENCE, before_flag, flags_fence, heavy, light, may_register, use_fences,
 };
 
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence, fence};
@@ -45,7 +45,7 @@ mod fences {
     }
 
     #[inline]
-    pub(crate) fn is_registered() -> bool {
+    pub(crate) fn may_register() -> bool {
         false
     }
 
@@ -82,11 +82,11 @@ mod membarrier {
 
     pub(crate) const FLAGS_MAY_FENCE: bool = true;
 
-    /// Returns whether the process is registered, without registering it.
+    /// Returns whether the process is registered, or may still be.
     #[inline]
-    pub(crate) fn is_registered() -> bool {
+    pub(crate) fn may_register() -> bool {
         // Relaxed: as in `register`.
-        STATE.load(Relaxed) == REGISTERED
+        STATE.load(Relaxed) != ABSENT
     }
 
     #[inline]

@@ -26,7 +26,7 @@ pub(crate) fn full() {
 pub(crate) const FLAGS_MAY_FENCE: bool = false;
 
 #[inline]
-pub(crate) fn is_registered() -> bool {
+pub(crate) fn may_register() -> bool {
     false
 }
 
