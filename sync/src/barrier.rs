@@ -96,9 +96,9 @@ pub fn full() {
 /// they are fences now.
 ///
 /// Call it before the process makes or uses its first lock: after that, nothing changes, and the
-/// function returns false. It is for processes whose threads install seccomp filters later that refuse
-/// `membarrier`. Every lock works in such threads, too, but their waits may end a millisecond late,
-/// and they cannot free memory.
+/// function returns false. It is for processes whose threads install seccomp filters later that
+/// refuse `membarrier`. Every lock works in such threads, too, but their waits may end a
+/// millisecond late, and they cannot free memory.
 pub fn use_fences() -> bool {
     world::use_fences()
 }
