@@ -1,6 +1,7 @@
 //! The journal's public API.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 use spanlock_sync::thread;
@@ -82,6 +83,10 @@ impl Journal {
         options: Options,
     ) -> Result<Journal, Error> {
         check_block_bytes(options.block_bytes)?;
+        check_threads(!cfg!(all(
+            target_family = "wasm",
+            not(target_feature = "atomics")
+        )))?;
         let blocks = Blocks::new(Arc::new(log), &options.place, options.block_bytes)?;
         let mut superblock = Superblock::read(&blocks, &options.place)?;
         if !superblock.has_features() {
@@ -230,5 +235,29 @@ impl Drop for Journal {
 impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
+    }
+}
+
+/// Checks that the target can start the journal's thread. If it cannot, starting one panics.
+fn check_threads(has_threads: bool) -> Result<(), Error> {
+    if has_threads {
+        return Ok(());
+    }
+    let what = "this target has no threads: use the compact log";
+    let error = io::Error::new(io::ErrorKind::Unsupported, what);
+    Err(Error::io("starting the journal's thread")(error))
+}
+
+#[cfg(all(test, not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_threads_there_is_an_error() {
+        assert!(check_threads(true).is_ok());
+        let Error::Io { source, .. } = check_threads(false).unwrap_err() else {
+            panic!("another error");
+        };
+        assert_eq!(source.kind(), io::ErrorKind::Unsupported);
     }
 }

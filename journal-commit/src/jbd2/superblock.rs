@@ -390,7 +390,7 @@ fn fresh(options: &FormatOptions, first: u32, end: u32) -> Superblock {
 
 /// Returns a random UUID of version 4 (RFC 9562). The randomness comes from std's hasher seeds.
 fn new_uuid() -> [u8; UUID_BYTES] {
-    let word = || RandomState::new().hash_one(std::time::SystemTime::now());
+    let word = || RandomState::new().hash_one(spanlock_sync::time::now());
     let mut uuid = [0; UUID_BYTES];
     uuid[..8].copy_from_slice(&word().to_be_bytes());
     uuid[8..].copy_from_slice(&word().to_be_bytes());
