@@ -43,8 +43,8 @@ fn find<'a>(
     }
 }
 
-/// Judges a change: runs `searches` in order until one fails. If an execution exceeds a bound on its
-/// length, which may have a harmless reason, looks for another failure for a while.
+/// Judges a change: runs `searches` in order until one fails. If an execution exceeds a bound on
+/// its length, which may have a harmless reason, looks for another failure for a while.
 fn judge_one(change: &mut Change, built: &Built, searches: &[Search]) -> Result<()> {
     change.verdict = match change.reason {
         Some(_) => Fate::Equivalent,
