@@ -6,7 +6,7 @@
 //!
 //! In the mixes, *every* thread alternates between writes and reads. [SRL] §II-B4 divides the
 //! threads into readers and writers, while §VI-A does not say. With few threads, only alternating
-//! keeps the ratio.
+//! keeps the ratio. [`Places`] has what other figures of the paper access.
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
@@ -18,6 +18,7 @@ use spanlock_file_core::File;
 use spanlock_pmem::MappedFile;
 use spanlock_range_lock::RawRangeLock;
 
+use super::places::{self, Places};
 use crate::aligned::PageAligned;
 use crate::measure::{self, Round};
 
@@ -63,6 +64,8 @@ pub struct SharedFile {
     pub writes: u32,
     /// The number of reads that follow them.
     pub reads: u32,
+    /// Where they go.
+    pub places: Places,
 }
 
 impl SharedFile {
@@ -77,11 +80,17 @@ impl SharedFile {
         threads: usize,
         duration: Duration,
     ) -> Result<Round> {
-        let round = measure::timed(threads, duration, PAGE as u64, |worker| {
-            self.operations(file, worker as u64)
-        });
+        let round = match self.places {
+            Places::Own => measure::timed(threads, duration, PAGE as u64, |worker| {
+                self.operations(file, worker as u64)
+            }),
+            places => places.round(self, file, threads, duration),
+        };
         let round = round.with_context(|| format!("{} on {name}", self.name))?;
-        self.check(file, name, threads)?;
+        match self.places {
+            Places::Random { mebibytes, .. } => places::check(file, threads as u64 * mebibytes),
+            _ => self.check(file, name, threads),
+        }?;
         Ok(round)
     }
 
@@ -104,7 +113,7 @@ impl SharedFile {
 
     /// Returns the operation that thread `worker` repeats.
     pub fn operations(
-        &self,
+        self,
         file: &(impl Bytes + ?Sized),
         worker: u64,
     ) -> impl FnMut() -> Result<()> {
@@ -148,7 +157,7 @@ pub fn fill(file: &(impl Bytes + ?Sized), threads: usize) -> Result<()> {
 }
 
 /// Returns the content of a thread's page. It ends with the thread's number.
-fn page_of(worker: u64) -> PageAligned {
+pub(super) fn page_of(worker: u64) -> PageAligned {
     let mut page = PageAligned::new(PAGE);
     page.bytes().fill(worker as u8);
     page.bytes()[PAGE - 8..].copy_from_slice(&worker.to_le_bytes());
