@@ -56,35 +56,30 @@ impl PapersArgs {
         let unknown = self
             .figure
             .iter()
-            .find(|it| !all.iter().any(|said| is_of(it, said)))?;
-        let mut lines = String::new();
-        for (paper, _) in PAPERS {
-            let mut figures: Vec<_> = all
-                .iter()
-                .filter(|it| it.paper == paper)
-                .map(|it| it.figure)
-                .collect();
-            figures.dedup();
-            let mut seen = Vec::new();
-            figures.retain(|it| {
-                !seen.contains(it) && {
-                    seen.push(*it);
-                    true
+            .find(|it| !all.iter().any(|said| is_figure(it, said.figure)))?;
+        let figures = PAPERS.iter().filter_map(|(paper, _)| {
+            let mut figures: Vec<&str> = Vec::new();
+            for said in all.iter().filter(|it| it.paper == *paper) {
+                if !figures.contains(&said.figure) {
+                    figures.push(said.figure);
                 }
-            });
-            if !figures.is_empty() {
-                lines += &format!("\n  {paper}: {}", figures.join(", "));
             }
-        }
+            (!figures.is_empty()).then(|| format!("\n  {paper}: {}", figures.join(", ")))
+        });
+        let figures = figures.collect::<String>();
         Some(format!(
-            "--figure {unknown}: there is no such figure; there are{lines}"
+            "--figure {unknown}: there is no such figure; there are{figures}"
         ))
     }
 
     /// Returns the plan, with defaults filled in.
     pub fn plan(&self) -> Plan {
         let mut said = self.of_papers();
-        let is_chosen = |it: &&Said| self.figure.iter().any(|figure| is_of(figure, it));
+        let is_chosen = |it: &&Said| {
+            self.figure
+                .iter()
+                .any(|figure| is_figure(figure, it.figure))
+        };
         said.retain(|it| self.figure.is_empty() || is_chosen(it));
         Plan {
             said,
@@ -101,10 +96,10 @@ impl PapersArgs {
     }
 }
 
-/// Returns whether a user who names `figure` means this one: by its whole name, or by its number
+/// Returns whether a user who names `wanted` means this figure: by its whole name, or by its number
 /// with or without a part.
-fn is_of(figure: &str, said: &Said) -> bool {
-    let (wanted, name) = (figure.trim().to_lowercase(), said.figure.to_lowercase());
+pub(crate) fn is_figure(wanted: &str, figure: &str) -> bool {
+    let (wanted, name) = (wanted.trim().to_lowercase(), figure.to_lowercase());
     let number = name.split(' ').next_back().unwrap_or_default();
     [&*name, number].into_iter().any(|it| {
         it == wanted
@@ -122,7 +117,7 @@ mod tests {
     fn a_figure_is_named_by_its_number_or_its_whole_name() {
         let chosen = |figure: &str| -> Vec<_> {
             let all = published::all().iter();
-            let of = all.filter(|it| it.paper == "SRL" && is_of(figure, it));
+            let of = all.filter(|it| it.paper == "SRL" && is_figure(figure, it.figure));
             let mut figures: Vec<_> = of.map(|it| it.figure).collect();
             figures.dedup();
             figures

@@ -5,10 +5,10 @@ use serde::Serialize;
 use super::published::Said;
 
 /// Two systems are as fast as each other if they differ by less than this: such differences are
-/// noise.
-const NOISE: f64 = 0.03;
+/// noise. So are smaller ones than half of what separates the halves of the run, as factors.
+const NOISE: f64 = 1.03;
 
-/// The winner of a row whose halves disagree, or differ by less than the noise.
+/// The winner of a row whose halves disagree, or in which the difference is noise.
 pub const UNDECIDED: &str = "undecided";
 
 /// A number of a paper, and ours.
@@ -152,10 +152,15 @@ fn winner(subject: &'static str, to: &'static str, order: Order, ratios: &[f64])
         Order::Higher => (subject, to),
         Order::Lower => (to, subject),
     };
-    match ratios {
-        all if all.iter().all(|&it| it > 1.0 + NOISE) => higher,
-        all if all.iter().all(|&it| it < 1.0 - NOISE) => lower,
-        _ => UNDECIDED,
+    let least = ratios.iter().copied().fold(f64::MAX, f64::min);
+    let most = ratios.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let noise = NOISE.max((most / least).sqrt());
+    if least > noise {
+        higher
+    } else if most < 1.0 / noise {
+        lower
+    } else {
+        UNDECIDED
     }
 }
 
@@ -201,9 +206,16 @@ mod tests {
     fn a_winner_must_win_both_halves_by_more_than_noise() {
         let more = said("per-s");
         let winners = |halves| of(more, halves).winner.unwrap();
-        assert_eq!(winners([1.5, 1.1]), "ours");
-        assert_eq!(winners([0.5, 0.9]), more.to.unwrap());
-        for halves in [[1.5, 0.9], [1.02, 1.5], [0.99, 0.9]] {
+        assert_eq!(winners([1.5, 1.3]), "ours");
+        assert_eq!(winners([0.5, 0.6]), more.to.unwrap());
+        // In the last two, the halves differ by more than the nearer one does from one.
+        for halves in [
+            [1.5, 0.9],
+            [1.02, 1.02],
+            [0.99, 0.99],
+            [1.2, 1.8],
+            [0.9, 0.5],
+        ] {
             assert_eq!(winners(halves), UNDECIDED);
         }
         let less = said("fsync-mean");

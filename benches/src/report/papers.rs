@@ -43,7 +43,7 @@ const MISSING_COLUMNS: [Column; 3] = [
 
 /// The meaning of the columns.
 const READING: &str = "paper, ours: as a ratio of what is measured to the column `to`, or a number of its own; ours: the geometric mean of two runs; \
-winner: what is faster, or smaller, in both runs by more than 3 %; why: the reason below why ours differs from the paper's";
+winner: what is faster, or smaller, in both runs by more than 3 % and by more than half of what separates the runs; why: the reason below why ours differs from the paper's";
 
 impl Findings for Outcome {
     type Row = Row;
