@@ -40,7 +40,7 @@ pub fn visit_peers(visitor: &mut impl Visitor) {
 /// [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 #[rustfmt::skip] // A lock is one line.
 pub fn visit_of_papers(visitor: &mut impl Visitor) {
-    visitor.visit(Entry { name: "interval-one-mutex", about: "a tree of exact ranges under one mutex, as in Linux's range lock", whole_file: false, reach: u64::MAX, make: |_| Ok(IntervalLock::with_shards(1, 1 << 16)) });
+    visitor.visit(Entry { name: "interval-tree-1", about: "a tree of exact ranges under one mutex, as in Linux's range lock", whole_file: false, reach: u64::MAX, make: |_| Ok(IntervalLock::with_shards(1, 1 << 16)) });
     visitor.visit(Entry { name: "srl-tree-16k", about: "srl-tree with a word for each 16 KiB", whole_file: false, reach: u64::MAX, make: |capacity| SrlTree::with_segment_size(capacity, 16 << 10).map_err(NoLock::because) });
     visitor.visit(Entry { name: "srl-tree-64k", about: "srl-tree with a word for each 64 KiB", whole_file: false, reach: u64::MAX, make: |capacity| SrlTree::with_segment_size(capacity, 64 << 10).map_err(NoLock::because) });
     visitor.visit(Entry { name: "srl-tree-256k", about: "srl-tree with a word for each 256 KiB", whole_file: false, reach: u64::MAX, make: |capacity| SrlTree::with_segment_size(capacity, 256 << 10).map_err(NoLock::because) });

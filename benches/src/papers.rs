@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `published.tsv`, `published.rs` | the papers' numbers |
 //! | `args.rs` | the arguments |
+//! | `plan.rs` | what to measure |
 //! | `ready.rs` | what is checked before anything is measured |
 //! | `srl.rs` | measures what is shown of [SRL] |
 //! | `systems.rs` | lets other comparisons measure what is shown of the other papers |
@@ -16,18 +17,17 @@
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
 pub mod args;
+mod plan;
 pub mod published;
 mod ready;
 mod rows;
 mod srl;
 mod systems;
 
-use std::path::PathBuf;
-
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 
-use self::published::Said;
+pub use self::plan::Plan;
 use self::rows::{Ours, rows};
 pub use self::rows::{Row, UNDECIDED};
 use crate::load::{LoadWatch, Others};
@@ -59,17 +59,6 @@ pub const PAPERS: [(&str, &str); 5] = [
     ),
 ];
 
-/// What to measure.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The chosen rows of the papers.
-    pub said: Vec<&'static Said>,
-    /// Seconds for each row of a comparison, in each half.
-    pub seconds: f64,
-    /// The folder for files on a disk. `None` for the default.
-    pub dir: Option<PathBuf>,
-}
-
 /// The result of a whole run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -79,22 +68,6 @@ pub struct Outcome {
     pub media: Vec<String>,
     /// The load caused by other programs.
     pub others: Others,
-}
-
-impl Plan {
-    /// Returns the chosen rows of a paper that are shown here.
-    fn of<'s>(&'s self, papers: &'s [&str]) -> impl Iterator<Item = &'static Said> + use<'s> {
-        let all = self.said.iter().copied();
-        all.filter(|it| papers.contains(&it.paper) && it.case.is_some())
-    }
-
-    /// Returns the distinct values that `of` finds in the chosen rows of papers.
-    fn distinct<T: Ord>(&self, papers: &[&str], of: impl Fn(&Said) -> Option<T>) -> Vec<T> {
-        let mut all: Vec<_> = self.of(papers).filter_map(of).collect();
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
 }
 
 /// What measures rows of papers.

@@ -1,10 +1,12 @@
 //! The workloads, each in a separate file.
 
+mod pages;
 mod places;
 mod shared_file;
 
+pub use pages::{Bytes, PAGE, PAGES_APART};
 pub use places::Places;
-pub use shared_file::{Bytes, PAGE, PAGES_APART, SharedFile, fill};
+pub use shared_file::{SharedFile, fill};
 
 /// The name of the import workload, which has its own module.
 pub const IMPORT: &str = "import";

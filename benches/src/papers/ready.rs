@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::Plan;
+use super::plan::Plan;
 use super::systems::OF_NODE_LOG;
 use crate::journal::devices::{DIRECT, Device};
 use crate::node_log::work::DWOM_DIRECT;

@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use spanlock_range_lock::{RangeLockExt, RawRangeLock};
 use spanlock_srl::{SrlArray, SrlTree};
 
-use super::Plan;
+use super::plan::Plan;
 use super::published::Said;
 use super::rows::Ours;
 use crate::compare;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use indicatif::ProgressBar;
 
-use super::Plan;
+use super::plan::Plan;
 use super::rows::Ours;
 use crate::journal::contestants::find;
 use crate::journal::devices::{DIRECT, MODELLED_WRITES};

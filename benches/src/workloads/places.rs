@@ -1,16 +1,14 @@
 //! Where the threads of a workload read and write in the shared file.
 
 use std::hint::black_box;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::shared_file::{Bytes, PAGE, PAGES_APART, SharedFile, page_of};
+use super::pages::{Bytes, PAGE, PAGES_APART, page_of};
 use crate::aligned::PageAligned;
-use crate::measure::{self, Round};
 
 /// Bytes of a write of [`Places::InOrder`].
-const IN_ORDER: usize = 1 << 20;
+pub(super) const IN_ORDER: usize = 1 << 20;
 
 /// Which pages the threads of a workload access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,42 +29,9 @@ pub enum Places {
     },
 }
 
-impl Places {
-    /// Runs one round of a workload whose places are not [`Places::Own`].
-    pub(super) fn round(
-        self,
-        workload: &SharedFile,
-        file: &impl Bytes,
-        threads: usize,
-        duration: Duration,
-    ) -> Result<Round> {
-        let page = PAGE as u64;
-        match self {
-            Places::Own | Places::OwnByRole => measure::timed(threads, duration, page, |worker| {
-                let writes = u32::from(worker % 2 == 0);
-                let role = SharedFile {
-                    writes,
-                    reads: 1 - writes,
-                    ..*workload
-                };
-                role.operations(file, worker as u64)
-            }),
-            Places::InOrder => measure::timed(threads, duration, IN_ORDER as u64, |worker| {
-                in_order(file, worker as u64)
-            }),
-            Places::Random { mebibytes, own } => {
-                let pages = (threads as u64 * mebibytes << 20) / page;
-                measure::timed(threads, duration, page, |worker| {
-                    random(workload, file, pages, own.then_some(threads as u64), worker)
-                })
-            }
-        }
-    }
-}
-
 /// Returns the operation that overwrites the next part of a thread's own bytes. Each page that it
 /// writes has the content of the thread's first page.
-fn in_order(file: &impl Bytes, worker: u64) -> impl FnMut() -> Result<()> {
+pub(super) fn in_order(file: &impl Bytes, worker: u64) -> impl FnMut() -> Result<()> {
     let mut data = PageAligned::new(IN_ORDER);
     for page in data.bytes().chunks_mut(PAGE) {
         page.copy_from_slice(page_of(worker).bytes());
@@ -79,16 +44,16 @@ fn in_order(file: &impl Bytes, worker: u64) -> impl FnMut() -> Result<()> {
     }
 }
 
-/// Returns the operation that reads or overwrites a random page: with `every`, only those whose
-/// number has the remainder `worker`.
-fn random(
-    workload: &SharedFile,
+/// Returns the operation that reads or overwrites a random one of the first `pages`, in this ratio:
+/// with `every`, only those whose number has the remainder `worker`.
+pub(super) fn random(
     file: &impl Bytes,
+    (writes, reads): (u32, u32),
     pages: u64,
     every: Option<u64>,
     worker: usize,
 ) -> impl FnMut() -> Result<()> {
-    let (writes, period) = (workload.writes, workload.writes + workload.reads);
+    let period = writes + reads;
     let mut random = fastrand::Rng::with_seed(worker as u64);
     let (mut page, mut turn) = (page_of(worker as u64), 0);
     move || {
@@ -112,7 +77,7 @@ fn random(
 
 /// The end of a page that was written at random.
 fn mark(number: u64) -> [u8; 8] {
-    (number | 1 << 63).to_le_bytes()
+    (number | (1 << 63)).to_le_bytes()
 }
 
 /// Checks the pages that were written at random: each has the content of one write.
