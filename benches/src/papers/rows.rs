@@ -11,6 +11,9 @@ const NOISE: f64 = 1.03;
 /// The winner of a row whose halves disagree, or in which the difference is noise.
 pub const UNDECIDED: &str = "undecided";
 
+/// Why a row that is measured has no number.
+const NOTHING_COUNTED: &str = "nothing was counted in so short a time: use a larger --seconds";
+
 /// A number of a paper, and ours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
@@ -58,11 +61,18 @@ pub(super) struct Ours {
     pub(super) ours: f64,
 }
 
+impl Ours {
+    /// Returns whether it is a number: a system that did nothing has no ratio to another.
+    fn is_counted(&self) -> bool {
+        self.ours.is_finite() && (self.ours > 0.0 || self.said.to.is_none())
+    }
+}
+
 /// Returns a row for each of the papers' rows and each way in which it was measured.
 pub(super) fn rows(chosen: &[&'static Said], halves: &[Vec<Ours>]) -> Vec<Row> {
     let mut rows = Vec::new();
     for &said in chosen {
-        let is_of = |it: &&Ours| std::ptr::eq(it.said, said);
+        let is_of = |it: &&Ours| std::ptr::eq(it.said, said) && it.is_counted();
         let before = rows.len();
         for first in halves.iter().take(1).flatten().filter(is_of) {
             let same =
@@ -98,7 +108,10 @@ fn empty(said: &'static Said) -> Row {
         halves: Vec::new(),
         winner: None,
         published_winner: None,
-        differs_because: said.because,
+        differs_because: match said.case {
+            Some(_) => NOTHING_COUNTED,
+            None => said.because,
+        },
     }
 }
 
@@ -119,6 +132,7 @@ fn row(said: &'static Said, first: &Ours, halves: Vec<f64>) -> Row {
         ratio: said.published.map(|it| ours / it),
         winner: winner(&halves),
         published_winner: said.published.and_then(|it| winner(&[it])),
+        differs_because: said.because,
         halves,
         ..empty(said)
     }
@@ -224,9 +238,13 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_lacks_a_half_is_shown_without_ours() {
+    fn a_row_that_lacks_a_half_or_did_nothing_is_shown_without_ours() {
         let said = said("per-s");
-        let lacking = rows(&[said], &[half(said, 1.0), Vec::new()]);
-        assert_eq!(lacking, [empty(said)]);
+        let other_halves = [Vec::new(), half(said, 0.0), half(said, f64::NAN)];
+        for other in other_halves {
+            let lacking = rows(&[said], &[half(said, 1.0), other]);
+            assert_eq!(lacking, [empty(said)]);
+            assert_eq!(lacking[0].differs_because, NOTHING_COUNTED);
+        }
     }
 }
