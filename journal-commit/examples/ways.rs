@@ -69,7 +69,7 @@ fn run(
             move || -> Result<u64, Error> {
                 let mut count = 0_u64;
                 while began.elapsed() < time {
-                    let mut handle = journal.begin(1)?;
+                    let handle = journal.begin(1)?;
                     let mut block = handle.get_write(thread)?;
                     count += 1;
                     block[..8].copy_from_slice(&count.to_le_bytes());

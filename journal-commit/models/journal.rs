@@ -1,5 +1,6 @@
 //! Models of the state machines in `src/jbd2/raw/`, one file for each.
 
+pub(crate) mod holders;
 pub(crate) mod medium;
 pub(crate) mod owner;
 pub(crate) mod rendezvous;

@@ -153,7 +153,7 @@ fn open([log, home]: &[Arc<Recorded>; 2], way: CommitWay) -> Journal {
 
 /// Returns a handle that has changed a block.
 fn change(journal: &Journal, block: u8) -> Handle<'_> {
-    let mut handle = journal.begin(1).expect("nothing fails");
+    let handle = journal.begin(1).expect("nothing fails");
     let mut copy = handle.get_write(block.into()).expect("it is there");
     copy[0] = 1 + block;
     copy.dirty().expect("there is a credit");

@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         journal::tickets::suite(),
         journal::owner::suite(),
         journal::updates::suite(),
+        journal::holders::suite(),
         journal::medium::suite(),
         journal::submission::suite(),
         journal::rendezvous::suite(),

@@ -63,7 +63,7 @@ mod ring;
 
 use std::fmt;
 
-use spanlock_sync::{Mutex, injected_bug, is_flush_left_out};
+use spanlock_sync::{Mutex, injected_bug, is_flush_left_out, time};
 
 use crate::Storage;
 use crate::unwind::OnUnwind;
@@ -160,7 +160,8 @@ impl<S: Storage> Log<S> {
         let open = Open::new(position, record, limit, ring.block, most);
         let rendezvous = match options.group_commit {
             GroupCommit::Plain => None,
-            GroupCommit::Rendezvous => Some(Rendezvous::new()),
+            // Without a clock there is no second thread to meet either.
+            GroupCommit::Rendezvous => time::now().map(Rendezvous::at),
         };
         let stats = Stats::default();
         Log {

@@ -12,6 +12,7 @@
 //! | `recover.rs` | the three passes of recovery |
 //! | `ext4.rs` | the flag of an ext4 file system that says that its journal is not empty |
 //! | `journal.rs`, `handle.rs` | the public API |
+//! | `begin.rs` | joining the running transaction, or beginning one |
 //! | `inner.rs` | the state that the threads share, its invariants and lock order |
 //! | `transaction.rs`, `buffers.rs` | a transaction and the blocks it changes |
 //! | `commit.rs`, `committing.rs` | writing the running transaction to the log |
@@ -20,6 +21,7 @@
 //!
 //! [`docs/format.md`]: https://docs.rs/crate/spanlock-journal-commit/latest/source/docs/format.md
 
+mod begin;
 mod blocks;
 mod buffers;
 mod checkpoint;

@@ -129,6 +129,9 @@ struct Means {
 
 impl Rendezvous {
     /// Creates a policy that has not seen any commits. It begins without waiting.
+    ///
+    /// # Panics
+    /// If the target has no clock (`wasm32-unknown-unknown`).
     pub fn new() -> Self {
         Rendezvous::at(Instant::now())
     }

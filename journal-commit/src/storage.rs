@@ -4,12 +4,12 @@
 use std::io;
 use std::sync::Arc;
 
-#[cfg(target_os = "linux")]
+#[cfg(any(unix, windows))]
 mod file;
 mod part;
 mod pmem;
 
-#[cfg(target_os = "linux")]
+#[cfg(any(unix, windows))]
 pub use file::{FileMode, FileStorage};
 pub use part::Part;
 pub use pmem::PmemStorage;

@@ -59,7 +59,7 @@ fn run(flushes: Flushes, way: CommitWay) -> Run {
             move || {
                 let mut acknowledged = Vec::new();
                 for round in 1..=ROUNDS {
-                    let mut handle = journal.begin(5).unwrap();
+                    let handle = journal.begin(5).unwrap();
                     for half in 0..2 {
                         let mut block = handle.get_write(thread * 2 + half).unwrap();
                         block.fill(round);
@@ -348,7 +348,7 @@ fn commit_of_two(flushes: Flushes, fault: Option<FaultAt>) -> Arc<Recorded> {
             drop_dirty: false,
         });
     }
-    let mut handle = journal.begin(2).unwrap();
+    let handle = journal.begin(2).unwrap();
     for number in 0..2 {
         let mut block = handle.get_write(number).unwrap();
         block.fill(7);

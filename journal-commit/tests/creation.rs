@@ -195,20 +195,30 @@ fn every_image_of_formatting_opens_or_can_be_formatted_again() {
         let options = || jbd2::Options::new(BLOCK);
         let journal = Journal::open(earlier.clone(), home(), options()).unwrap();
         for number in [1, 2, 1] {
-            let mut handle = journal.begin(1).unwrap();
+            let handle = journal.begin(1).unwrap();
             handle.get_write(number).unwrap().dirty().unwrap();
             handle.stop_durable().unwrap();
         }
         drop(journal);
         let mut places = 0;
-        for base in [empty, earlier.visible()] {
+        for base in [empty.clone(), earlier.visible()] {
             let storage = recorded(&base);
-            jbd2::format(storage.clone(), &new()).unwrap();
+            let is_new = base == empty;
+            if !is_new {
+                let error = jbd2::format(storage.clone(), &new()).unwrap_err();
+                assert!(matches!(error, jbd2::Error::Occupied), "{error}");
+            }
+            jbd2::format(storage.clone(), &new().overwrite()).unwrap();
             let history = storage.history();
             for cut in 0..=history.len() {
                 let torn = (0..4).map(|seed| Loss::Sectors(seed + cut as u64));
                 for loss in [Loss::Nothing, Loss::Everything].into_iter().chain(torn) {
-                    let storage = recorded(&history.image(cut, loss));
+                    let image = history.image(cut, loss);
+                    if is_new {
+                        let storage = recorded(&image);
+                        Journal::open_or_create(storage, home(), options(), flushes).unwrap();
+                    }
+                    let storage = recorded(&image);
                     let opened = Journal::open(storage.clone(), home(), options());
                     let Err(error) = opened else { continue };
                     let is_none = matches!(error, jbd2::Error::NotAJournal { .. });
@@ -222,4 +232,29 @@ fn every_image_of_formatting_opens_or_can_be_formatted_again() {
         }
         assert!(places > 100, "{places}");
     }
+}
+
+#[test]
+fn a_journal_is_created_only_in_zeros() {
+    const BLOCK: usize = 1024;
+    let home = || Recorded::new(4 * BLOCK);
+    let create = |log: Arc<Recorded>| {
+        let options = jbd2::Options::new(BLOCK as u32);
+        Journal::open_or_create(log, home(), options, Flushes::Two)
+    };
+    for at in [0, 4, 200, 1023, 1024, 63 * BLOCK + 1023] {
+        let mut image = vec![0; 64 * BLOCK];
+        image[at] = 0x80;
+        let log = recorded(&image);
+        let error = create(log.clone()).unwrap_err();
+        assert!(
+            matches!(error, jbd2::Error::NotAJournal { .. }),
+            "{at}: {error}"
+        );
+        assert_eq!(log.visible(), image, "byte {at}");
+    }
+    let log = recorded(&vec![0; 64 * BLOCK]);
+    let handle_of = |journal: &Journal| journal.begin(1).map(|handle| handle.stop_durable());
+    handle_of(&create(log.clone()).unwrap()).unwrap().unwrap();
+    assert_eq!(create(log).unwrap().recovery().transactions, 1);
 }

@@ -1,10 +1,13 @@
 //! Handles that need more credits than they began with: they extend their reservation, or restart
-//! in the next transaction. Neither poisons the journal.
+//! in the next transaction.
 
 #![cfg(feature = "jbd2")]
 
-use std::sync::Arc;
+use std::io;
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
 
+use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::jbd2::{Error, FormatOptions, Handle, Journal, Options, format};
 use spanlock_journal_commit::testing::{Loss, Recorded};
 
@@ -195,30 +198,58 @@ fn a_handle_in_a_locked_transaction_restarts() {
     assert_eq!([4, 5].map(|block| first_byte(&journal, block)), [1, 1]);
 }
 
-#[test]
-fn a_handle_that_has_changed_nothing_can_be_aborted() {
-    let devices = Devices::new();
-    let journal = devices.open();
-    let mut handle = journal.begin(1).unwrap();
-    drop(handle.get_write(4).unwrap());
-    assert!(handle.abort().is_ok());
-    let mut handle = journal.begin(2).unwrap();
-    change(&mut handle, 4).unwrap();
-    let mut handle = handle.abort().unwrap_err();
-    change(&mut handle, 5).unwrap();
-    handle.stop_durable().unwrap();
-    journal.check().unwrap();
+/// A log whose next flush waits until it is told to go on, and fails.
+struct Failing {
+    device: Arc<Recorded>,
+    goes_on: Mutex<Option<Receiver<()>>>,
+}
+
+impl Storage for Failing {
+    fn len(&self) -> u64 {
+        self.device.len()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.device.read_at(buf, offset)
+    }
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.device.write_at(data, offset)
+    }
+    fn flush(&self) -> io::Result<()> {
+        let Some(goes_on) = self.goes_on.lock().unwrap().take() else {
+            return self.device.flush();
+        };
+        goes_on.recv().unwrap();
+        Err(io::Error::other("planned"))
+    }
+    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.device.write_fua(data, offset)
+    }
 }
 
 /// In a poisoned journal, a restart fails, and so does the handle from then on.
 #[test]
 fn a_poisoned_journal_restarts_no_handle() {
     let devices = Devices::new();
-    let journal = devices.open();
+    let log = Arc::new(Failing {
+        device: devices.log.clone(),
+        goes_on: Mutex::new(None),
+    });
+    let options = Options::new(BLOCK as u32);
+    let journal = Journal::open(log.clone(), devices.home.clone(), options).unwrap();
+    let (go_on, goes_on) = mpsc::channel();
+    *log.goes_on.lock().unwrap() = Some(goes_on);
+    let mut first = journal.begin(1).unwrap();
+    change(&mut first, 7).unwrap();
+    let tid = first.stop();
+    journal.commit(tid).unwrap();
+    // The first transaction is being committed, so this handle is in the second one.
     let mut handle = journal.begin(1).unwrap();
-    let mut other = journal.begin(1).unwrap();
-    change(&mut other, 7).unwrap();
-    drop(other);
+    while handle.tid() == tid {
+        drop(handle);
+        handle = journal.begin(1).unwrap();
+    }
+    go_on.send(()).unwrap();
+    assert!(matches!(journal.wait(tid), Err(Error::Poisoned(_))));
     for _ in 0..2 {
         assert!(matches!(handle.restart(1), Err(Error::Poisoned(_))));
         assert!(matches!(handle.extend(1), Err(Error::Poisoned(_))));

@@ -49,7 +49,9 @@ impl Run {
         let image = Image::new(block_bytes, features, 48);
         ext4::debugfs(&image.path, "feature needs_recovery");
         let device = Arc::new(Recorded::from_image(image.bytes()));
-        let new = FormatOptions::new(block_bytes).place(image.place());
+        let new = FormatOptions::new(block_bytes)
+            .place(image.place())
+            .overwrite();
         format(device.clone(), &new.flushes(flushes)).unwrap();
         // Fill the log with bytes other than zero, so that a torn block is visible.
         for block in &image.journal[1..] {
@@ -145,7 +147,7 @@ impl Run {
 }
 
 fn one_handle(journal: &Journal, mine: &[u64], byte: u8, random: &mut fastrand::Rng) -> Step {
-    let mut handle = journal.begin(8).unwrap();
+    let handle = journal.begin(8).unwrap();
     let mut changes = Vec::new();
     for _ in 0..random.usize(1..5) {
         let number = mine[random.usize(..mine.len())];

@@ -32,7 +32,7 @@ fn open(image: &Image, device: &Arc<Recorded>) -> Journal {
 
 /// Fills the first block of the file, durably.
 fn fill(journal: &Journal, image: &Image, byte: u8) {
-    let mut handle = journal.begin(1).unwrap();
+    let handle = journal.begin(1).unwrap();
     let mut block = handle.get_write(image.file[0]).unwrap();
     block.fill(byte);
     block.dirty().unwrap();
@@ -199,7 +199,7 @@ fn a_journaled_superblock_keeps_the_flag() {
         let number = 1024 / u64::from(block_bytes);
         let old = device.visible()[number as usize * size..][..size].to_vec();
         let journal = open(&image, &device);
-        let mut handle = journal.begin(1).unwrap();
+        let handle = journal.begin(1).unwrap();
         let mut block = handle.get_write(number).unwrap();
         block.copy_from_slice(&old);
         block.dirty().unwrap();
@@ -235,7 +235,7 @@ fn recovery_does_not_need_the_flag() {
     let image = Image::new(block_bytes, features, 2);
     let device = Arc::new(Recorded::from_image(image.bytes()));
     let journal = open(&image, &device);
-    let mut handle = journal.begin(2).unwrap();
+    let handle = journal.begin(2).unwrap();
     for number in &image.file {
         let mut block = handle.get_write(*number).unwrap();
         block.fill(9);
@@ -365,7 +365,7 @@ fn a_superblock_torn_on_its_way_home_is_recovered() {
     let image = Image::new(block_bytes, features, 1);
     let device = Arc::new(Recorded::from_image(image.bytes()));
     let journal = open(&image, &device);
-    let mut handle = journal.begin(1).unwrap();
+    let handle = journal.begin(1).unwrap();
     let mut block = handle.get_write(1).unwrap();
     // The label and the last bytes before the checksum lie in different sectors.
     block[0x78..][..5].copy_from_slice(b"label");
@@ -423,7 +423,7 @@ fn what_replaces_the_superblock_stays_as_it_is() {
         for closes in [true, false] {
             let device = Arc::new(Recorded::from_image(image.bytes()));
             let journal = open(&image, &device);
-            let mut handle = journal.begin(1).unwrap();
+            let handle = journal.begin(1).unwrap();
             let mut block = handle.get_write(1024 / u64::from(block_bytes)).unwrap();
             block.fill(0xFF);
             // Where the flag was.

@@ -72,7 +72,7 @@ fn thread(journal: &Journal, thread: u64) -> Told {
 }
 
 fn one_round(journal: &Journal, thread: u64, round: u8) -> Result<Tid, Error> {
-    let mut handle = journal.begin(4)?;
+    let handle = journal.begin(4)?;
     for number in [thread * 2, thread * 2 + 1] {
         let mut block = handle.get_write(number)?;
         block.fill(round);
@@ -385,7 +385,7 @@ fn success_beside_a_failure_is_not_trusted() {
         // Each transaction takes ten blocks of the log. After five of them, the next transaction
         // has no room, so its thread writes blocks home.
         let eight = |byte| {
-            let mut handle = journal.begin(8).unwrap();
+            let handle = journal.begin(8).unwrap();
             for number in 0..8 {
                 let mut block = handle.get_write(number).unwrap();
                 block.fill(byte);

@@ -210,7 +210,7 @@ fn sample(flushes: Flushes) -> Vec<u8> {
     let home = Recorded::new(64 * BLOCK);
     let journal = Journal::open(log.clone(), home, jbd2::Options::new(BLOCK as u32)).unwrap();
     for round in 1..=3_u8 {
-        let mut handle = journal.begin(8).unwrap();
+        let handle = journal.begin(8).unwrap();
         for number in 0..4 {
             let mut block = handle.get_write(number * 10 + u64::from(round)).unwrap();
             block.fill(round);

@@ -120,7 +120,7 @@ fn the_error_of_an_aborted_journal_is_reported_until_cleared() {
         let options = Options::new(BLOCK);
         let journal = Journal::open(device.clone(), home.clone(), options).unwrap();
         assert_eq!(journal.recovery().errno, -5);
-        let mut handle = journal.begin(1).unwrap();
+        let handle = journal.begin(1).unwrap();
         handle.get_write(2).unwrap().dirty().unwrap();
         handle.stop_durable().unwrap();
         if recoveries == 0 {

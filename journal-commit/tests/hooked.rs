@@ -203,7 +203,7 @@ fn journal(home: &Arc<Hooked>) -> Journal {
 }
 
 fn fill(journal: &Journal, block: u64, byte: u8) {
-    let mut handle = journal.begin(1).unwrap();
+    let handle = journal.begin(1).unwrap();
     let mut block = handle.get_write(block).unwrap();
     block.fill(byte);
     block.dirty().unwrap();
@@ -216,7 +216,7 @@ fn fill(journal: &Journal, block: u64, byte: u8) {
 fn a_block_revoked_in_its_own_transaction_is_not_written_home() {
     let home = Hooked::new(16 * BLOCK);
     let journal = journal(&home);
-    let mut handle = journal.begin(3).unwrap();
+    let handle = journal.begin(3).unwrap();
     for number in [4, 5] {
         let mut block = handle.get_write(number).unwrap();
         block.fill(7);

@@ -55,7 +55,7 @@ fn far_blocks_need_numbers_of_64_bits() {
     .unwrap();
     let options = Options::new(BLOCK as u32);
     let wide = Journal::open(log.clone(), Vast, options.clone()).unwrap();
-    let mut handle = wide.begin(1).unwrap();
+    let handle = wide.begin(1).unwrap();
     handle.get_write(FAR).unwrap().dirty().unwrap();
     handle.stop_durable().unwrap();
     wide.close().unwrap();
@@ -63,7 +63,7 @@ fn far_blocks_need_numbers_of_64_bits() {
     let features = 5_u32.to_be_bytes();
     log.write_fua(&features, 0x28).unwrap();
     let narrow = Journal::open(log, Vast, options).unwrap();
-    let mut handle = narrow.begin(2).unwrap();
+    let handle = narrow.begin(2).unwrap();
     handle.get_write(FAR - 1).unwrap().dirty().unwrap();
     let errors = [
         handle.get_write(FAR).map(|_| ()).unwrap_err(),
@@ -131,7 +131,7 @@ fn a_journal_works_on_sectors_of_4096_bytes() {
             let options = Options::new(BLOCK as u32).way(way).run_bytes(1);
             let journal = Journal::open(log.clone(), home.clone(), options).unwrap();
             for number in 0..40 {
-                let mut handle = journal.begin(2).unwrap();
+                let handle = journal.begin(2).unwrap();
                 handle.get_write(number).unwrap().dirty().unwrap();
                 handle.revoke(63).unwrap();
                 handle.stop_durable().unwrap();

@@ -118,7 +118,7 @@ fn run(region: &Arc<Mortal>) -> u8 {
     let journal = open(region);
     let mut acknowledged = 0;
     for round in 1..=ROUNDS {
-        let mut handle = journal.begin(2).unwrap();
+        let handle = journal.begin(2).unwrap();
         for number in 0..2 {
             let mut block = handle.get_write(number).unwrap();
             block.fill(round);
@@ -200,7 +200,7 @@ fn a_sector_is_old_or_new() {
 fn a_kill_while_formatting_leaves_a_journal_or_none() {
     let whole = |region: &Arc<Mortal>| Arc::new(PmemStorage::new(region.clone()));
     let make = |region: &Arc<Mortal>, flushes| {
-        let new = FormatOptions::new(BLOCK as u32).place(place());
+        let new = FormatOptions::new(BLOCK as u32).place(place()).overwrite();
         format(whole(region), &new.flushes(flushes)).unwrap();
     };
     let open = |region: &Arc<Mortal>| {

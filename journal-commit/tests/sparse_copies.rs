@@ -63,7 +63,7 @@ fn make_home(path: &Path, len: u64) -> Arc<Recorded> {
 }
 
 fn change(journal: &Journal, block: u64, byte: u8) {
-    let mut handle = journal.begin(1).unwrap();
+    let handle = journal.begin(1).unwrap();
     let mut buffer = handle.get_write(block).unwrap();
     buffer.fill(byte);
     buffer.dirty().unwrap();

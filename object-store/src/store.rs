@@ -6,14 +6,14 @@ mod versions;
 
 use std::fmt;
 use std::ops::Range;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 pub use changes::Change;
 pub use check::Report;
 pub use versions::Version;
 
 use spanlock_range_lock::{Access, RawRangeLockBatch};
-use spanlock_sync::injected_bug;
+use spanlock_sync::{injected_bug, time};
 
 use crate::error::Error;
 use crate::ids::Ids;
@@ -405,9 +405,9 @@ impl<M: Medium, L: RawRangeLockBatch> Store<M, L> {
     }
 }
 
-/// Returns the nanoseconds since 1970.
+/// Returns the nanoseconds since 1970, or 0 if the target has no clock.
 fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = time::of_day().and_then(|it| it.duration_since(UNIX_EPOCH).ok());
     now.map_or(0, |it| it.as_nanos() as u64)
 }
 

@@ -4,7 +4,7 @@
 //! | architecture | flush | fence | non-temporal copy | prefetch |
 //! |---|---|---|---|---|
 //! | x86-64 | `clwb`, `clflushopt` or `clflush` | `sfence` | AVX, else SSE2 | `prefetcht0` |
-//! | AArch64 | `dc cvac` | `dsb ish` | copy and flush | `prfm pstl1keep` |
+//! | AArch64, Linux and Android | `dc cvac` | `dsb ish` | copy and flush | `prfm pstl1keep` |
 //! | others | none | compiler fence | plain copy | none |
 //!
 //! On AArch64, lines must have 64 bytes or more. On x86-64, every instruction that the testing
@@ -23,10 +23,19 @@ use core::ops::Range;
 
 use crate::region::LINE_BYTES;
 
-#[cfg(target_arch = "aarch64")]
+#[cfg(all(
+    target_arch = "aarch64",
+    any(target_os = "linux", target_os = "android")
+))]
 #[path = "flush/aarch64.rs"]
 mod arch;
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(not(any(
+    target_arch = "x86_64",
+    all(
+        target_arch = "aarch64",
+        any(target_os = "linux", target_os = "android")
+    )
+)))]
 #[path = "flush/other.rs"]
 mod arch;
 #[cfg(target_arch = "x86_64")]

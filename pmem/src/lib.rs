@@ -1,25 +1,33 @@
 #![doc = include_str!("../README.md")]
 
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod error;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod flush;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod mapped;
+#[cfg(any(unix, windows))]
+mod new_file;
+#[cfg(any(unix, windows))]
+#[doc(hidden)]
+pub mod platform;
 mod region;
 #[cfg(feature = "simulated")]
 pub mod simulated;
 mod tokens;
 
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub use error::PmemError;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub use flush::FlushInstruction;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub use mapped::{Durability, MappedFile, Options, PAGE_BYTES};
 // For the files of `spanlock-journal-commit`, which are created and opened in the same way.
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 #[doc(hidden)]
-pub use mapped::{NewFile, fill_holes};
+pub use mapped::fill_holes;
+#[cfg(any(unix, windows))]
+#[doc(hidden)]
+pub use new_file::NewFile;
 pub use region::{LINE_BYTES, Pmem};
 pub use tokens::{Durable, Flushed, RegionId, Unflushed, Written};

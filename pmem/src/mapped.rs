@@ -10,10 +10,15 @@
 //! |---|---|---|---|
 //! | DAX, MAP_SYNC granted, x86-64 | default | a power cut | (1) |
 //! | any other | default | a killed process | the mapping is the kernel's page cache |
-//! | on a disk | `msync(true)` | a power cut | the flush writes the page and waits |
+//! | on a disk | `msync(true)` | a power cut | the flush writes the page and waits (2) |
 //! | tmpfs, ramfs | either | a killed process | there is no medium; msync has no effect |
+//! | of an unknown kind (3) | either | a killed process | there may be no medium |
 //!
 //! (1) The mapping is the medium, and block metadata is written before a page becomes writable.
+//!
+//! (2) Outside Linux, the flush also syncs the file: see `platform.rs`.
+//!
+//! (3) All of a Unix other than Linux, Android, FreeBSD, macOS and iOS.
 //!
 //! In the second row the flush instructions do not affect survival: the stores of a killed process
 //! are in the cache, and caches are coherent. They are issued nevertheless, so that a test costs
@@ -52,7 +57,6 @@
 
 mod access;
 mod mapping;
-mod new_file;
 mod opening;
 mod options;
 mod space;
@@ -68,14 +72,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 
 use self::mapping::Mapping;
-#[doc(hidden)]
-pub use self::new_file::NewFile;
 use self::opening::{Access, LockedFile, io_failed};
 pub use self::options::{Durability, Options};
 #[doc(hidden)]
 pub use self::space::fill_holes;
+#[cfg(test)]
+pub(crate) use self::tests::note_synced;
 use crate::error::PmemError;
 use crate::flush::{self, FlushInstruction};
+use crate::platform;
 use crate::region::Pmem;
 use crate::tokens::{Flushed, RegionId, Written};
 
@@ -265,10 +270,7 @@ impl MappedFile {
         let path = path.as_ref();
         let (file, len) = opening::open_existing(path, Access::ReadOnly)?;
         let mappable = opening::check_len(path, len)?;
-        let mapping = space::is_in_memory(&file).and_then(|in_memory| match in_memory {
-            true => Mapping::read_only_without_holes(&file, mappable),
-            false => Mapping::read_only(&file, mappable),
-        });
+        let mapping = Mapping::read_only(&file, mappable);
         let mapping = mapping.map_err(|error| io_failed(path, "mapping", error.into()))?;
         let mapped = (mapping, Durability::ProcessKill);
         Ok(Self::new(mapped, file, path, WriteBack::ReadOnly))
@@ -305,9 +307,9 @@ impl MappedFile {
         }
         self.check()?;
         let grown = space::extend(&self.file, &self.path, len..new_len)
-            .and_then(|()| self.write_back_with(|| rustix::fs::fsync(&*self.file)))
+            .and_then(|()| self.write_back_with(|| sync_all(&self.file)))
             .and_then(|()| {
-                let mapped = self.mapping.grow(mappable);
+                let mapped = self.mapping.grow(&self.file, mappable);
                 mapped.map_err(|error| io_failed(&self.path, "mapping", error.into()))
             });
         if grown.is_err() {
@@ -334,7 +336,7 @@ impl MappedFile {
         }
         // Include this thread's non-temporal stores that are under way.
         flush::fence();
-        self.write_back_with(|| self.mapping.sync(0..self.mapping.len()))
+        self.write_back_with(|| self.mapping.sync(&self.file, 0..self.mapping.len()))
     }
 
     /// Does what [`Pmem::flush`] does, and returns the error as a value. Never fails without
@@ -359,7 +361,7 @@ impl MappedFile {
                 unsafe { instruction.flush(base.add(range.start)..base.add(range.end)) };
             }
             WriteBack::Msync if range.is_empty() => {}
-            WriteBack::Msync => self.write_back_with(|| self.mapping.sync(range))?,
+            WriteBack::Msync => self.write_back_with(|| self.mapping.sync(&self.file, range))?,
             WriteBack::PageCache | WriteBack::ReadOnly => {}
         }
         // SAFETY: PM-I2: this thread has just begun, or ended, the write-back of every line. With
@@ -474,7 +476,7 @@ fn map(
     let ask = cfg!(target_arch = "x86_64") && matches!(write_back, WriteBack::Instruction(_));
     let (mapping, map_sync) =
         Mapping::new(file, len, ask).map_err(|error| io_failed(path, "mapping", error.into()))?;
-    let in_memory = space::is_in_memory(file)
+    let in_memory = platform::is_in_memory(file)
         .map_err(|error| io_failed(path, "asking for its file system", error.into()))?;
     let on_medium = map_sync || matches!(write_back, WriteBack::Msync);
     if on_medium && !in_memory {
@@ -482,6 +484,12 @@ fn map(
     } else {
         Ok((mapping, Durability::ProcessKill))
     }
+}
+
+/// Writes the file back, with its length.
+fn sync_all(file: &File) -> Result<(), Errno> {
+    let synced = file.sync_all();
+    synced.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
 impl fmt::Debug for MappedFile {

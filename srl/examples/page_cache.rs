@@ -85,7 +85,7 @@ impl Cache {
             return found.clone();
         }
         let stored = self.device.lock().unwrap().get(&page).copied();
-        let content = stored.unwrap_or([0; _]);
+        let content = stored.unwrap_or([0; PAGE as usize / 8]);
         // Two readers may both have loaded the page. Their copies are equal, since no thread writes
         // the page while they hold its range. The cache keeps the first copy.
         let loaded = Arc::new(Page(UnsafeCell::new(content)));

@@ -32,8 +32,8 @@
 //!   allocator. A thread that shrinks the tree waits for other threads. It delays only the requests
 //!   that the closed gate stops, by about one system call per node.
 //! - **Memory**: leaves in use take 4 bytes per segment (half a byte packed), and inner nodes take
-//!   8 per slot. [`memory_usage`](crate::Srl::memory_usage) returns the sum. A node shares no cache
-//!   line with other memory, unless it takes less than one ([`Padded`]).
+//!   a pointer per slot. [`memory_usage`](crate::Srl::memory_usage) returns the sum. A node shares
+//!   no cache line with other memory, unless it takes less than one ([`Padded`]).
 //!
 //! # Shrinking
 //! Before a word's memory is freed, three things must be certain. No thread holds the word, no

@@ -17,7 +17,9 @@ const GB: u64 = 1 << 30;
 /// The paper's largest file.
 const LARGEST: u64 = 3 * TB / 2;
 /// A root of 48 slots.
-const ROOT: usize = 48 * 8;
+const ROOT: usize = 48 * size_of::<usize>();
+/// An inner node has 64 slots.
+const INNER: usize = 64 * size_of::<usize>();
 
 fn tree(capacity: u64, size: u64, levels: &[u32]) -> Result<SrlTree, SegmentError> {
     SrlTree::with_shape(capacity, &Shape::new(size, levels)?)
@@ -37,7 +39,7 @@ fn the_default_shape_is_that_of_the_paper() {
     assert_eq!(lock.segments(), Segments::new(LARGEST, 4096).unwrap());
     assert_eq!(lock.memory_usage(), ROOT);
     // The smallest capacity and the largest capacity.
-    assert_eq!(SrlTree::new(1).unwrap().memory_usage(), 8);
+    assert_eq!(SrlTree::new(1).unwrap().memory_usage(), size_of::<usize>());
     for size in [1, 4096, 1 << 63] {
         let shape = Shape::for_capacity(u64::MAX, size).unwrap();
         assert_eq!(shape.covers(), u64::MAX);
@@ -138,18 +140,18 @@ fn first_use_creates_the_missing_nodes() {
         drop(lock.write(segment << 12..(segment << 12) + 1).unwrap());
         lock.memory_usage() - before
     };
-    let (leaf, inner) = (32 * 4, 64 * 8);
-    assert_eq!(touch(0), 3 * inner + leaf);
+    let leaf = 32 * 4;
+    assert_eq!(touch(0), 3 * INNER + leaf);
     assert_eq!((touch(0), touch(31)), (0, 0));
     assert_eq!(touch(32), leaf);
-    assert_eq!(touch(1 << 11), inner + leaf);
-    assert_eq!(touch(1 << 17), 2 * inner + leaf);
-    assert_eq!(touch(1 << 23), 3 * inner + leaf);
-    assert_eq!(touch((LARGEST >> 12) - 1), 3 * inner + leaf);
+    assert_eq!(touch(1 << 11), INNER + leaf);
+    assert_eq!(touch(1 << 17), 2 * INNER + leaf);
+    assert_eq!(touch(1 << 23), 3 * INNER + leaf);
+    assert_eq!(touch((LARGEST >> 12) - 1), 3 * INNER + leaf);
     // Half a byte per segment.
     let packed = SrlTreePacked::new(LARGEST).unwrap();
     drop(packed.write(0..1).unwrap());
-    assert_eq!(packed.memory_usage(), ROOT + 3 * inner + 16);
+    assert_eq!(packed.memory_usage(), ROOT + 3 * INNER + 16);
 }
 
 /// Threads that need the same missing nodes at the same time share one set of them.
@@ -171,7 +173,7 @@ fn threads_that_create_the_same_leaf_share_it() {
             }
         });
         assert_eq!(entered.into_inner(), 4);
-        assert_eq!(lock.memory_usage(), ROOT + 3 * 512 + 128);
+        assert_eq!(lock.memory_usage(), ROOT + 3 * INNER + 128);
     }
 }
 
@@ -185,7 +187,7 @@ fn wide_ranges_create_no_nodes() {
         drop((lock.read(range.clone()).unwrap(), lock.read(range).unwrap()));
     }
     // The failed tries have created their leaf.
-    assert_eq!(lock.memory_usage(), ROOT + 3 * 512 + 128);
+    assert_eq!(lock.memory_usage(), ROOT + 3 * INNER + 128);
     lock.shrink();
     assert_eq!(lock.memory_usage(), ROOT);
 }
@@ -280,7 +282,7 @@ fn ours_is_at_most_half_of_the_papers() {
     let paper = Shape::default().paper_memory(GB) as usize;
     assert_eq!(
         lock.memory_usage(),
-        ROOT + (1 << 20) + (8192 / 64 + 2 + 1) * 512
+        ROOT + (1 << 20) + (8192 / 64 + 2 + 1) * INNER
     );
     assert!(2 * lock.memory_usage() <= paper);
     assert!(10 * packed.memory_usage() <= paper);
@@ -368,7 +370,7 @@ fn a_forgotten_guard_keeps_its_leaf() {
     forget(lock.read(TB..TB + 1).unwrap());
     drop(lock.write(0..1).unwrap());
     lock.shrink();
-    assert_eq!(lock.memory_usage(), ROOT + 3 * 512 + 128);
+    assert_eq!(lock.memory_usage(), ROOT + 3 * INNER + 128);
     assert!(lock.try_write(TB..TB + 1).is_err());
     assert!(lock.try_write(0..LARGEST).is_err());
     drop(lock.read(TB..TB + 1).unwrap());

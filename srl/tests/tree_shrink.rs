@@ -16,7 +16,9 @@ use spanlock_range_lock::{
 use spanlock_srl::{Shape, Srl, SrlRequest, SrlTree, SrlTreePacked, Tree};
 
 const LARGEST: u64 = 3 << 39;
-const ROOT: usize = 48 * 8;
+const ROOT: usize = 48 * size_of::<usize>();
+/// An inner node has 64 slots.
+const INNER: usize = 64 * size_of::<usize>();
 /// The number of positions that a leaf of the default shape covers.
 const LEAF: u64 = 32 << 12;
 /// The number of positions that a node above leaves covers.
@@ -67,7 +69,7 @@ fn holds_keep_their_leaves_and_no_others() {
     lock.shrink();
     // Leaves 0, 70 and 199 remain, each below a node of its own. The last hold does not touch leaf
     // 200.
-    assert_eq!(lock.memory_usage(), ROOT + (3 + 2) * 512 + 3 * 128);
+    assert_eq!(lock.memory_usage(), ROOT + (3 + 2) * INNER + 3 * 128);
     assert!(lock.try_write(a..a + 1).is_err());
     drop(lock.try_read(a..a + 1).unwrap());
     assert!(lock.try_read(b..b + 1).is_err());
@@ -92,13 +94,13 @@ fn shrink_range_frees_the_leaves_that_it_touches() {
     };
     grow();
     let full = lock.memory_usage();
-    assert_eq!(full, ROOT + 4 * 512 + 128 * 128);
+    assert_eq!(full, ROOT + 4 * INNER + 128 * 128);
     assert_eq!(lock.shrink_range(0..0), Ok(0));
     // The range touches two leaves. Both are freed as a whole.
     assert_eq!(lock.shrink_range(LEAF - 1..LEAF + 1), Ok(256));
     assert_eq!(lock.shrink_range(0..LEAF), Ok(0));
     // The second node is freed, as after a truncate to the end of the first.
-    assert_eq!(lock.shrink_range(NODE..LARGEST), Ok(64 * 128 + 512));
+    assert_eq!(lock.shrink_range(NODE..LARGEST), Ok(64 * 128 + INNER));
     assert_eq!(lock.shrink_range(NODE..LARGEST), Ok(0));
     grow();
     assert_eq!(lock.memory_usage(), full);
@@ -287,7 +289,7 @@ fn woken_waiters_start_again_when_their_leaf_is_freed() {
         drop(holder);
         let [first, second, third] = &mut waiters;
         assert_eq!((first.wakes(), second.wakes()), (1, 0));
-        assert_eq!(lock.shrink(), lock.memory_usage() + 3 * 512 + 128 - ROOT);
+        assert_eq!(lock.shrink(), lock.memory_usage() + 3 * INNER + 128 - ROOT);
         // Makes it likely that the next leaf has another address.
         let _other = [(); 8].map(|()| vec![1_u32; 32]);
         if cancel {

@@ -1,6 +1,6 @@
 //! The clock, where there is one.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Returns the present moment, or `None` if the target has no clock.
 ///
@@ -9,12 +9,15 @@ use std::time::{Duration, Instant};
 /// A request with a deadline is a try, because no thread could release the range meanwhile.
 #[inline]
 pub fn now() -> Option<Instant> {
-    if cfg!(all(target_family = "wasm", target_os = "unknown")) {
-        None
-    } else {
-        Some(clock())
-    }
+    HAS_CLOCK.then(clock)
 }
+
+/// Returns the time of day, or `None` if the target has no clock.
+pub fn of_day() -> Option<SystemTime> {
+    HAS_CLOCK.then(SystemTime::now)
+}
+
+const HAS_CLOCK: bool = !cfg!(all(target_family = "wasm", target_os = "unknown"));
 
 /// Returns the time since a moment that [`now`] returned.
 #[inline]

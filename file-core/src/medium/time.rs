@@ -14,10 +14,10 @@ pub(crate) fn system_clock() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The system's clock.
+/// The system's clock, or 0 if the target has none.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn system_clock() -> u64 {
-    nanoseconds(SystemTime::now())
+    spanlock_sync::time::of_day().map_or(0, nanoseconds)
 }
 
 /// Returns the time in nanoseconds since 1970. Times before that count as 0, and times past the

@@ -1,11 +1,11 @@
 //! Formatting and opening: makes the shared state, of an empty volume or of what recovery finds.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::Duration;
 
 use spanlock_pmem::Pmem;
 use spanlock_range_lock::RawRangeLock;
-use spanlock_sync::Arc;
+use spanlock_sync::{Arc, time};
 
 use crate::log::tail::Log;
 use crate::medium::bytes::Medium;
@@ -74,7 +74,7 @@ impl<P: Pmem, L: RawRangeLock> Shared<P, L> {
         options: &OpenOptions,
         locks: LockFactory<L>,
     ) -> Result<(Self, RecoveryReport), Error> {
-        let started = Instant::now();
+        let started = time::now();
         let is_read_only = options.read_only;
         if !is_read_only {
             format::check_writable(&pmem)?;
@@ -118,7 +118,7 @@ impl<P: Pmem, L: RawRangeLock> Shared<P, L> {
             space,
             clock: options.clock,
         };
-        report.duration = started.elapsed();
+        report.duration = started.map_or(Duration::ZERO, time::elapsed);
         let shared = Shared {
             medium,
             tree: Tree::new(live.directories.into_iter()),

@@ -1,9 +1,10 @@
-//! A table of the blocks whose newest content may not be at home yet, and of the blocks that
-//! handles are changing.
+//! A table of the blocks whose newest content may not be at home yet.
 //!
 //! # Invariants
-//! - **B1** A block is *busy* from the moment a handle gets it until that handle puts or drops it.
-//!   Changes of one block therefore take turns.
+//! - **B1** A handle *holds* a block from the moment it gets the block until it ends, or until it
+//!   drops a block that it has not changed (`raw/holders.rs`). Only the holder puts new content.
+//!   Changes of one block therefore take turns, and nobody has seen the changes of a handle that is
+//!   aborted.
 //! - **B2** A content in the table is the newest content of its block. It leaves the table in three
 //!   cases: `put` replaces it with newer content, the block is revoked, or this content has been
 //!   written home and is still the newest.
@@ -14,7 +15,9 @@ use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use spanlock_sync::{Condvar, Mutex};
+use spanlock_sync::Mutex;
+
+use super::raw::holders::Holders;
 
 /// The content of a block.
 pub(crate) type Content = Arc<Vec<u8>>;
@@ -26,102 +29,55 @@ const SHARDS: u64 = 16;
 
 #[derive(Debug)]
 pub(crate) struct Buffers {
-    shards: Box<[Shard]>,
-}
-
-#[derive(Debug)]
-struct Shard {
-    blocks: Mutex<Blocks>,
-    freed: Condvar,
+    pub(crate) holders: Holders,
+    shards: Box<[Mutex<Blocks>]>,
 }
 
 #[derive(Debug, Default)]
 struct Blocks {
-    entries: HashMap<u64, Entry>,
+    contents: HashMap<u64, Content>,
     /// Counts the calls of `put`.
     version: u64,
 }
 
-#[derive(Debug, Default)]
-struct Entry {
-    content: Option<Content>,
-    busy: bool,
-}
-
 impl Buffers {
     pub(crate) fn new() -> Self {
-        let shard = |_| Shard {
-            blocks: Mutex::new(Blocks::default()),
-            freed: Condvar::new(),
-        };
         Buffers {
-            shards: (0..SHARDS).map(shard).collect(),
+            holders: Holders::new(),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
         }
     }
 
-    fn shard(&self, block: u64) -> &Shard {
+    fn shard(&self, block: u64) -> &Mutex<Blocks> {
         &self.shards[(block % SHARDS) as usize]
     }
 
     /// Returns the block's content in the table, if there is one, and a version number. Each change
     /// of the block raises that number.
     pub(crate) fn newest(&self, block: u64) -> (Option<Content>, u64) {
-        let blocks = self.shard(block).blocks.lock();
-        let entry = blocks.entries.get(&block);
-        (
-            entry.and_then(|entry| entry.content.clone()),
-            blocks.version,
-        )
+        let blocks = self.shard(block).lock();
+        (blocks.contents.get(&block).cloned(), blocks.version)
     }
 
-    /// Makes the block busy and returns its content in the table. Blocks while another handle has
-    /// the block (B1). [`free`](Buffers::free) makes the block free again.
-    pub(crate) fn take(&self, block: u64) -> Option<Content> {
-        let shard = self.shard(block);
-        let mut blocks = shard.blocks.lock();
-        loop {
-            let entry = blocks.entries.entry(block).or_default();
-            if !entry.busy {
-                entry.busy = true;
-                return entry.content.clone();
-            }
-            blocks = shard.freed.wait(blocks);
-        }
-    }
-
-    /// Replaces the content of a busy block. `None` means that the block was revoked.
+    /// Replaces the content of a block that the caller holds (B1). `None` means that the block was
+    /// revoked.
     pub(crate) fn put(&self, block: u64, content: Option<Content>) {
-        let mut blocks = self.shard(block).blocks.lock();
-        blocks.entries.entry(block).or_default().content = content;
+        let mut blocks = self.shard(block).lock();
+        match content {
+            Some(content) => blocks.contents.insert(block, content),
+            None => blocks.contents.remove(&block),
+        };
         blocks.version += 1;
-    }
-
-    /// Ends the busy state of a block.
-    pub(crate) fn free(&self, block: u64) {
-        let shard = self.shard(block);
-        let mut blocks = shard.blocks.lock();
-        if let Slot::Occupied(mut slot) = blocks.entries.entry(block) {
-            slot.get_mut().busy = false;
-            if slot.get().content.is_none() {
-                slot.remove();
-            }
-        }
-        drop(blocks);
-        shard.freed.notify_all();
     }
 
     /// Notes that `content` was written home. If it is still the block's newest content, removes it
     /// from the table (B2).
     pub(crate) fn came_home(&self, block: u64, content: &Content) {
-        let mut blocks = self.shard(block).blocks.lock();
-        if let Slot::Occupied(mut slot) = blocks.entries.entry(block)
-            && (slot.get().content.as_ref()).is_some_and(|newest| Arc::ptr_eq(newest, content))
+        let mut blocks = self.shard(block).lock();
+        if let Slot::Occupied(slot) = blocks.contents.entry(block)
+            && Arc::ptr_eq(slot.get(), content)
         {
-            if slot.get().busy {
-                slot.get_mut().content = None;
-            } else {
-                slot.remove();
-            }
+            slot.remove();
         }
     }
 }

@@ -22,6 +22,12 @@ pub enum Error {
         /// The bytes found there, big-endian.
         found: u32,
     },
+    /// There is a journal already, so none may be formatted in its place.
+    #[error(
+        "there is a journal here already, perhaps with changes that are not at home yet: open it; \
+         to replace it, format with `FormatOptions::overwrite`"
+    )]
+    Occupied,
     /// The journal uses features that this build does not know.
     #[error(
         "the journal has {kind} features {bits:#x} that this build does not know: \
@@ -170,6 +176,21 @@ pub enum Error {
         /// The credits with which the handle began, and those that it was given since.
         credits: u32,
         /// The block for which no credit was left.
+        block: u64,
+    },
+    /// A handle asked for a block whose holder waits for this handle, perhaps by way of others.
+    #[error(
+        "two handles wait for blocks of each other: this one asked for block {block}; \
+         drop the handle and begin again, or take blocks in ascending order everywhere"
+    )]
+    Deadlock {
+        /// The number of the block.
+        block: u64,
+    },
+    /// A handle asked for a block that it is changing already.
+    #[error("the handle is changing block {block} already: end that change with `dirty` first")]
+    AlreadyTaken {
+        /// The number of the block.
         block: u64,
     },
     /// The transaction has not begun.

@@ -1,16 +1,19 @@
 //! Handles: one thread's part of a transaction.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Instant;
 
 use spanlock_sync::{Park, Parker, thread};
 
-use super::error::{Error, Failure};
+use super::buffers::Content;
+use super::error::Error;
 use super::format::Tid;
 use super::inner::Inner;
 use super::options::Delay;
-use super::raw::updates::Refused;
+use super::raw::holders::Holder;
 use super::transaction::Transaction;
 
 /// One atomic change of several blocks: after a crash, either the whole change is there or none of
@@ -19,11 +22,18 @@ use super::transaction::Transaction;
 /// Handles should be short, because a commit waits for the handles in its transaction. A thread
 /// that has a handle must not begin a second one, nor wait for a commit.
 ///
-/// # Dropping a handle
-/// Dropping a handle that has changed nothing has no effect. A handle that *has* changed blocks
-/// must end with [`stop`](Handle::stop). If an early return or a panic drops it instead, its work
-/// is half done and cannot be taken out of the transaction. That poisons the journal. Everything
-/// committed before is recovered when the journal is opened again.
+/// # Blocks are the handle's until it ends
+/// A handle holds the blocks that it changes or revokes. No other handle can get them, and nobody
+/// sees the changes, until the handle stops. If a lock of your own is taken while a handle is open,
+/// no thread may hold this lock while it asks for a block.
+///
+/// If two handles take blocks in different orders, one of them may get [`Error::Deadlock`]. Drop
+/// that handle, and begin again. Handles that all take blocks in the same order, for example
+/// ascending, never get it.
+///
+/// # Aborting a handle
+/// A handle that is dropped, by an early return, a panic or [`abort`](Handle::abort), changes
+/// nothing. Its changes take effect together with [`stop`](Handle::stop).
 ///
 /// # Running out of credits
 /// A handle whose number of blocks is not known in advance need not be dropped half-way when it
@@ -56,34 +66,81 @@ use super::transaction::Transaction;
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
-#[must_use = "dropping a handle that has changed blocks poisons the journal"]
+#[must_use = "a handle that is dropped changes nothing: end it with `stop`"]
 pub struct Handle<'a> {
     inner: &'a Inner,
     transaction: Arc<Transaction>,
-    /// The credits with which the handle began, and those that it was given since.
-    given: u32,
-    left: u32,
-    changed: bool,
+    me: Holder,
+    work: RefCell<Work>,
     /// Whether the handle is in its transaction. It is not if a restart has failed, which only
     /// happens when the journal is poisoned; then every operation fails.
     joined: bool,
 }
 
+/// What a handle has done so far.
+#[derive(Debug)]
+struct Work {
+    /// The credits with which the handle began, and those that it was given since.
+    given: u32,
+    left: u32,
+    /// The blocks that the handle has changed or revoked, and holds therefore.
+    changes: BTreeMap<u64, Change>,
+    /// The blocks that it also holds, because there is a [`BlockMut`] of each.
+    taken: BTreeSet<u64>,
+    /// A block whose bytes were changed in vain: its `BlockMut` was dropped.
+    forgotten: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Content(Content),
+    Revoked,
+}
+
+impl Work {
+    fn new(credits: u32) -> RefCell<Self> {
+        RefCell::new(Work {
+            given: credits,
+            left: credits,
+            changes: BTreeMap::new(),
+            taken: BTreeSet::new(),
+            forgotten: None,
+        })
+    }
+
+    fn no_credits(&self, block: u64) -> Error {
+        Error::NoCredits {
+            credits: self.given,
+            block,
+        }
+    }
+
+    fn pay(&mut self, credits: u32, block: u64) -> Result<(), Error> {
+        let left = self.left.checked_sub(credits);
+        self.left = left.ok_or_else(|| self.no_credits(block))?;
+        Ok(())
+    }
+}
+
 impl<'a> Handle<'a> {
-    pub(crate) fn new(inner: &'a Inner, transaction: Arc<Transaction>, credits: u32) -> Self {
+    pub(super) fn new(
+        inner: &'a Inner,
+        transaction: Arc<Transaction>,
+        me: Holder,
+        credits: u32,
+    ) -> Self {
         Handle {
             inner,
             transaction,
-            given: credits,
-            left: credits,
-            changed: false,
+            me,
+            work: Work::new(credits),
             joined: true,
         }
     }
 
     /// Returns the number of credits that are left.
     pub fn credits(&self) -> u32 {
-        self.left
+        self.work.borrow().left
     }
 
     /// Asks for `credits` more credits (JBD2's `jbd2_journal_extend`). Returns false, and leaves
@@ -98,8 +155,9 @@ impl<'a> Handle<'a> {
         let most = self.inner.log.most_credits;
         let is_extended = self.transaction.updates.extend(credits, most).is_ok();
         if is_extended {
-            self.given += credits;
-            self.left += credits;
+            let work = self.work.get_mut();
+            work.given += credits;
+            work.left += credits;
         }
         Ok(is_extended)
     }
@@ -117,27 +175,53 @@ impl<'a> Handle<'a> {
     pub fn restart(&mut self, credits: u32) -> Result<(), Error> {
         self.inner.check_credits(credits)?;
         self.inner.medium.check()?;
+        self.publish();
         self.leave();
         let old = self.transaction.tid;
         self.inner.want(old);
-        self.transaction = self.inner.join(credits, Some(old))?;
-        (self.given, self.left, self.joined) = (credits, credits, true);
+        (self.transaction, self.me) = self.inner.join(credits, Some(old))?;
+        (self.work, self.joined) = (Work::new(credits), true);
         Ok(())
     }
 
-    /// Ends a handle that has changed nothing. Otherwise, returns the handle: to be continued, or
-    /// [stopped](Self::stop) where its changes are complete.
-    pub fn abort(self) -> Result<(), Self> {
-        if self.changed { Err(self) } else { Ok(()) }
+    /// Ends the handle without its changes, as dropping it does. The blocks stay as they were.
+    pub fn abort(self) {}
+
+    /// Puts the changes into the transaction, and frees the blocks.
+    fn publish(&mut self) {
+        let work = self.work.get_mut();
+        debug_assert_eq!(
+            work.forgotten, None,
+            "the changes of this block are lost: `dirty` was not called"
+        );
+        // The blocks are freed last, so no handle sees some of the changes and misses others.
+        for (&block, change) in &work.changes {
+            match change {
+                Change::Content(content) => {
+                    self.transaction.put(block, content.clone());
+                    self.inner.buffers.put(block, Some(content.clone()));
+                }
+                Change::Revoked => {
+                    self.inner.buffers.put(block, None);
+                    self.transaction.revoke(block);
+                }
+            }
+        }
+        self.free();
     }
 
-    /// Leaves the transaction. The changes stay in it.
+    /// Forgets the changes that were not published, and frees the blocks.
+    fn free(&mut self) {
+        for (block, _) in std::mem::take(&mut self.work.get_mut().changes) {
+            self.inner.buffers.holders.free(block);
+        }
+    }
+
+    /// Leaves the transaction. What was published stays in it.
     fn leave(&mut self) {
-        self.changed = false;
         self.joined = false;
-        self.transaction
-            .updates
-            .leave(std::mem::take(&mut self.left));
+        let left = std::mem::take(&mut self.work.get_mut().left);
+        self.transaction.updates.leave(left);
     }
 
     /// Returns the transaction that this handle is part of.
@@ -145,28 +229,70 @@ impl<'a> Handle<'a> {
         self.transaction.tid
     }
 
-    /// Returns a copy of a block's newest content to change. The change takes effect with
-    /// [`dirty`](BlockMut::dirty).
+    /// Returns a copy of a block's newest content to change. The handle sees its own earlier
+    /// changes. The change becomes part of the handle with [`dirty`](BlockMut::dirty).
     ///
-    /// Blocks while another handle has the block. A handle can have only one block at a time. The
+    /// Blocks while another handle has the block. A handle can have several blocks at a time. The
     /// first change of a block in a transaction costs a credit.
-    pub fn get_write(&mut self, block: u64) -> Result<BlockMut<'_, 'a>, Error> {
-        self.inner.check_block(block)?;
-        self.inner.medium.check()?;
-        if self.left == 0 && !self.transaction.has(block) {
-            return Err(self.no_credits(block));
-        }
-        let newest = self.inner.buffers.take(block);
+    ///
+    /// # Errors
+    /// [`Error::Deadlock`], [`Error::AlreadyTaken`], [`Error::NoCredits`], [`Error::OutOfDevice`],
+    /// [`Error::TooFar`], [`Error::Io`] and [`Error::Poisoned`]. The handle is as it was.
+    pub fn get_write(&self, block: u64) -> Result<BlockMut<'_, 'a>, Error> {
+        let change = self.take(block)?;
+        // From here on, dropping it frees the block.
         let mut taken = BlockMut {
             handle: self,
             block,
             bytes: Vec::new(),
+            is_changed: false,
+        };
+        let newest = match change {
+            Some(Change::Content(content)) => Some(content),
+            Some(Change::Revoked) => None,
+            None => {
+                let work = self.work.borrow();
+                if work.left == 0 && !self.transaction.has(block) {
+                    return Err(work.no_credits(block));
+                }
+                self.inner.buffers.newest(block).0
+            }
         };
         taken.bytes = match newest {
             Some(content) => content.to_vec(),
-            None => taken.handle.inner.read_home(block)?,
+            None => self.inner.read_home(block)?,
         };
         Ok(taken)
+    }
+
+    /// Takes a block for a [`BlockMut`], and returns what the handle has done to it already.
+    fn take(&self, block: u64) -> Result<Option<Change>, Error> {
+        self.inner.check_block(block)?;
+        self.inner.medium.check()?;
+        let mut work = self.work.borrow_mut();
+        if work.taken.contains(&block) {
+            return Err(Error::AlreadyTaken { block });
+        }
+        let change = work.changes.get(&block).cloned();
+        if change.is_none() {
+            let taken = self.inner.buffers.holders.take(block, self.me);
+            taken.map_err(|_| Error::Deadlock { block })?;
+        }
+        work.taken.insert(block);
+        Ok(change)
+    }
+
+    /// Reads the newest content of a block, with this handle's own changes. `into` must have the
+    /// size of a block. Does not wait for another handle that has the block, whose changes it does
+    /// not see.
+    pub fn read(&self, block: u64, into: &mut [u8]) -> Result<(), Error> {
+        self.inner.check_read(block, into.len())?;
+        match self.work.borrow().changes.get(&block) {
+            Some(Change::Content(content)) => into.copy_from_slice(content),
+            Some(Change::Revoked) => into.copy_from_slice(&self.inner.read_home(block)?),
+            None => self.inner.read(block, into)?,
+        }
+        Ok(())
     }
 
     /// Revokes a block: takes it out of the journal. Once this transaction is committed, the
@@ -176,31 +302,46 @@ impl<'a> Handle<'a> {
     /// Use the block for something else only after that commit. Its content is undefined from now
     /// on. The call costs a credit, unless the block is already revoked in this transaction. Blocks
     /// while another handle has the block.
-    pub fn revoke(&mut self, block: u64) -> Result<(), Error> {
-        self.inner.check_block(block)?;
-        self.inner.medium.check()?;
-        if !self.transaction.has_revoked(block) {
-            self.left = (self.left.checked_sub(1)).ok_or_else(|| self.no_credits(block))?;
+    ///
+    /// # Errors
+    /// As for [`get_write`](Self::get_write).
+    pub fn revoke(&self, block: u64) -> Result<(), Error> {
+        let change = self.take(block)?;
+        let is_revoked = match &change {
+            Some(change) => matches!(change, Change::Revoked),
+            None => self.transaction.has_revoked(block),
+        };
+        let mut work = self.work.borrow_mut();
+        work.taken.remove(&block);
+        if let Err(error) = work.pay(u32::from(!is_revoked), block) {
+            if change.is_none() {
+                self.inner.buffers.holders.free(block);
+            }
+            return Err(error);
         }
-        self.inner.buffers.take(block);
-        self.inner.buffers.put(block, None);
-        self.transaction.revoke(block);
-        self.inner.buffers.free(block);
-        self.changed = true;
+        work.changes.insert(block, Change::Revoked);
         Ok(())
     }
 
     /// Ends the handle. The change is durable once its transaction is committed: see
     /// [`Journal::wait`](super::Journal::wait).
+    ///
+    /// # Panics
+    /// In debug builds, if a [`BlockMut`] was changed and dropped without
+    /// [`dirty`](BlockMut::dirty), and the block was not changed again.
     pub fn stop(mut self) -> Tid {
-        self.changed = false;
+        self.publish();
         self.tid()
     }
 
     /// Ends the handle, requests the commit, and blocks until the change is durable. With
     /// [`Delay::Piggyback`], the call first sleeps so that other threads can join the transaction.
-    pub fn stop_durable(self) -> Result<Tid, Error> {
+    ///
+    /// # Panics
+    /// As for [`stop`](Self::stop).
+    pub fn stop_durable(mut self) -> Result<Tid, Error> {
         let inner = self.inner;
+        self.publish();
         self.piggyback();
         let tid = self.stop();
         inner.wait(tid)?;
@@ -233,82 +374,15 @@ impl<'a> Handle<'a> {
             }
         });
     }
-
-    fn no_credits(&self, block: u64) -> Error {
-        Error::NoCredits {
-            credits: self.given,
-            block,
-        }
-    }
-}
-
-impl Inner {
-    /// Joins the running transaction, or begins a transaction if none is running.
-    pub(crate) fn begin(&self, credits: u32) -> Result<Handle<'_>, Error> {
-        self.check_credits(credits)?;
-        let transaction = self.join(credits, None)?;
-        Ok(Handle::new(self, transaction, credits))
-    }
-
-    fn check_credits(&self, asked: u32) -> Result<(), Error> {
-        let most = self.log.most_credits;
-        if asked > most {
-            return Err(Error::TooManyCredits { asked, most });
-        }
-        Ok(())
-    }
-
-    /// Reserves credits in the running transaction, or begins one. There must not be more than a
-    /// transaction can have. Does not join `old`, whose commit was requested.
-    fn join(&self, credits: u32, old: Option<Tid>) -> Result<Arc<Transaction>, Error> {
-        let most = self.log.most_credits;
-        loop {
-            self.medium.check()?;
-            let running = self.state.lock().running.clone();
-            let Some(running) = running else {
-                self.begin_transaction()?;
-                continue;
-            };
-            let joined = match old {
-                Some(old) if old == running.tid => Err(Refused::Locked),
-                _ => running.updates.join(credits, most),
-            };
-            match joined {
-                Ok(()) => {
-                    self.state.lock().stats.handles += 1;
-                    return Ok(running);
-                }
-                Err(Refused::Locked) => {}
-                Err(Refused::Full) => self.want(running.tid),
-            }
-            self.joins.wait_until(|| {
-                let state = self.state.lock();
-                let same = state.running.as_ref().map(|it| it.tid) == Some(running.tid);
-                drop(state);
-                (!same || self.medium.check().is_err()).then_some(())
-            });
-        }
-    }
-
-    /// Begins a transaction if none is running and the log has room for it (J2).
-    fn begin_transaction(&self) -> Result<(), Error> {
-        self.make_room(self.log.most_blocks)?;
-        let mut state = self.state.lock();
-        if state.running.is_none() && state.free >= self.log.most_blocks {
-            state.running = Some(Arc::new(Transaction::new(state.next)));
-            state.next = state.next.next();
-        }
-        Ok(())
-    }
 }
 
 impl Drop for Handle<'_> {
     fn drop(&mut self) {
-        if self.changed {
-            self.inner.medium.fail(Failure {
-                doing: "a handle with changes was dropped without `stop`",
-                source: None,
-            });
+        if !self.work.get_mut().changes.is_empty() {
+            // It was aborted: it has put nothing into the transaction, so its credits are unused.
+            self.free();
+            let work = self.work.get_mut();
+            work.left = work.given;
         }
         if self.joined {
             self.leave();
@@ -320,31 +394,49 @@ impl Drop for Handle<'_> {
 #[derive(Debug)]
 #[must_use = "a change takes effect with `dirty`"]
 pub struct BlockMut<'h, 'a> {
-    handle: &'h mut Handle<'a>,
+    handle: &'h Handle<'a>,
     block: u64,
     bytes: Vec<u8>,
+    is_changed: bool,
 }
 
 impl BlockMut<'_, '_> {
-    /// Puts the changed content into the transaction. If this is not called, the block stays as it
+    /// Makes the changed content a part of the handle. If this is not called, the block stays as it
     /// was.
+    ///
+    /// # Errors
+    /// [`Error::NoCredits`].
     pub fn dirty(mut self) -> Result<(), Error> {
-        let handle = &mut *self.handle;
+        let handle = self.handle;
+        let mut work = handle.work.borrow_mut();
+        let is_paid = match work.changes.get(&self.block) {
+            Some(change) => matches!(change, Change::Content(_)),
+            None => handle.transaction.has(self.block),
+        };
+        work.pay(u32::from(!is_paid), self.block)?;
         if let Some(file_system) = handle.inner.file_system {
             file_system.keep(self.block, &mut self.bytes);
         }
         let content = Arc::new(std::mem::take(&mut self.bytes));
-        let cost = (handle.transaction).put(self.block, content.clone(), handle.left);
-        handle.left -= cost.ok_or_else(|| handle.no_credits(self.block))?;
-        handle.changed = true;
-        handle.inner.buffers.put(self.block, Some(content));
+        work.changes.insert(self.block, Change::Content(content));
+        if work.forgotten == Some(self.block) {
+            work.forgotten = None;
+        }
+        self.is_changed = false;
         Ok(())
     }
 }
 
 impl Drop for BlockMut<'_, '_> {
     fn drop(&mut self) {
-        self.handle.inner.buffers.free(self.block);
+        let mut work = self.handle.work.borrow_mut();
+        work.taken.remove(&self.block);
+        if self.is_changed {
+            work.forgotten = Some(self.block);
+        }
+        if !work.changes.contains_key(&self.block) {
+            self.handle.inner.buffers.holders.free(self.block);
+        }
     }
 }
 
@@ -357,6 +449,7 @@ impl Deref for BlockMut<'_, '_> {
 
 impl DerefMut for BlockMut<'_, '_> {
     fn deref_mut(&mut self) -> &mut [u8] {
+        self.is_changed = true;
         &mut self.bytes
     }
 }

@@ -190,6 +190,32 @@ impl Inner {
         Ok(())
     }
 
+    /// Checks that a block can be read into a buffer of `found` bytes.
+    pub(crate) fn check_read(&self, block: u64, found: usize) -> Result<(), Error> {
+        self.check_block(block)?;
+        let expected = self.format.block_bytes;
+        if found != expected {
+            return Err(Error::BufferSize { found, expected });
+        }
+        Ok(())
+    }
+
+    /// Reads the newest content that a handle has put into a transaction.
+    pub(crate) fn read(&self, block: u64, into: &mut [u8]) -> Result<(), Error> {
+        loop {
+            let (newest, version) = self.buffers.newest(block);
+            if let Some(content) = newest {
+                into.copy_from_slice(&content);
+                return Ok(());
+            }
+            into.copy_from_slice(&self.read_home(block)?);
+            // The block may have been changed and written home while this thread read it.
+            if self.buffers.newest(block).1 == version {
+                return Ok(());
+            }
+        }
+    }
+
     pub(crate) fn read_home(&self, block: u64) -> Result<Vec<u8>, Error> {
         let mut bytes = vec![0; self.format.block_bytes];
         let at = block * self.format.block_bytes as u64;

@@ -1,19 +1,20 @@
 //! The journal's public API.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 use spanlock_sync::thread;
 
 use super::error::Error;
 use super::ext4::FileSystem;
-use super::format::Tid;
+use super::format::{Flushes, Tid};
 use super::handle::Handle;
 use super::inner::{Inner, Stats};
 use super::options::Options;
 use super::place::Blocks;
 use super::recover::{Recovery, replay};
-use super::superblock::{Superblock, check_block_bytes};
+use super::superblock::{FormatOptions, Superblock, check_block_bytes, format_blocks, is_unused};
 use crate::storage::Storage;
 
 /// A journal of block-level transactions, in JBD2's format.
@@ -82,6 +83,10 @@ impl Journal {
         options: Options,
     ) -> Result<Journal, Error> {
         check_block_bytes(options.block_bytes)?;
+        check_threads(!cfg!(all(
+            target_family = "wasm",
+            not(target_feature = "atomics")
+        )))?;
         let blocks = Blocks::new(Arc::new(log), &options.place, options.block_bytes)?;
         let mut superblock = Superblock::read(&blocks, &options.place)?;
         if !superblock.has_features() {
@@ -113,6 +118,32 @@ impl Journal {
         })
     }
 
+    /// Opens the journal in `log` as [`open`](Self::open) does. If the place that the options name
+    /// has only zeros, formats a journal there first, whose commits take `flushes`.
+    ///
+    /// If a crash interrupts the creation, the next call completes it.
+    ///
+    /// # Errors
+    /// [`Error::NotAJournal`] if the place has other contents, which stay as they are. Otherwise as
+    /// for [`open`](Self::open) and [`format`](super::format()).
+    pub fn open_or_create(
+        log: impl Storage + 'static,
+        home: impl Storage + 'static,
+        options: Options,
+        flushes: Flushes,
+    ) -> Result<Journal, Error> {
+        check_block_bytes(options.block_bytes)?;
+        let log: Arc<dyn Storage> = Arc::new(log);
+        let blocks = Blocks::new(log.clone(), &options.place, options.block_bytes)?;
+        let new = FormatOptions::new(options.block_bytes)
+            .place(options.place.clone())
+            .flushes(flushes);
+        if is_unused(&blocks, &new).map_err(Error::io("looking for a journal"))? {
+            format_blocks(&blocks, &new)?;
+        }
+        Journal::open(log, home, options)
+    }
+
     /// Returns what opening the journal recovered.
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
@@ -130,23 +161,8 @@ impl Journal {
     /// Reads the newest content of a block, even if it is not committed yet. `into` must have the
     /// size of a block.
     pub fn read(&self, block: u64, into: &mut [u8]) -> Result<(), Error> {
-        self.inner.check_block(block)?;
-        let (found, expected) = (into.len(), self.inner.format.block_bytes);
-        if found != expected {
-            return Err(Error::BufferSize { found, expected });
-        }
-        loop {
-            let (newest, version) = self.inner.buffers.newest(block);
-            if let Some(content) = newest {
-                into.copy_from_slice(&content);
-                return Ok(());
-            }
-            into.copy_from_slice(&self.inner.read_home(block)?);
-            // The block may have been changed and written home while this thread read it.
-            if self.inner.buffers.newest(block).1 == version {
-                return Ok(());
-            }
-        }
+        self.inner.check_read(block, into.len())?;
+        self.inner.read(block, into)
     }
 
     /// Requests the commit of a transaction and of all earlier transactions. Returns at once.
@@ -219,5 +235,29 @@ impl Drop for Journal {
 impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
+    }
+}
+
+/// Checks that the target can start the journal's thread. If it cannot, starting one panics.
+fn check_threads(has_threads: bool) -> Result<(), Error> {
+    if has_threads {
+        return Ok(());
+    }
+    let what = "this target has no threads: use the compact log";
+    let error = io::Error::new(io::ErrorKind::Unsupported, what);
+    Err(Error::io("starting the journal's thread")(error))
+}
+
+#[cfg(all(test, not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_threads_there_is_an_error() {
+        assert!(check_threads(true).is_ok());
+        let Error::Io { source, .. } = check_threads(false).unwrap_err() else {
+            panic!("another error");
+        };
+        assert_eq!(source.kind(), io::ErrorKind::Unsupported);
     }
 }

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `signal.rs` | sleeping until a condition holds, without lost wakes |
 //! | `updates.rs` | handles that join a transaction while a commit locks it |
+//! | `holders.rs` | which handle has which block; deadlocks between handles |
 //! | `tickets.rs` | which thread writes which buffer, and which thread completes the last one |
 //! | `owner.rs` | which thread writes the commit block, even if threads die or never come |
 //! | `medium.rs` | poisoning: no acknowledgement during or after a failure |
@@ -18,6 +19,7 @@
 //! models: nothing here is stable.
 
 pub mod gathering;
+pub mod holders;
 pub mod medium;
 pub mod owner;
 pub mod signal;

@@ -230,6 +230,7 @@ pub struct FormatOptions {
     place: Place,
     flushes: Flushes,
     uuid: Option<[u8; 16]>,
+    overwrites: bool,
 }
 
 impl FormatOptions {
@@ -241,6 +242,7 @@ impl FormatOptions {
             place: Place::whole(),
             flushes: Flushes::Two,
             uuid: None,
+            overwrites: false,
         }
     }
 
@@ -262,16 +264,35 @@ impl FormatOptions {
         self.uuid = Some(uuid);
         self
     }
+
+    /// Lets [`format`] replace a journal. What is in its log is lost, whether or not it was
+    /// recovered.
+    pub fn overwrite(mut self) -> Self {
+        self.overwrites = true;
+        self
+    }
 }
 
 /// Makes a new, empty journal, durably. Overwrites the blocks of its place, from the superblock on:
 /// writes the new superblock, and zeros into all other blocks.
 ///
-/// An earlier log in that place is lost, whether or not it was recovered. A crash during the call
-/// leaves the earlier journal, a place without a journal, or the new one; the call can be repeated.
+/// A crash during the call leaves the earlier journal, a place without a journal, or the new one;
+/// the call can be repeated.
+///
+/// # Errors
+/// [`Error::Occupied`] if there is a journal already, unless the options say
+/// [`overwrite`](FormatOptions::overwrite). Other contents are overwritten:
+/// [`Journal::open_or_create`](super::Journal::open_or_create) refuses those, too.
+/// [`Error::BadBlockSize`], [`Error::BadPlace`], [`Error::Overlap`], [`Error::TooSmall`] and
+/// [`Error::Io`].
 pub fn format(storage: impl Storage + 'static, options: &FormatOptions) -> Result<(), Error> {
     check_block_bytes(options.block_bytes)?;
     let blocks = Blocks::new(Arc::new(storage), &options.place, options.block_bytes)?;
+    format_blocks(&blocks, options)
+}
+
+/// Formats these blocks.
+pub(crate) fn format_blocks(blocks: &Blocks, options: &FormatOptions) -> Result<(), Error> {
     let superblock = options.place.superblock();
     let first = superblock + 1;
     let end = u32::try_from(blocks.count()).unwrap_or(u32::MAX);
@@ -284,27 +305,60 @@ pub fn format(storage: impl Storage + 'static, options: &FormatOptions) -> Resul
     };
     // Until the new superblock is on the medium, no program must find a journal. Persistent memory
     // tears a superblock at 8 bytes, so its first 8 bytes, with the magic, go first and come last.
-    (remove_magic(&blocks, superblock)).map_err(Error::io("removing the earlier journal"))?;
+    remove_magic(blocks, superblock, options)?;
     (superblock..end)
         .try_for_each(clear)
         .and_then(|()| blocks.storage.flush())
         .map_err(Error::io("clearing the log"))?;
     let mut new = fresh(options, first, end);
-    (new.write_without_magic(&blocks, &options.place))
-        .and_then(|()| new.write(&blocks, &options.place))
+    (new.write_without_magic(blocks, &options.place))
+        .and_then(|()| new.write(blocks, &options.place))
         .map_err(Error::io("writing the journal's superblock"))
 }
 
-/// Removes the magic of a superblock, durably.
-fn remove_magic(blocks: &Blocks, superblock: u32) -> std::io::Result<()> {
+/// Removes the magic of an earlier journal's superblock, durably.
+fn remove_magic(blocks: &Blocks, superblock: u32, options: &FormatOptions) -> Result<(), Error> {
+    let failed = "removing the earlier journal";
     let mut bytes = vec![0; blocks.block_bytes];
-    blocks.read(superblock, &mut bytes)?;
+    (blocks.read(superblock, &mut bytes)).map_err(Error::io(failed))?;
     if get32(&bytes, MAGIC_AT) != MAGIC {
         return Ok(());
     }
+    if !options.overwrites {
+        return Err(Error::Occupied);
+    }
     bytes[..TID_AT].fill(0);
-    let (offset, _) = blocks.find(superblock)?;
-    blocks.storage.write_fua(&bytes, offset)
+    let (offset, _) = blocks.find(superblock).map_err(Error::io(failed))?;
+    (blocks.storage.write_fua(&bytes, offset)).map_err(Error::io(failed))
+}
+
+/// Returns whether a place has only zeros, or what `format` with these options leaves of zeros if a
+/// crash cuts it off.
+pub(crate) fn is_unused(blocks: &Blocks, options: &FormatOptions) -> std::io::Result<bool> {
+    let superblock = options.place.superblock();
+    let end = u32::try_from(blocks.count()).unwrap_or(u32::MAX);
+    let mut new = fresh(options, superblock + 1, end);
+    let new = new.sealed();
+    // Each creation draws these anew.
+    let drawn = [
+        UUID_AT..UUID_AT + UUID_BYTES,
+        SUPER_CHECKSUM_AT..SUPER_CHECKSUM_AT + 4,
+    ];
+    let mut bytes = vec![0; blocks.block_bytes];
+    blocks.read(superblock, &mut bytes)?;
+    let is_remnant = (TID_AT..bytes.len()).all(|at| {
+        bytes[at] == 0 || bytes[at] == new[at] || drawn.iter().any(|drawn| drawn.contains(&at))
+    });
+    if !is_remnant || bytes[..TID_AT].iter().any(|&byte| byte != 0) {
+        return Ok(false);
+    }
+    for block in superblock + 1..end {
+        blocks.read(block, &mut bytes)?;
+        if bytes.iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn fresh(options: &FormatOptions, first: u32, end: u32) -> Superblock {
@@ -336,7 +390,7 @@ fn fresh(options: &FormatOptions, first: u32, end: u32) -> Superblock {
 
 /// Returns a random UUID of version 4 (RFC 9562). The randomness comes from std's hasher seeds.
 fn new_uuid() -> [u8; UUID_BYTES] {
-    let word = || RandomState::new().hash_one(std::time::SystemTime::now());
+    let word = || RandomState::new().hash_one(spanlock_sync::time::now());
     let mut uuid = [0; UUID_BYTES];
     uuid[..8].copy_from_slice(&word().to_be_bytes());
     uuid[8..].copy_from_slice(&word().to_be_bytes());

@@ -73,18 +73,12 @@ impl Transaction {
         self.changes.lock().revokes.contains(&block)
     }
 
-    /// Puts a block's new content into the transaction, if this costs no more than `credits`.
-    /// Returns the cost in credits.
-    pub(crate) fn put(&self, block: u64, content: Content, credits: u32) -> Option<u32> {
+    /// Puts a block's new content into the transaction. The caller has paid for it.
+    pub(crate) fn put(&self, block: u64, content: Content) {
         let mut changes = self.changes.lock();
-        let cost = u32::from(!changes.blocks.contains_key(&block));
-        if cost > credits {
-            return None;
-        }
         // Remove an earlier revoke of this block: it would hide the new copy too.
         changes.revokes.remove(&block);
         changes.blocks.insert(block, content);
-        Some(cost)
     }
 
     /// Takes a block out of this transaction, and hides older copies of it from recovery.

@@ -13,21 +13,26 @@
 //! With `O_EXCL`, opening fails while the device is mounted or has another exclusive user, as in
 //! e2fsck; and while this storage is open, mounting fails.
 
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(any(test, not(target_os = "linux")))]
+mod other;
 #[cfg(all(test, not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))))]
 mod tests;
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, OFlags, fallocate};
-use rustix::io::{Errno, ReadWriteFlags, pwritev2};
-use spanlock_pmem::{NewFile, PmemError, fill_holes};
+use spanlock_pmem::{NewFile, platform};
 use spanlock_sync::Mutex;
 
 use super::{Storage, check_bounds};
+#[cfg(target_os = "linux")]
+use linux as system;
+#[cfg(not(target_os = "linux"))]
+use other as system;
 
 /// The offset and the length of a direct write are multiples of this, or of the device's sector if
 /// that is larger.
@@ -42,23 +47,27 @@ const ZEROS: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileMode {
-    /// Through the page cache; `flush` is `fdatasync`.
+    /// Through the page cache; `flush` is `fdatasync`, or what other
+    /// [platforms](FileStorage#platforms) have instead.
     #[default]
     Buffered,
-    /// Past the page cache (`O_DIRECT`); `flush` is `fdatasync`. Offsets and lengths of writes must
+    /// Linux only. Past the page cache (`O_DIRECT`); `flush` is `fdatasync`. Offsets and lengths of writes must
     /// be multiples of 512 and of the device's sector, so choose blocks no smaller than the sector.
     Direct,
-    /// Past the page cache and durable at once (`O_DIRECT | O_DSYNC`), so `flush` does nothing.
+    /// Linux only. Past the page cache and durable at once (`O_DIRECT | O_DSYNC`), so `flush` does nothing.
     /// Offsets and lengths as for [`Direct`](Self::Direct).
     Dsync,
 }
 
 impl FileMode {
-    fn flags(self) -> OFlags {
+    /// Checks that the system has this mode. All have [`Buffered`](Self::Buffered).
+    fn check(self, is_linux: bool) -> io::Result<()> {
         match self {
-            FileMode::Buffered => OFlags::empty(),
-            FileMode::Direct => OFlags::DIRECT,
-            FileMode::Dsync => OFlags::DIRECT | OFlags::DSYNC,
+            FileMode::Direct | FileMode::Dsync if !is_linux => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!("{self:?} needs Linux: use FileMode::Buffered on this system"),
+            )),
+            _ => Ok(()),
         }
     }
 }
@@ -76,6 +85,25 @@ impl FileMode {
 /// locks the file too. A block device is also claimed (`O_EXCL`), so a device that is mounted, or
 /// that another program has claimed, is refused, and no program can mount it meanwhile. A file
 /// that is mounted through a loop device is not recognized: open the loop device instead.
+///
+/// # Platforms
+/// Our tests run on Linux only; the code for the others is compiled.
+///
+/// | | Linux | Apple | other Unix | Windows |
+/// |---|---|---|---|---|
+/// | `flush` | `fdatasync` | `F_FULLFSYNC` | `fdatasync`, or `fsync` if there is none | `FlushFileBuffers` |
+/// | `write_fua` | `RWF_DSYNC` | a write and a flush | a write and a flush | a write and a flush |
+/// | `Direct`, `Dsync` | yes | error | error | error |
+/// | block devices | yes | error | error | error |
+/// | holes are filled | yes | no | no | no |
+/// | a second opener | error, if it locks the file too | the same | the same | error |
+/// | a new file's name after a power cut | durable | durable | durable | not known |
+///
+/// The errors are [`Unsupported`](io::ErrorKind::Unsupported) for a mode, and
+/// [`InvalidInput`](io::ErrorKind::InvalidInput) for a device. Each comes before the file is
+/// touched. `F_FULLFSYNC` empties the device's cache, and `fsync` does not do so there; a file
+/// system that has no such call refuses the creation. Windows has no call that makes a name
+/// durable: the file system does it in its own time.
 ///
 /// # When write-back fails
 /// The first failure of a flush or a durable write is final: all later flushes and durable writes
@@ -101,8 +129,9 @@ impl FileStorage {
     }
 
     fn made(path: &Path, len: u64, mode: FileMode) -> io::Result<Self> {
-        let new = NewFile::begin(path, mode.flags())?;
-        zero(&new, len)?;
+        mode.check(cfg!(target_os = "linux"))?;
+        let new = NewFile::begin(path, system::flags(mode))?;
+        zero(&new, len, mode)?;
         Self::new(new.publish()?, len, mode)
     }
 
@@ -119,7 +148,7 @@ impl FileStorage {
     pub fn open(path: impl AsRef<Path>, mode: FileMode) -> io::Result<Self> {
         let path = path.as_ref();
         let storage = Self::open_sparse(path, mode)?;
-        storage.fill(path).map_err(|error| at(path, error))?;
+        system::fill_holes(&storage.file, path, storage.len).map_err(|error| at(path, error))?;
         Ok(storage)
     }
 
@@ -140,40 +169,21 @@ impl FileStorage {
     }
 
     fn opened(path: &Path, mode: FileMode) -> io::Result<Self> {
-        // Only for block devices does the flag have a meaning without `O_CREAT`.
-        let is_device = std::fs::metadata(path)?.file_type().is_block_device();
-        let claim = if is_device {
-            OFlags::EXCL
-        } else {
-            OFlags::empty()
-        };
-        let flags = (mode.flags() | claim).bits().cast_signed();
+        mode.check(cfg!(target_os = "linux"))?;
         let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).custom_flags(flags);
-        let mut file = options.open(path).map_err(claimed)?;
-        let kind = file.metadata()?.file_type();
-        if !kind.is_file() && !kind.is_block_device() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "neither a file nor a block device",
-            ));
-        }
-        if kind.is_block_device() != is_device {
-            return Err(io::Error::new(
-                io::ErrorKind::ResourceBusy,
-                "another program replaced it while it was being opened: open it again",
-            ));
-        }
-        lock(&file)?;
+        platform::alone(options.read(true).write(true));
+        let mut file = system::open(&mut options, path, mode).map_err(|error| {
+            match platform::is_in_use(&error) {
+                true => in_use(),
+                false => error,
+            }
+        })?;
+        platform::try_lock(&file).map_err(|error| match error {
+            TryLockError::WouldBlock => in_use(),
+            TryLockError::Error(error) => error,
+        })?;
         let len = file.seek(SeekFrom::End(0))?;
         Self::new(file, len, mode)
-    }
-
-    fn fill(&self, path: &Path) -> io::Result<()> {
-        match self.file.metadata()?.is_file() {
-            true => fill_holes(&self.file, path, self.len).map_err(without_room),
-            false => Ok(()),
-        }
     }
 
     fn new(file: File, len: u64, mode: FileMode) -> io::Result<Self> {
@@ -199,7 +209,7 @@ impl FileStorage {
     fn read_up_to(&self, aligned: &mut [u8], first: u64, end: usize) -> io::Result<()> {
         let mut done = 0;
         while done < end {
-            match self.file.read_at(&mut aligned[done..], first + done as u64) {
+            match platform::read_at(&self.file, &mut aligned[done..], first + done as u64) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => done += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -241,7 +251,7 @@ impl Storage for FileStorage {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         check_bounds(offset, buf.len(), self.len)?;
         if self.mode == FileMode::Buffered {
-            return self.file.read_exact_at(buf, offset);
+            return platform::read_exact_at(&self.file, buf, offset);
         }
         let first = offset - offset % ALIGN as u64;
         let skip = (offset - first) as usize;
@@ -253,7 +263,9 @@ impl Storage for FileStorage {
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.placed(data, offset, |data| self.file.write_all_at(data, offset))
+        self.placed(data, offset, |data| {
+            platform::write_all_at(&self.file, data, offset)
+        })
     }
 
     fn flush(&self) -> io::Result<()> {
@@ -268,7 +280,7 @@ impl Storage for FileStorage {
             return self.write_at(data, offset);
         }
         self.placed(data, offset, |data| {
-            self.alone(|| write_durably(&self.file, data, offset))
+            self.alone(|| system::write_durably(&self.file, data, offset))
         })
     }
 }
@@ -284,10 +296,7 @@ impl fmt::Debug for FileStorage {
 
 impl Drop for FileStorage {
     fn drop(&mut self) {
-        // Closing the file alone may not release the lock: while another thread spawns a child, the
-        // child holds a copy of the descriptor, and with it the lock, from fork to exec. If
-        // unlocking fails, closing is the fallback.
-        let _ = self.file.unlock();
+        platform::unlock(&self.file);
     }
 }
 
@@ -321,84 +330,40 @@ fn unaligned(len: usize, offset: u64) -> io::Error {
     )
 }
 
-/// Says what to do if the system refuses to open a block device exclusively.
-fn claimed(error: io::Error) -> io::Error {
-    if error.kind() != io::ErrorKind::ResourceBusy {
-        return error;
-    }
-    io::Error::new(
-        io::ErrorKind::ResourceBusy,
-        "this block device is mounted, or another program has it open exclusively: \
-         unmount it, or close it there, first",
-    )
-}
-
 /// Adds the file's path to an error.
 fn at(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-fn lock(file: &File) -> io::Result<()> {
-    file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => io::Error::new(
-            io::ErrorKind::ResourceBusy,
-            "another opener has this storage: close it there first",
-        ),
-        TryLockError::Error(error) => error,
-    })
-}
-
-/// Adds what to do to the error of a file whose holes cannot be filled.
-fn without_room(error: PmemError) -> io::Error {
-    match error {
-        PmemError::NoSpace { needed, source, .. } => {
-            let what =
-                format!("no room for the holes of this file: free {needed} bytes on its disk");
-            io::Error::new(source.kind(), what)
-        }
-        PmemError::Io { source, .. } => source,
-        other => io::Error::other(other),
-    }
+fn in_use() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::ResourceBusy,
+        "another opener has this storage: close it there first",
+    )
 }
 
 /// Allocates and zeroes a new file.
-fn zero(new: &NewFile, len: u64) -> io::Result<()> {
-    if len > 0 {
-        // This call finds a full disk before anything is written. If it is not supported, the
-        // writes below allocate.
-        match fallocate(new.file(), FallocateFlags::empty(), 0, len) {
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    // Write through another descriptor: the file's own may need aligned transfers, but the last
-    // write may be unaligned.
-    let plain = OpenOptions::new().write(true).open(new.temporary())?;
+fn zero(new: &NewFile, len: u64, mode: FileMode) -> io::Result<()> {
+    system::allocate(new.file(), len)?;
+    // In the other modes, the file's own descriptor needs aligned transfers, but the last write may
+    // be unaligned.
+    let plain = match mode {
+        FileMode::Buffered => None,
+        _ => Some(OpenOptions::new().write(true).open(new.temporary())?),
+    };
+    let plain = plain.as_ref().unwrap_or(new.file());
     let zeros = vec![0; ZEROS];
     let mut at = 0;
     while at < len {
         let some = (len - at).min(ZEROS as u64);
-        plain.write_all_at(&zeros[..some as usize], at)?;
+        platform::write_all_at(plain, &zeros[..some as usize], at)?;
         at += some;
     }
     Ok(())
 }
 
-/// Writes with `RWF_DSYNC`. If the device supports FUA, Linux uses it for this write alone.
-fn write_durably(file: &File, data: &[u8], offset: u64) -> io::Result<()> {
-    let mut done = 0;
-    while done < data.len() {
-        let rest = [io::IoSlice::new(&data[done..])];
-        match pwritev2(file, &rest, offset + done as u64, ReadWriteFlags::DSYNC) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => done += written,
-            Err(Errno::INTR) => {}
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                file.write_all_at(&data[done..], offset + done as u64)?;
-                return file.sync_data();
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
+/// Writes the data and syncs the file.
+fn write_and_sync(file: &File, data: &[u8], offset: u64) -> io::Result<()> {
+    platform::write_all_at(file, data, offset)?;
+    file.sync_data()
 }

@@ -45,7 +45,9 @@ fn a_journal_in_another_file_does_not_clear_the_flag() {
     fill(&journal, &image, 3);
     drop(journal);
     let place = ext4::place_of(&image.file[1..]);
-    let new = FormatOptions::new(block_bytes).place(place.clone());
+    let new = FormatOptions::new(block_bytes)
+        .place(place.clone())
+        .overwrite();
     format(home.clone(), &new).unwrap();
     let options = Options::new(block_bytes).place(place.clone());
     let other = Journal::open(home.clone(), home.clone(), options).unwrap();
@@ -119,7 +121,9 @@ fn an_external_journal_clears_the_flag_of_its_own_file_system() {
         let home = Arc::new(Recorded::from_image(image.clone()));
         let log = Arc::new(Recorded::new(64 * block_bytes as usize));
         let place = Place::external(block_bytes);
-        let new = FormatOptions::new(block_bytes).place(place.clone());
+        let new = FormatOptions::new(block_bytes)
+            .place(place.clone())
+            .overwrite();
         format(log.clone(), &new.uuid(uuid)).unwrap();
         let options = Options::new(block_bytes).place(place);
         let journal = Journal::open(log, home.clone(), options).unwrap();

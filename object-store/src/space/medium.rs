@@ -1,9 +1,13 @@
 //! The medium of a space: a disk or a sparse file, or persistent memory.
 
 mod disk;
-mod persistent;
+#[cfg(not(target_os = "linux"))]
+#[path = "medium/no_holes.rs"]
+mod holes;
 #[cfg(target_os = "linux")]
-mod sparse_file;
+#[path = "medium/sparse_file.rs"]
+mod holes;
+mod persistent;
 
 use std::io;
 use std::ops::Range;

@@ -25,13 +25,16 @@ pub(super) fn has(instruction: FlushInstruction) -> bool {
 }
 
 /// Returns EBX of CPUID leaf 7, subleaf 0, or 0 if the processor has no such leaf.
+// Since Rust 1.94, calls of `__cpuid` are safe.
+#[allow(unused_unsafe)]
 fn features() -> u32 {
-    let highest_leaf = __cpuid(0).eax;
+    // SAFETY: every processor of x86-64 has the instruction CPUID and leaf 0.
+    let highest_leaf = unsafe { __cpuid(0) }.eax;
     if highest_leaf < 7 {
-        0
-    } else {
-        __cpuid_count(7, 0).ebx
+        return 0;
     }
+    // SAFETY: as above, and leaf 7 is at most the highest one.
+    unsafe { __cpuid_count(7, 0) }.ebx
 }
 
 /// Flushes line by line. `lines.start` is aligned to a line.

@@ -1,12 +1,16 @@
-//! A shared mapping of a whole file. Only this file calls mmap, mremap, msync and munmap.
+//! A shared mapping of a whole file. Only this file, and `remap` of each platform, map and unmap
+//! memory.
 
 use core::ops::Range;
 use core::ptr::{self, NonNull};
 use std::fs::File;
 
+#[cfg(target_os = "linux")]
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
-use rustix::mm::{self, MapFlags, MremapFlags, MsyncFlags, ProtFlags};
+use rustix::mm::{self, MapFlags, MsyncFlags, ProtFlags};
+
+use crate::platform;
 
 /// The unit of msync, and of the parts that are mapped one by one: a multiple of every page size of
 /// the architecture. The base is page-aligned, so offsets that are multiples of this are too.
@@ -38,8 +42,7 @@ impl Mapping {
     /// before the block becomes writable, so that flush instructions alone make stores durable.
     pub(super) fn new(file: &File, len: usize, map_sync: bool) -> Result<(Self, bool), Errno> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        if map_sync {
-            let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
+        if map_sync && let Some(flags) = platform::MAP_SYNC {
             match Self::map(file, len, access, flags) {
                 Ok(mapping) => return Ok((mapping, true)),
                 // The errors of file systems and kernels without MAP_SYNC.
@@ -52,16 +55,21 @@ impl Mapping {
 
     /// Maps the first `len` bytes of `file`, to be read only.
     pub(super) fn read_only(file: &File, len: usize) -> Result<Self, Errno> {
+        #[cfg(target_os = "linux")]
+        if platform::is_in_memory(file)? {
+            return Self::read_only_without_holes(file, len);
+        }
         Self::map(file, len, ProtFlags::READ, MapFlags::SHARED)
     }
 
     /// Maps the first `len` bytes of `file`, to be read only. Its holes are mapped as zeros that
-    /// belong to no file. In memory, a file system allocates a page when a hole is read through a
-    /// mapping of the file, and raises SIGBUS if it is full.
-    pub(super) fn read_only_without_holes(file: &File, len: usize) -> Result<Self, Errno> {
+    /// belong to no file. In memory, Linux allocates a page when a hole is read through a mapping
+    /// of the file, and raises SIGBUS if the file system is full.
+    #[cfg(target_os = "linux")]
+    fn read_only_without_holes(file: &File, len: usize) -> Result<Self, Errno> {
         let mut data = next_data(file, 0, len)?;
         if data == Some(0..len) {
-            return Self::read_only(file, len);
+            return Self::map(file, len, ProtFlags::READ, MapFlags::SHARED);
         }
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: the kernel chooses the address, so the mapping replaces no other memory.
@@ -101,37 +109,33 @@ impl Mapping {
     }
 
     /// Maps more of the same file, perhaps at another address. On error the mapping is as it was.
-    pub(super) fn grow(&mut self, new_len: usize) -> Result<(), Errno> {
+    pub(super) fn grow(&mut self, file: &File, new_len: usize) -> Result<(), Errno> {
         // SAFETY: PM-I6, and `&mut self`: no pointer into the old place is used while it moves.
-        let base = unsafe {
-            mm::mremap(
-                self.base.as_ptr().cast(),
-                self.len,
-                new_len,
-                MremapFlags::MAYMOVE,
-            )?
-        };
+        let base = unsafe { platform::remap(file, self.base.as_ptr().cast(), self.len, new_len)? };
         self.base = NonNull::new(base.cast()).expect("the kernel maps nothing at address zero");
         self.len = new_len;
         Ok(())
     }
 
-    /// Writes back the pages that `bytes` touches, and waits. `bytes` must be inside the mapping.
-    pub(super) fn sync(&self, bytes: Range<usize>) -> Result<(), Errno> {
+    /// Writes back the pages of `file`, which is mapped, that `bytes` touches, and waits. `bytes`
+    /// must be inside the mapping.
+    pub(super) fn sync(&self, file: &File, bytes: Range<usize>) -> Result<(), Errno> {
         let start = bytes.start - bytes.start % SYNC_BYTES;
         // SAFETY: PM-I6; `start` up to `bytes.end` lies in the mapping. Contents do not change.
-        unsafe {
+        let msync = unsafe {
             mm::msync(
                 self.base.as_ptr().add(start).cast(),
                 bytes.end - start,
                 MsyncFlags::SYNC,
             )
-        }
+        };
+        platform::write_back_mapped(msync, file)
     }
 }
 
 /// Returns the next part of the file's first `len` bytes, from `at` on, that is not a hole, in
 /// whole pages.
+#[cfg(target_os = "linux")]
 fn next_data(file: &File, at: usize, len: usize) -> Result<Option<Range<usize>>, Errno> {
     let find = |from| match seek(file, from) {
         Ok(found) => Ok(usize::try_from(found).map_or(len, |found| found.min(len))),

@@ -5,15 +5,14 @@ use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
 
-use rustix::fs::OFlags;
-
 use crate::error::PmemError;
 use crate::mapped::PAGE_BYTES;
-use crate::mapped::new_file::NewFile;
+use crate::new_file::NewFile;
+use crate::platform;
 
 /// Begins to create a file. Fails if the path exists, and leaves it unchanged.
 pub(super) fn create_new(path: &Path) -> Result<NewFile, PmemError> {
-    NewFile::begin(path, OFlags::empty()).map_err(|source| match source.kind() {
+    NewFile::begin(path, 0).map_err(|source| match source.kind() {
         io::ErrorKind::ResourceBusy => PmemError::InUse {
             path: path.to_owned(),
         },
@@ -82,8 +81,8 @@ impl LockedFile {
     /// Locks `file`, or fails at once.
     pub(super) fn new(file: File, path: &Path, access: Access) -> Result<Self, PmemError> {
         let locked = match access {
-            Access::Write => file.try_lock(),
-            Access::ReadOnly => file.try_lock_shared(),
+            Access::Write => platform::try_lock(&file),
+            Access::ReadOnly => platform::try_lock_shared(&file),
         };
         match locked {
             Ok(()) => Ok(Self(file)),
@@ -105,10 +104,7 @@ impl Deref for LockedFile {
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // Closing alone is not enough: while another thread spawns a child, the child holds a copy
-        // of the descriptor, and with it the lock, from fork to exec. If unlocking fails, closing
-        // remains.
-        let _ = self.0.unlock();
+        platform::unlock(&self.0);
     }
 }
 

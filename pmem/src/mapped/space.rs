@@ -7,10 +7,11 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, fallocate, fstatfs, fstatvfs};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::fs::fstatvfs;
+use rustix::io::Errno;
 
 use crate::error::PmemError;
+use crate::platform::allocate;
 
 /// The number of bytes written at a time where the file system cannot allocate.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -43,18 +44,6 @@ pub fn fill_holes(file: &File, path: &Path, len: u64) -> Result<(), PmemError> {
         other => Ok(other?),
     });
     result.map_err(|source| failed(path, needed, source))
-}
-
-/// Returns whether the file lies in memory alone, so that no msync makes it survive a power cut.
-pub(super) fn is_in_memory(file: &File) -> Result<bool, Errno> {
-    /// tmpfs, ramfs, hugetlbfs: from the kernel's magic.h.
-    const IN_MEMORY: [u32; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
-    Ok(IN_MEMORY.contains(&(fstatfs(file)?.f_type as u32)))
-}
-
-fn allocate(file: &File, bytes: Range<u64>) -> Result<(), Errno> {
-    let len = bytes.end - bytes.start;
-    retry_on_intr(|| fallocate(file, FallocateFlags::empty(), bytes.start, len))
 }
 
 /// Refuses a size that cannot fit before trying it. An attempt would fill the disk, for other

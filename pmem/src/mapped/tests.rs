@@ -16,7 +16,7 @@ thread_local! {
 }
 
 /// Called when a file or a folder was made durable.
-pub(super) fn note_synced(path: &Path) {
+pub(crate) fn note_synced(path: &Path) {
     SYNCED.with_borrow_mut(|all| all.push(path.to_owned()));
 }
 

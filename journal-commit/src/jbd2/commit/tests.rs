@@ -32,7 +32,7 @@ fn a_clock_that_is_set_back_hides_no_damage() {
         let journal = Journal::open(log.clone(), Recorded::new(8 * BLOCK), options).unwrap();
         for seconds in [2_000_000_000, 1_000_000_000, 0, 1_500_000_000] {
             SECONDS.store(seconds, Relaxed);
-            let mut handle = journal.begin(2).unwrap();
+            let handle = journal.begin(2).unwrap();
             let mut block = handle.get_write(3).unwrap();
             block.fill(7);
             block.dirty().unwrap();

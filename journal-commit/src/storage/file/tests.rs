@@ -43,3 +43,43 @@ fn write_backs_take_turns() {
     assert!(begun.try_recv().is_err(), "the second never began");
     assert!(storage.flush().is_err() && storage.write_fua(&[1; 512], 0).is_err());
 }
+
+/// Systems other than Linux have one mode only, and refuse the others before anything is touched.
+#[test]
+fn direct_modes_need_linux() {
+    for mode in [FileMode::Direct, FileMode::Dsync] {
+        assert!(mode.check(true).is_ok());
+        let error = mode.check(false).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        assert!(error.to_string().contains("FileMode::Buffered"), "{error}");
+    }
+    assert!(FileMode::Buffered.check(false).is_ok());
+}
+
+/// Linux has all the calls of the other systems, so its tests run this code, too.
+#[test]
+fn the_files_of_other_systems() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    std::fs::write(&path, [1; 1024]).unwrap();
+    let open = |path: &Path| {
+        let mut options = OpenOptions::new();
+        other::open(options.read(true).write(true), path, FileMode::Buffered)
+    };
+    for not_a_file in [folder.path(), Path::new("/dev/null")] {
+        let error = open(not_a_file).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
+    }
+    assert_eq!(
+        open(&folder.path().join("none")).unwrap_err().kind(),
+        io::ErrorKind::NotFound
+    );
+    assert_eq!(other::flags(FileMode::Buffered), 0);
+
+    let file = open(&path).unwrap();
+    other::allocate(&file, 2048).unwrap();
+    other::fill_holes(&file, &path, 1024).unwrap();
+    other::write_durably(&file, &[2; 512], 256).unwrap();
+    let found = std::fs::read(&path).unwrap();
+    assert_eq!(found, [&[1; 256][..], &[2; 512], &[1; 256]].concat());
+}

@@ -1,6 +1,5 @@
 //! A space on a block device, a file, or any other `Storage`.
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::storage::Part;
 
 use super::Medium;
+use super::holes::Holes;
 
 /// Neighbouring pieces that are shorter than this are written by one call.
 const SHORT: usize = 64 << 10;
@@ -17,8 +17,7 @@ const SHORT: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Disk<S> {
     storage: Arc<S>,
-    /// For punching holes; `None` if the storage has no holes.
-    holes: Option<File>,
+    pub(super) holes: Holes,
 }
 
 impl<S: Storage> Disk<S> {
@@ -27,14 +26,8 @@ impl<S: Storage> Disk<S> {
     pub fn new(storage: S) -> Self {
         Disk {
             storage: Arc::new(storage),
-            holes: None,
+            holes: Holes::default(),
         }
-    }
-
-    /// Punches holes in this file, which is the storage.
-    pub(super) fn with_holes(self, file: File) -> Self {
-        let holes = Some(file);
-        Disk { holes, ..self }
     }
 
     /// Returns the storage.
@@ -88,20 +81,10 @@ impl<S: Storage> Medium for Disk<S> {
     }
 
     fn reserve(&self, range: Range<u64>) -> io::Result<()> {
-        #[cfg(target_os = "linux")]
-        if let Some(file) = &self.holes {
-            return super::sparse_file::allocate(file, range);
-        }
-        let _ = range;
-        Ok(())
+        self.holes.fill(range)
     }
 
     fn discard(&self, range: Range<u64>) -> io::Result<()> {
-        #[cfg(target_os = "linux")]
-        if let Some(file) = &self.holes {
-            return super::sparse_file::punch(file, range);
-        }
-        let _ = range;
-        Ok(())
+        self.holes.punch(range)
     }
 }

@@ -6,13 +6,35 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 use spanlock_journal_commit::storage::{FileMode, FileStorage};
 use spanlock_pmem::NewFile;
 
 use super::disk::Disk;
 use crate::space::Error;
+
+/// The file that is the storage, for punching holes; `None` if the storage has none.
+#[derive(Debug, Default)]
+pub(super) struct Holes(Option<File>);
+
+impl Holes {
+    /// Allocates these bytes.
+    pub(super) fn fill(&self, bytes: Range<u64>) -> io::Result<()> {
+        match &self.0 {
+            Some(file) => change(file, FallocateFlags::KEEP_SIZE, bytes),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes these bytes a hole.
+    pub(super) fn punch(&self, bytes: Range<u64>) -> io::Result<()> {
+        match &self.0 {
+            Some(file) => punch(file, bytes),
+            None => Ok(()),
+        }
+    }
+}
 
 /// More allocated bytes than this in a new file mean that the file system has no holes.
 const MOST_ALLOCATED: u64 = 1 << 20;
@@ -31,7 +53,7 @@ impl Disk<FileStorage> {
         mode: FileMode,
     ) -> Result<Self, Error> {
         let path = path.as_ref();
-        let new = NewFile::begin(path, OFlags::empty()).map_err(Error::io("creating the file"))?;
+        let new = NewFile::begin(path, 0).map_err(Error::io("creating the file"))?;
         let found = set_largest(new.file(), len).map_err(Error::io("setting the file's size"))?;
         check_holes(new.file(), found)?;
         // Its lock ends here, before the storage takes its own.
@@ -53,7 +75,9 @@ impl Disk<FileStorage> {
                 let what = "another program replaced the file while it was being opened";
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
             }
-            Ok(Disk::new(storage).with_holes(holes))
+            let mut disk = Disk::new(storage);
+            disk.holes = Holes(Some(holes));
+            Ok(disk)
         };
         opened().map_err(Error::io("opening the file"))
     }
@@ -97,17 +121,12 @@ fn check_holes(file: &File, len: u64) -> Result<(), Error> {
 }
 
 /// Makes the bytes a hole.
-pub(super) fn punch(file: &File, bytes: Range<u64>) -> io::Result<()> {
+fn punch(file: &File, bytes: Range<u64>) -> io::Result<()> {
     change(
         file,
         FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
         bytes,
     )
-}
-
-/// Allocates the bytes.
-pub(super) fn allocate(file: &File, bytes: Range<u64>) -> io::Result<()> {
-    change(file, FallocateFlags::KEEP_SIZE, bytes)
 }
 
 fn change(file: &File, how: FallocateFlags, bytes: Range<u64>) -> io::Result<()> {

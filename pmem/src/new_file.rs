@@ -3,11 +3,9 @@
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
-use rustix::io::Errno;
+use crate::platform;
 
 /// What a file's name has at the end until the file is complete. The next creation erases such a
 /// file, so no other program may use this name.
@@ -38,30 +36,30 @@ impl Drop for Temporary {
 }
 
 impl NewFile {
-    /// Begins to create the file at `path`. Opens it with these flags, too.
+    /// Begins to create the file at `path`. On Unix, opens it with these flags of `open`, too.
     ///
     /// # Errors
     /// [`AlreadyExists`](io::ErrorKind::AlreadyExists) if something has the name `path`;
     /// [`ResourceBusy`](io::ErrorKind::ResourceBusy) if the same file is just being created; and
     /// any error of the system.
-    pub fn begin(path: &Path, flags: OFlags) -> io::Result<NewFile> {
+    pub fn begin(path: &Path, flags: i32) -> io::Result<NewFile> {
         let name = path.file_name().ok_or(io::ErrorKind::NotFound);
         if std::fs::symlink_metadata(path).is_ok() {
-            return Err(Errno::EXIST.into());
+            return Err(io::ErrorKind::AlreadyExists.into());
         }
         let mut with_suffix = OsString::from(name?);
         with_suffix.push(SUFFIX);
         let temporary = path.with_file_name(with_suffix);
         let file = locked(&temporary, flags).inspect_err(|_| {
             // Linux creates a file before the file system refuses flags such as O_DIRECT.
-            if let Ok(_locked) = locked(&temporary, OFlags::empty()) {
+            if let Ok(_locked) = locked(&temporary, 0) {
                 drop(Temporary(temporary.clone()));
             }
         })?;
         let temporary = Temporary(temporary);
         // Another creation may have ended before this one had the lock.
         if std::fs::symlink_metadata(path).is_ok() {
-            return Err(Errno::EXIST.into());
+            return Err(io::ErrorKind::AlreadyExists.into());
         }
         file.set_len(0)?;
         let path = path.to_owned();
@@ -94,14 +92,7 @@ impl NewFile {
             file,
         } = self;
         sync(&file, &temporary.0)?;
-        match renameat_with(CWD, &temporary.0, CWD, &path, RenameFlags::NOREPLACE) {
-            Ok(()) => {}
-            // The file system has no such flag. Other creations wait for the lock.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                std::fs::rename(&temporary.0, &path)?;
-            }
-            Err(error) => return Err(error.into()),
-        }
+        platform::rename_new(&temporary.0, &path)?;
         // From now on, an error removes the file under this name.
         temporary.0.clone_from(&path);
         sync_folder(&path)?;
@@ -111,34 +102,36 @@ impl NewFile {
 }
 
 /// Opens and locks a temporary file, which may be left over from a crash.
-fn locked(temporary: &Path, flags: OFlags) -> io::Result<File> {
+fn locked(temporary: &Path, flags: i32) -> io::Result<File> {
     loop {
-        // Anybody who may write to the folder can put a link there: do not follow it.
-        let flags = (flags | OFlags::NOFOLLOW).bits().cast_signed();
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let file = options.custom_flags(flags).open(temporary)?;
-        match file.try_lock() {
+        // Anybody who may write to the folder can put a link there: do not follow it.
+        let file = platform::open_itself(platform::alone(&mut options), temporary, flags).map_err(
+            |error| match platform::is_in_use(&error) {
+                true => being_created(),
+                false => error,
+            },
+        )?;
+        match platform::try_lock(&file) {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let what = "another program is just creating this file";
-                return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
-            }
+            Err(TryLockError::WouldBlock) => return Err(being_created()),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        let found = file.metadata()?;
-        if !found.is_file() {
+        if !file.metadata()?.is_file() {
             let what = format!("{} is in the way: remove it", temporary.display());
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }
         // Before this one had the lock, another creation may have published or removed the file.
-        match std::fs::symlink_metadata(temporary) {
-            Ok(now) if (now.dev(), now.ino()) == (found.dev(), found.ino()) => return Ok(file),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+        if platform::is_named(&file, temporary)? {
+            return Ok(file);
         }
     }
+}
+
+fn being_created() -> io::Error {
+    let what = "another program is just creating this file";
+    io::Error::new(io::ErrorKind::ResourceBusy, what)
 }
 
 /// Makes the name of a new file durable.
@@ -147,15 +140,21 @@ fn sync_folder(path: &Path) -> io::Result<()> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    sync(&File::open(folder)?, folder)
+    platform::sync_folder(folder)?;
+    note_synced(folder);
+    Ok(())
 }
 
-/// Makes a file or a folder durable.
+/// Makes a file durable.
 fn sync(file: &File, path: &Path) -> io::Result<()> {
     file.sync_all()?;
-    #[cfg(test)]
-    super::tests::note_synced(path);
-    #[cfg(not(test))]
-    let _ = path;
+    note_synced(path);
     Ok(())
+}
+
+fn note_synced(path: &Path) {
+    #[cfg(all(test, unix))]
+    crate::mapped::note_synced(path);
+    #[cfg(not(all(test, unix)))]
+    let _ = path;
 }
