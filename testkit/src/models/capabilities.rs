@@ -280,7 +280,7 @@ const MODELS: &[Model] = &[
     Model {
         property: "batch-cancel-wakes",
         claim: "cancelling a waiting batch admits a request that only the batch blocked",
-        // In locks that take a range piece by piece, the search does not end within a minute.
+        // In locks that take a range piece by piece, the search does not end within 25 seconds.
         has: |it| it.batch && it.wait && it.upgrade_wait,
         granular: true,
         first: &[&Lock(1..2, Write)],
