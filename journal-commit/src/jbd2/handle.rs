@@ -23,8 +23,8 @@ use super::transaction::Transaction;
 /// has a handle must not begin a second one, nor wait for a commit.
 ///
 /// # A handle holds its blocks until it ends
-/// Until the handle stops, no other handle can get a block that it has changed or revoked, and
-/// nothing outside the handle sees its changes.
+/// Until a handle ends, no other handle can get a block that it changes or revokes, and no other
+/// thread sees its changes.
 ///
 /// The journal does not know your own locks. If a thread with an open handle acquires such a lock,
 /// no thread may request a block while it holds the lock: the two could wait for each other.
@@ -174,7 +174,7 @@ impl<'a> Handle<'a> {
     ///
     /// # Errors
     /// [`Error::TooManyCredits`] if no transaction can have that many; the handle is unchanged.
-    /// [`Error::Poisoned`]; the changes since the last restart are not committed.
+    /// [`Error::Poisoned`]; no further change of the handle is committed.
     pub fn restart(&mut self, credits: u32) -> Result<(), Error> {
         self.inner.check_credits(credits)?;
         self.inner.medium.check()?;
