@@ -17,6 +17,7 @@ use crate::lines::args::LinesArgs;
 use crate::micro::{self, cases};
 use crate::node_log::args::NodeLogArgs;
 use crate::objects::args::ObjectsArgs;
+use crate::papers::args::PapersArgs;
 use crate::recovery::args::RecoveryArgs;
 use crate::recovery::child::RecoveryChild;
 use crate::{locks, measure, workloads};
@@ -115,6 +116,11 @@ pub enum Command {
     /// checkpoints, and lookups of direct nodes, beside the figures of the papers
     #[command(after_help = NodeLogArgs::lists())]
     NodeLog(NodeLogArgs),
+    /// Shows every figure and table of the five papers that this project follows: what the paper
+    /// has, what this machine has, and why they differ. Everything is measured twice, and a winner
+    /// must win both times
+    #[command(after_help = PapersArgs::lists())]
+    Papers(PapersArgs),
     /// Counts the transfers of cache lines, and the read-modify-writes, of each lock and of the
     /// file core on simulated cores. The counts are exact, and it is an error if they differ from
     /// the committed ones. Also shows the hottest lines, and those that are falsely shared
@@ -145,8 +151,10 @@ impl Args {
 
     /// Returns which arguments contradict each other, and how to fix that.
     fn contradiction(&self) -> Option<String> {
-        if let Some(Command::Journal(args)) = &self.command {
-            return args.contradiction();
+        match &self.command {
+            Some(Command::Journal(args)) => return args.contradiction(),
+            Some(Command::Papers(args)) => return args.contradiction(),
+            _ => {}
         }
         if self.micro {
             let of_files = [

@@ -26,7 +26,7 @@ use crate::locks::{self, Make, Task};
 use crate::measure::{self, Round, thread_count};
 use crate::target::Target;
 use crate::volume::{self, Needs, PREFIX, Volume};
-use crate::workloads::{self, IMPORT, PAGES_APART, SHARED_FILE, SharedFile};
+use crate::workloads::{self, IMPORT, OF_PAPERS, PAGES_APART, SHARED_FILE, SharedFile};
 
 /// Rounds of each cell on the shared file.
 pub const ROUNDS: usize = 7;
@@ -95,6 +95,7 @@ pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome
         .max(measure::cores());
     let shared: Vec<SharedFile> = SHARED_FILE
         .into_iter()
+        .chain(OF_PAPERS)
         .filter(|it| plan.workloads.contains(&it.name))
         .collect();
     let needs = needs(tree.as_ref(), if shared.is_empty() { 0 } else { slots });

@@ -18,6 +18,7 @@ pub mod measure;
 pub mod micro;
 pub mod node_log;
 pub mod objects;
+pub mod papers;
 pub mod peers;
 pub mod recovery;
 pub mod report;

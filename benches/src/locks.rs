@@ -35,6 +35,17 @@ pub fn visit_peers(visitor: &mut impl Visitor) {
     visitor.visit(Entry { name: "range-lock", about: "range_lock::VecRangeLock 0.2.4: a tree of ranges under a mutex; reads are exclusive, and waiting threads yield and retry", whole_file: false, reach: u64::MAX, make: |capacity| Ok(peers::vec_range(capacity)) });
 }
 
+/// Visits locks that only `papers` measures: what [SRL] compares with, and other segment sizes.
+///
+/// [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
+#[rustfmt::skip] // A lock is one line.
+pub fn visit_of_papers(visitor: &mut impl Visitor) {
+    visitor.visit(Entry { name: "interval-tree-1", about: "a tree of exact ranges under one mutex, as in Linux's range lock", whole_file: false, reach: u64::MAX, make: |_| Ok(IntervalLock::with_shards(1, 1 << 16)) });
+    visitor.visit(Entry { name: "srl-tree-16k", about: "srl-tree with a word for each 16 KiB", whole_file: false, reach: u64::MAX, make: |capacity| SrlTree::with_segment_size(capacity, 16 << 10).map_err(NoLock::because) });
+    visitor.visit(Entry { name: "srl-tree-64k", about: "srl-tree with a word for each 64 KiB", whole_file: false, reach: u64::MAX, make: |capacity| SrlTree::with_segment_size(capacity, 64 << 10).map_err(NoLock::because) });
+    visitor.visit(Entry { name: "srl-tree-256k", about: "srl-tree with a word for each 256 KiB", whole_file: false, reach: u64::MAX, make: |capacity| SrlTree::with_segment_size(capacity, 256 << 10).map_err(NoLock::because) });
+}
+
 /// A lock in the list.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<L> {
@@ -101,19 +112,22 @@ pub struct Contestant {
     pub whole_file: bool,
 }
 
+/// Locks, and whether the next ones are in the registry.
+struct List(Vec<Contestant>, bool);
+
+impl Visitor for List {
+    fn visit<L: RawRangeLock + 'static>(&mut self, entry: Entry<L>) {
+        self.0.push(Contestant {
+            name: entry.name,
+            about: entry.about,
+            ours: self.1,
+            whole_file: entry.whole_file,
+        });
+    }
+}
+
 /// Returns all locks that can protect a file: the registry, then those of other projects.
 pub fn contestants() -> Vec<Contestant> {
-    struct List(Vec<Contestant>, bool);
-    impl Visitor for List {
-        fn visit<L: RawRangeLock + 'static>(&mut self, entry: Entry<L>) {
-            self.0.push(Contestant {
-                name: entry.name,
-                about: entry.about,
-                ours: self.1,
-                whole_file: entry.whole_file,
-            });
-        }
-    }
     let mut list = List(Vec::new(), true);
     visit_all(&mut list);
     list.1 = false;
@@ -121,12 +135,14 @@ pub fn contestants() -> Vec<Contestant> {
     list.0
 }
 
-/// Returns the contestant with this name.
+/// Returns the contestant with this name, which may be one of `papers` alone.
 ///
 /// # Panics
 /// Panics if there is none.
 pub fn contestant(name: &str) -> Contestant {
-    let found = contestants().into_iter().find(|it| it.name == name);
+    let mut list = List(contestants(), true);
+    visit_of_papers(&mut list);
+    let found = list.0.into_iter().find(|it| it.name == name);
     found.unwrap_or_else(|| panic!("no lock is named {name:?}"))
 }
 
@@ -139,7 +155,7 @@ pub fn all() -> Vec<(&'static str, &'static str)> {
 /// Runs `task` with the lock `name`.
 ///
 /// # Panics
-/// Panics if no lock has this name. Names come from [`contestants`].
+/// Panics if no lock has this name. Names come from [`contestants`] and [`visit_of_papers`].
 pub fn with<T: Task>(name: &str, task: T) -> T::Output {
     struct Select<'n, T: Task> {
         name: &'n str,
@@ -162,6 +178,7 @@ pub fn with<T: Task>(name: &str, task: T) -> T::Output {
     };
     visit_all(&mut select);
     visit_peers(&mut select);
+    visit_of_papers(&mut select);
     select
         .output
         .unwrap_or_else(|| panic!("no lock is named {name:?}"))

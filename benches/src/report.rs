@@ -14,6 +14,7 @@ mod micro;
 mod node_log;
 mod objects;
 mod outputs;
+pub mod papers;
 mod plots;
 mod recovery;
 mod table;

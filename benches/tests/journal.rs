@@ -235,7 +235,7 @@ fn larger_commits_are_measured_on_every_device() {
     ];
     let (told, rows) = measured(&scene, &[&args[..], &SHORT].concat());
     // Not every file system can bypass the page cache.
-    let devices = if told.contains("skipped") { 2 } else { 3 };
+    let devices = if told.contains("skipped") { 3 } else { 4 };
     assert_eq!(rows.len(), devices * 3 * 2, "{told}");
     for (nth, row) in rows.iter().enumerate() {
         assert_eq!(

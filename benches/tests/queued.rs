@@ -101,7 +101,7 @@ fn a_journal_is_recovered() {
         let journal =
             Journal::open(log.clone(), home.clone(), Options::new(BLOCK).way(way)).unwrap();
         for round in 1..=5_u8 {
-            let mut handle = journal.begin(40).unwrap();
+            let handle = journal.begin(40).unwrap();
             for number in 0..40 {
                 let mut block = handle.get_write(number).unwrap();
                 block.fill(round);

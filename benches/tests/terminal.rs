@@ -11,7 +11,7 @@ use common::scene::*;
 use serde_json::Value;
 
 /// The smallest run of every command, each with another lock or contestant to compare with.
-const RUNS: [&[&str]; 9] = [
+const RUNS: [&[&str]; 10] = [
     &[
         "--workloads",
         "dwom,import",
@@ -80,6 +80,7 @@ const RUNS: [&[&str]; 9] = [
         "--seconds",
         "0.01",
     ],
+    &["papers", "SRL", "--figure", "10,11", "--seconds", "0.01"],
 ];
 
 /// A run that judges a log that is wrong on purpose, so that its exit status is 1.

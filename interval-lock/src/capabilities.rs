@@ -3,10 +3,12 @@
 //! the counts that the change affects (IL-I1 in [`crate::requests`]).
 
 use alloc::vec::Vec;
+use core::pin::Pin;
+use core::task::{Poll, Waker};
 
 use spanlock_range_lock::{
-    Access, NoMemory, RangeError, RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit,
-    RawRangeLockUpgrade, RawRangeLockUpgradeWait, Span, Token, TryLockError,
+    Access, NoMemory, RangeError, RawRangeLockBatch, RawRangeLockBatchWait, RawRangeLockDowngrade,
+    RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait, Span, Token, TryLockError,
 };
 use spanlock_sync::Park;
 
@@ -65,6 +67,21 @@ unsafe impl<P: Park> RawRangeLockUpgradeWait for IntervalLock<P> {
             self.core.wait(shard, requests, index(token), Self::SLEEP);
         }
         token
+    }
+
+    unsafe fn poll_upgrade(
+        &self,
+        span: Span,
+        token: Token,
+        waits: &mut bool,
+        waker: &Waker,
+    ) -> Poll<Token> {
+        let granted = self.core.poll_upgrade(span, index(token), waits, waker);
+        granted.map(|()| token)
+    }
+
+    unsafe fn cancel_upgrade(&self, span: Span, token: Token) {
+        self.core.cancel_upgrade(span, index(token));
     }
 }
 
@@ -135,6 +152,58 @@ unsafe impl<P: Park> RawRangeLockBatch for IntervalLock<P> {
         };
         tokens.truncate(old);
         Err(error)
+    }
+}
+
+/// A request for several ranges of an [`IntervalLock`] that has not been granted yet.
+#[derive(Debug, Default)]
+pub struct IntervalBatchRequest {
+    /// The tokens of its nodes, once it has nodes.
+    waiting: Vec<Token>,
+}
+
+// SAFETY: `Ready` is returned only for a request whose spans are all held, as above. A forgotten
+// request keeps its nodes.
+unsafe impl<P: Park> RawRangeLockBatchWait for IntervalLock<P> {
+    type BatchRequest = IntervalBatchRequest;
+
+    unsafe fn poll_batch(
+        &self,
+        batch: &[(Span, Access)],
+        request: Pin<&mut IntervalBatchRequest>,
+        waker: &Waker,
+        tokens: &mut Vec<Token>,
+    ) -> Poll<Result<(), RangeError>> {
+        let waiting = &mut request.get_mut().waiting;
+        let old = extend(tokens, batch)?;
+        // The waker may panic.
+        let mut appended = Appended { tokens, old };
+        let own = &mut appended.tokens[old..];
+        let poll = self.core.poll_all(batch, waiting, own, waker);
+        if let Poll::Ready(Ok(())) = poll {
+            appended.old = appended.tokens.len();
+        }
+        poll.map_err(|error| error.in_batch(batch))
+    }
+
+    unsafe fn cancel_batch(
+        &self,
+        batch: &[(Span, Access)],
+        request: Pin<&mut IntervalBatchRequest>,
+    ) {
+        self.core.give_up_all(batch, &mut request.get_mut().waiting);
+    }
+}
+
+/// Tokens past the first `old` ones that are not valid. Dropping it removes them.
+struct Appended<'a> {
+    tokens: &'a mut Vec<Token>,
+    old: usize,
+}
+
+impl Drop for Appended<'_> {
+    fn drop(&mut self) {
+        self.tokens.truncate(self.old);
     }
 }
 

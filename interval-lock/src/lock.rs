@@ -150,7 +150,7 @@ use core::task::{Poll, Waker};
 use spanlock_range_lock::{
     Access, LockId, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError,
 };
-use spanlock_sync::{Counters, DefaultPark, Park, injected_bug};
+use spanlock_sync::{Counters, DefaultPark, Park, const_if_shipped, injected_bug};
 
 use crate::requests::Stage;
 use crate::shards::Shards;
@@ -205,6 +205,10 @@ const STRIPE: u64 = 1 << 16;
 
 impl IntervalLock {
     /// Creates a lock without holds, with 8 shards and stripes of 65,536 positions.
+    ///
+    /// Allocates the shards. For a `static`, use
+    /// [`LazyLock`](https://doc.rust-lang.org/std/sync/struct.LazyLock.html) or
+    /// [`in_one_shard`](Self::in_one_shard).
     pub fn new() -> Self {
         Self::with_capacity(0)
     }
@@ -218,6 +222,35 @@ impl IntervalLock {
     /// If there is no memory. See also [`try_reserve`](IntervalLock::try_reserve).
     pub fn with_capacity(requests: usize) -> Self {
         Self::of(Shards::new(SHARDS, STRIPE, requests)).unwrap_or_else(no_memory)
+    }
+
+    const_if_shipped! {
+        /// Creates a lock with one shard, which allocates nothing until it is used. `const`, so
+        /// that a `static` works:
+        ///
+        /// ```
+        /// use spanlock_interval_lock::{IntervalLock, RangeLockExt};
+        ///
+        /// static LOCK: IntervalLock = IntervalLock::in_one_shard();
+        /// let low = LOCK.write(..100)?;
+        /// drop(LOCK.write(100..)?);
+        /// # drop(low);
+        /// # Ok::<(), spanlock_interval_lock::RangeError>(())
+        /// ```
+        ///
+        /// All requests share one mutex, for some tens of nanoseconds each. If many cores use the
+        /// lock, prefer the shards of [`new`](Self::new): a `static` of that is a
+        /// [`LazyLock`](https://doc.rust-lang.org/std/sync/struct.LazyLock.html).
+        pub fn in_one_shard() -> Self {
+            IntervalLock {
+                core: Core {
+                    shards: Shards::one(),
+                    counters: Counters::new(),
+                    id: LockId::new(),
+                },
+                parking: PhantomData,
+            }
+        }
     }
 
     /// Creates a lock whose positions are divided among `shards` shards, in stripes of `stripe`
@@ -278,6 +311,12 @@ impl<P> IntervalLock<P> {
             core: self.core,
             parking: PhantomData,
         }
+    }
+
+    /// Returns one past the last position that this lock covers: `u64::MAX`.
+    #[inline]
+    pub const fn capacity(&self) -> u64 {
+        u64::MAX
     }
 
     /// Makes room in each shard for this number of holders and waiters together. Up to that number,
@@ -365,6 +404,10 @@ pub(crate) fn token(index: Index) -> Token {
 pub(crate) fn index(token: Token) -> Index {
     token.into_word() as Index
 }
+
+// A panic of foreign code leaves the lock as if it had not happened (contract, point 10).
+impl<P> core::panic::UnwindSafe for IntervalLock<P> {}
+impl<P> core::panic::RefUnwindSafe for IntervalLock<P> {}
 
 // SAFETY: 1: IL-I2 and IL-S1. 2: the earlier hold ends under the mutex of a shard that both touch,
 // and a conflicting hold is granted under that mutex later ("Orderings"). 3, 4: a hold records no

@@ -3,7 +3,7 @@
 //! Each operation locks the mutex of that shard. Requests whose span touches several shards go on
 //! to [`crate::wide`].
 
-use core::task::{Poll, Waker};
+use core::task::{Poll, Waker, ready};
 
 use spanlock_range_lock::words::for_each_surely;
 use spanlock_range_lock::{Access, NoMemory, Span, Token};
@@ -152,37 +152,58 @@ impl Core {
         let Some(shard) = self.shards.home(span) else {
             return self.poll_wide(span, access, request, waker);
         };
-        let mut clone: Option<Waker> = None;
-        loop {
-            let mut requests = shard.lock();
-            let index = match request.place {
-                Some(index) => index,
-                None => requests.try_hold(span, access)?.unwrap_or_else(|| {
-                    self.counters.waits();
-                    requests.queue(span, access)
-                }),
-            };
-            if requests.claim_grant(index) {
-                request.place = None;
-                self.counters.acquisitions(1);
-                return Poll::Ready(Ok(token(index)));
+        let mut requests = shard.lock();
+        let index = match request.place {
+            Some(index) => index,
+            None => requests.try_hold(span, access)?.unwrap_or_else(|| {
+                self.counters.waits();
+                requests.queue(span, access)
+            }),
+        };
+        // Record the index first: the waker's code may panic.
+        request.place = Some(index);
+        ready!(poll_granted(shard, requests, index, waker));
+        request.place = None;
+        self.counters.acquisitions(1);
+        Poll::Ready(Ok(token(index)))
+    }
+
+    /// Advances an upgrade; see
+    /// [`poll_upgrade`](spanlock_range_lock::RawRangeLockUpgradeWait::poll_upgrade).
+    pub(crate) fn poll_upgrade(
+        &self,
+        span: Span,
+        index: Index,
+        waits: &mut bool,
+        waker: &Waker,
+    ) -> Poll<()> {
+        let Some(shard) = self.shards.home(span) else {
+            return self.poll_upgrade_wide(span, index, waits, waker);
+        };
+        let mut requests = shard.lock();
+        if !*waits {
+            if requests.other_holders(index) == 0 {
+                requests.make_exclusive(index);
+                return Poll::Ready(());
             }
-            // Record the index first: the waker's code below may panic.
-            request.place = Some(index);
-            if requests.will_wake(index, waker) {
-                return Poll::Pending;
-            }
-            if let Some(clone) = clone.take() {
-                let before = requests.set_waker(index, clone);
-                drop(requests);
-                drop(before);
-                return Poll::Pending;
-            }
-            // This waker is foreign code, so it is cloned, dropped and woken outside the mutex. The
-            // next iteration checks the request again.
-            drop(requests);
-            clone = Some(waker.clone());
+            self.counters.waits();
+            requests.queue_upgrade(index, false);
+            *waits = true;
         }
+        ready!(poll_granted(shard, requests, index, waker));
+        *waits = false;
+        Poll::Ready(())
+    }
+
+    /// Makes a waiting or granted upgrade an upgradable hold again.
+    pub(crate) fn cancel_upgrade(&self, span: Span, index: Index) {
+        let Some(shard) = self.shards.home(span) else {
+            return self.cancel_upgrade_wide(span, index);
+        };
+        let mut wakes = Wakes::default();
+        let mut requests = shard.lock();
+        requests.withdraw_upgrade(index, &mut wakes);
+        finish(requests, wakes);
     }
 
     /// Blocks until the waiting narrow request at `index` is granted. The mutex must have been
@@ -228,6 +249,36 @@ impl Core {
             drop(before);
             false
         });
+    }
+}
+
+/// Claims the grant of the waiting narrow request at `index`, or leaves `waker` there. The mutex
+/// must have been locked since the request began to wait.
+fn poll_granted<'a>(
+    shard: &'a Mutex<Requests>,
+    mut requests: MutexGuard<'a, Requests>,
+    index: Index,
+    waker: &Waker,
+) -> Poll<()> {
+    let mut clone: Option<Waker> = None;
+    loop {
+        if requests.claim_grant(index) {
+            return Poll::Ready(());
+        }
+        if requests.will_wake(index, waker) {
+            return Poll::Pending;
+        }
+        if let Some(clone) = clone.take() {
+            let before = requests.set_waker(index, clone);
+            drop(requests);
+            drop(before);
+            return Poll::Pending;
+        }
+        // This waker is foreign code, so it is cloned, dropped and woken outside the mutex. The
+        // next iteration checks the request again.
+        drop(requests);
+        clone = Some(waker.clone());
+        requests = shard.lock();
     }
 }
 

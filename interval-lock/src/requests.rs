@@ -76,6 +76,7 @@ pub(crate) use wakes::Wakes;
 
 mod overtaking;
 mod passes;
+mod upgrades;
 mod wakes;
 
 /// The stage of a request. Earlier stages come first in the order.
@@ -167,7 +168,7 @@ pub(crate) struct Requests {
 const LEAST_ROOM: usize = 4;
 
 impl Requests {
-    pub(crate) fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Requests {
             tree: Tree::new(),
             waiters: Vec::new(),
@@ -405,26 +406,6 @@ impl Requests {
         self.hold(high, old.access, old.order.1, 0)
     }
 
-    /// Returns the number of other holds that overlap the hold at `me`. An upgrade waits for these.
-    pub(crate) fn other_holders(&self, me: Index) -> u32 {
-        let holds = |&index: &Index| index != me && self.claim(index).stage != Stage::Waiting;
-        self.overlaps(self.tree.span(me)).filter(holds).count() as u32
-    }
-
-    /// Makes a hold exclusive. No other hold may overlap it.
-    pub(crate) fn make_exclusive(&mut self, index: Index) {
-        self.make_writer(index, Stage::Held, 0);
-    }
-
-    /// Makes a node of an upgradable hold wait for the readers that overlap it.
-    pub(crate) fn queue_upgrade(&mut self, index: Index, wide: bool) {
-        let readers = self.other_holders(index);
-        (self.waiting, self.upgrading) = (self.waiting + 1, self.upgrading + 1);
-        self.claim_mut(index).wide = wide;
-        self.make_writer(index, Stage::Upgrading, readers);
-        self.make_waiter(index);
-    }
-
     /// Sets the waker of the waiting node at `index`; returns the previous one.
     pub(crate) fn set_waker(&mut self, index: Index, waker: Waker) -> Option<Waker> {
         self.waiters[index as usize].waker.replace(waker)
@@ -503,23 +484,6 @@ impl Requests {
 
     fn take_waker(&mut self, index: Index) -> Option<Waker> {
         self.waiters.get_mut(index as usize)?.waker.take()
-    }
-
-    /// Changes the access of a hold to `Write`, and sets its stage and count.
-    fn make_writer(&mut self, index: Index, stage: Stage, count: u32) {
-        let old = self.stake(index);
-        let access = Access::Write;
-        let claim = self.claim_mut(index);
-        (claim.access, claim.stage, claim.count) = (access, stage, count);
-        let (span, order) = (old.span, (stage, old.order.1));
-        self.settle_quietly(
-            &old,
-            &[Stake {
-                span,
-                access,
-                order,
-            }],
-        );
     }
 
     /// Restores IL-I1 and IL-I2 after `new` has replaced the request `old`.

@@ -32,12 +32,11 @@
 //! - **IL-S4** A request for a part of a span touches no shard that the request for the whole span
 //!   does not touch.
 
-use alloc::boxed::Box;
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 
 use spanlock_range_lock::{Access, NoMemory, Span};
-use spanlock_sync::{Mutex, MutexGuard, injected_bug};
+use spanlock_sync::{Mutex, MutexGuard, const_if_shipped, injected_bug};
 
 use crate::requests::{Requests, Stage};
 use crate::tree::Index;
@@ -57,7 +56,7 @@ const FACTOR: u64 = 0x9A99_6B4A_A659_4B35;
 pub(crate) struct Shards {
     /// The only shard, if `many` is empty.
     one: Mutex<Requests>,
-    many: Box<[Aligned]>,
+    many: Vec<Aligned>,
     /// The length of a stripe is 2 to this power.
     stripe_bits: u32,
     /// How far to shift the hash of a stripe for the number of its shard.
@@ -119,6 +118,19 @@ impl Mask {
 }
 
 impl Shards {
+    const_if_shipped! {
+        /// Creates one shard, which has allocated nothing.
+        pub(crate) fn one() -> Self {
+            Shards {
+                one: Mutex::new(Requests::new()),
+                many: Vec::new(),
+                stripe_bits: 63,
+                hash_shift: 63,
+                multiplier: 0,
+            }
+        }
+    }
+
     /// Creates shards, each with room for `nodes` nodes.
     ///
     /// Rounds `shards` and `stripe` up to powers of two, and limits `shards` to [`MAX_SHARDS`].
@@ -138,7 +150,7 @@ impl Shards {
         }
         Ok(Shards {
             one: shard(own)?,
-            many: many.into(),
+            many,
             stripe_bits: stripe.map_or(63, u64::trailing_zeros),
             hash_shift: (64 - count.trailing_zeros()).min(63),
             multiplier: if count == 1 { 0 } else { FACTOR },

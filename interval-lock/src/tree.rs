@@ -99,7 +99,7 @@ pub(crate) struct Gap {
 
 impl<T: Default> Tree<T> {
     /// Creates a tree without spans, which has allocated nothing.
-    pub(crate) fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Tree {
             nodes: Vec::new(),
             slots: Vec::new(),

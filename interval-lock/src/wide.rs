@@ -3,8 +3,10 @@
 //! Each operation locks all shards that the request touches, and then changes the request's nodes
 //! (IL-S2 in [`crate::shards`]). [`crate::requests`] describes how a wide request is granted.
 
-use core::task::{Poll, Waker};
+use alloc::vec::Vec;
+use core::task::{Poll, Waker, ready};
 
+use spanlock_range_lock::words::for_each_surely;
 use spanlock_range_lock::{Access, NoMemory, Span, Token};
 use spanlock_sync::hint::{Backoff, scaled};
 use spanlock_sync::injected_bug;
@@ -86,25 +88,77 @@ impl Core {
         waker: &Waker,
     ) -> Poll<Result<Token, NoMemory>> {
         let (batch, mut tokens) = ([(span, access)], [Token::NONE]);
+        let touched = self.touched(&batch);
+        let mut locked = self.shards.lock(touched);
+        if let Some(index) = request.place {
+            tokens = [token(index)];
+        } else if self.hold_all(&mut locked, &batch, &mut tokens)? {
+            return Poll::Ready(Ok(tokens[0]));
+        } else {
+            self.counters.waits();
+            self.queue_all(&mut locked, &batch, &mut tokens);
+        }
+        // Record the index first: the waker's code may panic.
+        request.place = Some(index(tokens[0]));
+        ready!(self.poll_claimed(locked, touched, &batch, &tokens, waker));
+        request.place = None;
+        self.counters.acquisitions(1);
+        Poll::Ready(Ok(tokens[0]))
+    }
+
+    /// Polls a request for several spans. `waiting` are its tokens, or none if it is new; `tokens`
+    /// are written when it is ready.
+    pub(crate) fn poll_all(
+        &self,
+        batch: Batch<'_>,
+        waiting: &mut Vec<Token>,
+        tokens: &mut [Token],
+        waker: &Waker,
+    ) -> Poll<Result<(), NoMemory>> {
+        let touched = self.touched(batch);
+        let mut locked = self.shards.lock(touched);
+        if waiting.is_empty() {
+            if self.hold_all(&mut locked, batch, tokens)? {
+                return Poll::Ready(Ok(()));
+            }
+            let memory = waiting.try_reserve_exact(batch.len());
+            memory.map_err(|_| NoMemory)?;
+            self.counters.waits();
+            self.queue_all(&mut locked, batch, tokens);
+            // Recorded first: the waker's code may panic.
+            waiting.extend_from_slice(tokens);
+        }
+        ready!(self.poll_claimed(locked, touched, batch, waiting, waker));
+        tokens.copy_from_slice(waiting);
+        waiting.clear();
+        self.counters.acquisitions(batch.len());
+        Poll::Ready(Ok(()))
+    }
+
+    /// Gives up a request for several spans, granted or not. `waiting` are its tokens, if it is not
+    /// new.
+    pub(crate) fn give_up_all(&self, batch: Batch<'_>, waiting: &mut Vec<Token>) {
+        for_each_surely(
+            batch.iter().zip(waiting.drain(..)),
+            |(&(span, _), token)| {
+                self.give_up(span, index(token));
+            },
+        );
+    }
+
+    /// Claims a waiting request, or leaves a clone of `waker` in a node that is blocked.
+    fn poll_claimed<'a>(
+        &'a self,
+        mut locked: Locked<'a>,
+        touched: Mask,
+        batch: Batch<'_>,
+        tokens: &[Token],
+        waker: &Waker,
+    ) -> Poll<()> {
         let mut clone: Option<Waker> = None;
         loop {
-            let mut locked = self.shards.lock(self.touched(&batch));
-            if let Some(index) = request.place {
-                tokens = [token(index)];
-            } else if self.hold_all(&mut locked, &batch, &mut tokens)? {
-                return Poll::Ready(Ok(tokens[0]));
-            } else {
-                self.counters.waits();
-                self.queue_all(&mut locked, &batch, &mut tokens);
-            }
-            // Record the index first: the waker's code below may panic.
-            request.place = Some(index(tokens[0]));
-            match self.check(&mut locked, &batch, &tokens, waker, &mut clone) {
-                Found::Claimed => {
-                    request.place = None;
-                    self.counters.acquisitions(1);
-                    return Poll::Ready(Ok(tokens[0]));
-                }
+            match self.check(&mut locked, batch, tokens, waker, &mut clone) {
+                Found::Claimed => return Poll::Ready(()),
                 Found::Blocked(old) => {
                     drop(locked);
                     drop(old);
@@ -114,6 +168,7 @@ impl Core {
                     // The waker is foreign code, so it is cloned while nothing is locked.
                     drop(locked);
                     clone = Some(waker.clone());
+                    locked = self.shards.lock(touched);
                 }
             }
         }
@@ -164,6 +219,46 @@ impl Core {
         });
         let (batch, tokens) = ([(span, Access::Write)], [token(first)]);
         self.wait_all(locked, touched, &batch, &tokens, sleep);
+    }
+
+    /// Advances an upgrade of a hold that touches several shards.
+    #[cold]
+    pub(crate) fn poll_upgrade_wide(
+        &self,
+        span: Span,
+        first: Index,
+        waits: &mut bool,
+        waker: &Waker,
+    ) -> Poll<()> {
+        let touched = self.shards.touched(span);
+        let mut locked = self.shards.lock(touched);
+        if !*waits {
+            if self.make_exclusive(&mut locked, span, first) {
+                return Poll::Ready(());
+            }
+            self.counters.waits();
+            locked.nodes(touched, first, |_, requests, index| {
+                requests.queue_upgrade(index, true);
+            });
+            *waits = true;
+        }
+        let (batch, tokens) = ([(span, Access::Write)], [token(first)]);
+        ready!(self.poll_claimed(locked, touched, &batch, &tokens, waker));
+        *waits = false;
+        Poll::Ready(())
+    }
+
+    /// Makes a waiting upgrade of a hold that touches several shards an upgradable hold again.
+    #[cold]
+    pub(crate) fn cancel_upgrade_wide(&self, span: Span, first: Index) {
+        let touched = self.shards.touched(span);
+        let mut wakes = Wakes::default();
+        let mut locked = self.shards.lock(touched);
+        locked.nodes(touched, first, |_, requests, index| {
+            requests.withdraw_upgrade(index, &mut wakes);
+        });
+        drop(locked);
+        wakes.wake();
     }
 
     /// Shrinks a hold to `keep`. Stores the new token before any waker is called.

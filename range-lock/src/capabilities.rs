@@ -9,6 +9,7 @@
 //! | [`RawRangeLockUpgradeWait`] | an upgradable hold waits until it is exclusive |
 //! | [`RawRangeLockSplit`] | part of a hold is released, or becomes a hold of its own |
 //! | [`RawRangeLockBatch`] | several ranges in one call, all or none |
+//! | [`RawRangeLockBatchWait`] | the same, waiting without a thread |
 //! | `RawRangeLockStatistics` | counts of acquisitions, waits, overtakes (feature `statistics`) |
 //!
 //! One rule covers every method with a `token` argument: pass the token of the acquisition or, if
@@ -24,8 +25,10 @@
 //! | `downgrade`, `shrink`, `split` | the hold is changed, and the tokens are stored |
 //! | `try_upgrade`, `upgrade` | the hold is as before, and so is its token |
 //! | `lock_batch`, `try_lock_batch` | nothing is held, and no token was appended |
-//! | `poll_lock` | the request is not granted, and can be polled or cancelled |
-//! | `cancel` | the request is given up |
+//! | `poll_upgrade` | the upgrade is not granted, and can be polled or cancelled |
+//! | `cancel_upgrade` | the hold is upgradable |
+//! | `poll_lock`, `poll_batch` | the request is not granted, and can be polled or cancelled |
+//! | `cancel`, `cancel_batch` | the request is given up |
 
 use alloc::vec::Vec;
 use core::pin::Pin;
@@ -134,6 +137,32 @@ pub unsafe trait RawRangeLockUpgradeWait: RawRangeLockUpgrade {
     /// # Safety
     /// `span` is held with [`Access::Upgradable`] and `token`.
     unsafe fn upgrade(&self, span: Span, token: Token) -> Token;
+
+    /// Advances an upgrade that waits without a thread: turns the hold into one with
+    /// [`Access::Write`], or arranges for `waker` to be woken when a retry is worthwhile. Keeps new
+    /// readers out meanwhile, as [`upgrade`](Self::upgrade) does. Never blocks. Only the most
+    /// recent `waker` is woken. Ordering: Acquire on `Ready`.
+    ///
+    /// `waits` is false at first; the lock sets it while the upgrade waits.
+    ///
+    /// # Safety
+    /// As for [`upgrade`](Self::upgrade). While `waits` is true, the hold is passed to no other
+    /// method than this one and [`cancel_upgrade`](Self::cancel_upgrade), and `waits` not changed.
+    unsafe fn poll_upgrade(
+        &self,
+        span: Span,
+        token: Token,
+        waits: &mut bool,
+        waker: &Waker,
+    ) -> Poll<Token>;
+
+    /// Gives up a waiting upgrade: the hold is upgradable again, and waiters that the upgrade alone
+    /// blocked proceed.
+    ///
+    /// # Safety
+    /// A [poll](Self::poll_upgrade) has set `waits`. The hold then has the access
+    /// [`Access::Upgradable`] and the same token, even if this panics.
+    unsafe fn cancel_upgrade(&self, span: Span, token: Token);
 }
 
 /// A range lock whose holds can be made smaller, and cut in two.
@@ -181,11 +210,13 @@ pub unsafe trait RawRangeLockSplit: RawRangeLock {
 /// - A lock whose upgrades wait. No batch may hold some of its spans while it waits for others.
 ///
 /// # Deadlock
-/// Requests of threads that hold nothing of the lock never wait for each other in a cycle, be they
-/// batches or single spans. Nothing is promised for a thread that waits while it holds another span
-/// of the same lock, not even if it takes spans in ascending order. Suppose a thread holds position
-/// 5, and a batch for 5 and 100 waits for it. If the first thread now requests 100, it waits behind
-/// the batch, although nobody holds 100. A single span 5..101 may have the same effect.
+/// Requests, be they batches or single spans, never wait for each other in a cycle as long as no
+/// hold of the lock waits for another request of it before it is released. It does not matter which
+/// thread makes a request, or how many it has in flight. Nothing is promised for a hold whose owner
+/// waits for another span, not even if it takes spans in ascending order. Suppose position 5 is
+/// held, and a batch for 5 and 100 waits for it. If the owner of the hold now requests 100, the
+/// request waits behind the batch, although nobody holds 100. A single span 5..101 may have the
+/// same effect.
 ///
 /// # Safety
 /// After a return with `Ok`, each span is held as if [`RawRangeLock::lock`] had acquired it, with
@@ -220,4 +251,39 @@ pub unsafe trait RawRangeLockBatch: RawRangeLock {
         batch: &[(Span, Access)],
         tokens: &mut Vec<Token>,
     ) -> Result<(), TryLockError>;
+}
+
+/// A range lock that acquires several ranges in one call, all or none, and waits for them without a
+/// thread.
+///
+/// # Safety
+/// `Ready(Ok(()))` begins holds exactly as the return of [`RawRangeLockBatch::lock_batch`] does,
+/// with the same guarantees. A forgotten request may block others for ever, and breaks nothing
+/// else.
+pub unsafe trait RawRangeLockBatchWait: RawRangeLockBatch + RawRangeLockWait {
+    /// A pending request for several ranges. The default is one that has not begun.
+    type BatchRequest: Default + Send + Sync;
+
+    /// Advances a request for several ranges, as [`RawRangeLockWait::poll_lock`] does for one.
+    /// Appends the tokens to `tokens` when ready. Ordering: Acquire on `Ready(Ok)`.
+    ///
+    /// # Errors
+    /// As for [`RawRangeLockBatch::lock_batch`].
+    ///
+    /// # Safety
+    /// As for [`RawRangeLockBatch::lock_batch`], and for [`RawRangeLockWait::poll_lock`], with this
+    /// batch in place of the span and the access.
+    unsafe fn poll_batch(
+        &self,
+        batch: &[(Span, Access)],
+        request: Pin<&mut Self::BatchRequest>,
+        waker: &Waker,
+        tokens: &mut Vec<Token>,
+    ) -> Poll<Result<(), RangeError>>;
+
+    /// Gives up a request without leaving a trace, as [`RawRangeLockWait::cancel`] does.
+    ///
+    /// # Safety
+    /// As for [`poll_batch`](Self::poll_batch).
+    unsafe fn cancel_batch(&self, batch: &[(Span, Access)], request: Pin<&mut Self::BatchRequest>);
 }

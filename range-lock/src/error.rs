@@ -28,6 +28,16 @@ pub enum RangeError {
         /// One past the last position that the lock covers.
         capacity: u64,
     },
+    /// A bound of the range is negative.
+    #[error("the position {at} is negative")]
+    Negative {
+        /// The bound.
+        at: i32,
+    },
+    /// The range includes the position `u64::MAX`, which no lock covers: its end would be one
+    /// more.
+    #[error("the range includes the position u64::MAX, which no lock covers")]
+    LastPosition,
     /// The range would end past `u64::MAX`.
     #[error("a range of {len} positions from {start} on would end past u64::MAX")]
     Overflow {
@@ -101,6 +111,17 @@ pub enum TimedLockError {
     Range(#[from] RangeError),
 }
 
+#[cfg(feature = "std")]
+impl From<TryLockError> for TimedLockError {
+    /// A request that would have had to wait is one that had no time to.
+    fn from(error: TryLockError) -> Self {
+        match error {
+            TryLockError::WouldBlock => TimedLockError::TimedOut,
+            TryLockError::Range(error) => TimedLockError::Range(error),
+        }
+    }
+}
+
 /// The reason why a hold cannot be cut as asked. The hold is unchanged.
 ///
 /// Positions are in the units of the method: positions of the lock for a hold, indices into the
@@ -108,6 +129,9 @@ pub enum TimedLockError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PartError {
+    /// A bound of the part is not a position.
+    #[error(transparent)]
+    Range(#[from] RangeError),
     /// The part ends before it starts.
     #[error("{start}..{end} is reversed: it ends before it starts")]
     Reversed {

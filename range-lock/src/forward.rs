@@ -7,8 +7,8 @@ use core::pin::Pin;
 use core::task::{Poll, Waker};
 
 use crate::capabilities::{
-    RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
-    RawRangeLockUpgradeWait, RawRangeLockWait,
+    RawRangeLockBatch, RawRangeLockBatchWait, RawRangeLockDowngrade, RawRangeLockSplit,
+    RawRangeLockUpgrade, RawRangeLockUpgradeWait, RawRangeLockWait,
 };
 use crate::detect::LockId;
 use crate::error::{NoMemory, RangeError, TryLockError};
@@ -103,6 +103,43 @@ macro_rules! forward_all {
             unsafe fn upgrade(&self, span: Span, token: Token) -> Token {
                 // SAFETY: as `unlock`.
                 unsafe { (**self).upgrade(span, token) }
+            }
+            unsafe fn poll_upgrade(
+                &self,
+                span: Span,
+                token: Token,
+                waits: &mut bool,
+                waker: &Waker,
+            ) -> Poll<Token> {
+                // SAFETY: as `unlock`.
+                unsafe { (**self).poll_upgrade(span, token, waits, waker) }
+            }
+            unsafe fn cancel_upgrade(&self, span: Span, token: Token) {
+                // SAFETY: as `unlock`.
+                unsafe { (**self).cancel_upgrade(span, token) }
+            }
+        });
+
+        forward!(RawRangeLockBatchWait for $pointer {
+            type BatchRequest = L::BatchRequest;
+
+            unsafe fn poll_batch(
+                &self,
+                batch: &[(Span, Access)],
+                request: Pin<&mut L::BatchRequest>,
+                waker: &Waker,
+                tokens: &mut Vec<Token>,
+            ) -> Poll<Result<(), RangeError>> {
+                // SAFETY: as `unlock`.
+                unsafe { (**self).poll_batch(batch, request, waker, tokens) }
+            }
+            unsafe fn cancel_batch(
+                &self,
+                batch: &[(Span, Access)],
+                request: Pin<&mut L::BatchRequest>,
+            ) {
+                // SAFETY: as `unlock`.
+                unsafe { (**self).cancel_batch(batch, request) }
             }
         });
 

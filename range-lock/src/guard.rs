@@ -6,21 +6,23 @@
 mod batch;
 #[cfg(feature = "std")]
 mod deadline;
+mod field;
 pub(crate) mod hold;
 mod wait;
 
-use core::ops::Range;
-
-pub use batch::BatchHold;
-pub(crate) use batch::normalised;
+pub(crate) use batch::Borders;
+pub use batch::{BatchFuture, BatchHold};
+pub use field::LockField;
 pub use hold::{
     Exclusive, Hold, LockRef, Mode, OwnedReadHold, OwnedUpgradableHold, OwnedWriteHold, ReadHold,
-    Readable, Shared, Upgradable, UpgradableHold, WriteHold,
+    Readable, Shared, Upgradable, UpgradableHold, UpgradeFuture, WriteHold,
 };
 pub use wait::LockFuture;
 
-use crate::capabilities::RawRangeLockSplit;
-use crate::error::RangeError;
+use core::future::Future;
+
+use crate::capabilities::{RawRangeLockSplit, RawRangeLockWait};
+use crate::error::{RangeError, TryLockError};
 use crate::raw::RawRangeLock;
 use crate::verbs::verbs;
 
@@ -31,10 +33,12 @@ use crate::verbs::verbs;
 /// device. To lock data that the lock owns, use [`crate::RangeLock`]. For holds that own a share of
 /// their lock, see [`Hold`].
 ///
-/// An empty range holds nothing, never blocks, and is not checked against the capacity.
+/// A range is `a..b`, `a..=b`, `a..`, `..b`, `..=b` or `..`, of `u32`, `u64` or `usize` alike; see
+/// [`IntoRange`](crate::IntoRange). An empty range holds nothing, never blocks, and is not checked
+/// against the capacity.
 pub trait RangeLockExt: RawRangeLock {
     verbs! {
-        use Hold, BatchHold of Self, ranges Range<u64>;
+        use Hold, BatchHold of Self;
 
         /// Locks `range` for reading; blocks while a writer holds part of it. Ordering: Acquire.
         ///
@@ -69,10 +73,11 @@ pub trait RangeLockExt: RawRangeLock {
         /// The ranges may come in any order, overlap and repeat: each unit of the lock is held with
         /// the strongest access requested for it.
         ///
-        /// Threads cannot wait for each other in a cycle if each requests all its ranges in one
-        /// call, and only while it holds nothing of this lock. A thread that requests a range while
-        /// it holds another may wait for ever, in whatever order it takes them: behind a request
-        /// for both, which waits for the range that the thread holds.
+        /// Requests never wait for each other in a cycle as long as no hold of this lock waits for
+        /// another request of it before it is released: whatever needs several ranges requests them
+        /// all in one call. A thread or a task that waits for a range while it holds another may
+        /// wait for ever, in whatever order it takes them: behind a request for both, which waits
+        /// for the range that is held.
         ///
         /// ```
         /// use spanlock_range_lock::{Access, RangeLockExt, RwCounter};
@@ -83,7 +88,7 @@ pub trait RangeLockExt: RawRangeLock {
         /// # drop(copying);
         /// # Ok::<(), spanlock_range_lock::RangeError>(())
         /// ```
-        fn lock_all -> BatchHold<&Self>;
+        fn lock_all -> BatchHold<&Self>, BatchFuture<&Self>;
     }
 
     /// Locks `len` positions from the current end on, exclusively. [`Hold::append`] states the rule
@@ -99,6 +104,79 @@ pub trait RangeLockExt: RawRangeLock {
         Self: RawRangeLockSplit,
     {
         Hold::append(self, len, end)
+    }
+
+    /// Like [`append`](Self::append), but never blocks. Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// [`TryLockError::WouldBlock`] if it would have to wait; otherwise as
+    /// [`append`](Self::append).
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    fn try_append(
+        &self,
+        len: u64,
+        end: impl FnMut() -> u64,
+    ) -> Result<WriteHold<'_, Self>, TryLockError>
+    where
+        Self: RawRangeLockSplit,
+    {
+        Hold::try_append(self, len, end)
+    }
+
+    /// Like [`append`](Self::append), but gives up after `timeout`. A timeout too long for the
+    /// clock never ends.
+    ///
+    /// # Errors
+    /// [`TimedLockError::TimedOut`](crate::TimedLockError::TimedOut), with no trace left; otherwise
+    /// as [`append`](Self::append).
+    #[cfg(feature = "std")]
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    fn try_append_for(
+        &self,
+        len: u64,
+        end: impl FnMut() -> u64,
+        timeout: std::time::Duration,
+    ) -> Result<WriteHold<'_, Self>, crate::TimedLockError>
+    where
+        Self: RawRangeLockSplit + RawRangeLockWait,
+    {
+        Hold::try_append_for(self, len, end, timeout)
+    }
+
+    /// Like [`append`](Self::append), but gives up at `deadline`. A deadline in the past makes this
+    /// a try.
+    ///
+    /// # Errors
+    /// [`TimedLockError::TimedOut`](crate::TimedLockError::TimedOut), with no trace left; otherwise
+    /// as [`append`](Self::append).
+    #[cfg(feature = "std")]
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    fn try_append_until(
+        &self,
+        len: u64,
+        end: impl FnMut() -> u64,
+        deadline: std::time::Instant,
+    ) -> Result<WriteHold<'_, Self>, crate::TimedLockError>
+    where
+        Self: RawRangeLockSplit + RawRangeLockWait,
+    {
+        Hold::try_append_until(self, len, end, deadline)
+    }
+
+    /// Like [`append`](Self::append), but returns a future and never blocks a thread. Dropping the
+    /// future gives up the request and leaves no trace.
+    ///
+    /// # Errors
+    /// As for [`append`](Self::append).
+    fn append_async(
+        &self,
+        len: u64,
+        end: impl FnMut() -> u64,
+    ) -> impl Future<Output = Result<WriteHold<'_, Self>, RangeError>>
+    where
+        Self: RawRangeLockSplit + RawRangeLockWait,
+    {
+        Hold::append_async(self, len, end)
     }
 }
 

@@ -10,6 +10,7 @@ pub mod docs;
 mod error;
 mod forward;
 mod guard;
+mod positions;
 mod range_lock;
 mod raw;
 mod rw_counter;
@@ -23,21 +24,25 @@ mod whole_range;
 pub mod words;
 
 pub use capabilities::{
-    RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
-    RawRangeLockUpgradeWait, RawRangeLockWait,
+    RawRangeLockBatch, RawRangeLockBatchWait, RawRangeLockDowngrade, RawRangeLockSplit,
+    RawRangeLockUpgrade, RawRangeLockUpgradeWait, RawRangeLockWait,
 };
 pub use detect::LockId;
 #[cfg(feature = "std")]
 pub use error::TimedLockError;
 pub use error::{NoMemory, PartError, RangeError, TryLockError};
 pub use guard::{
-    BatchHold, Exclusive, Hold, LockFuture, LockRef, Mode, OwnedReadHold, OwnedUpgradableHold,
-    OwnedWriteHold, RangeLockExt, ReadHold, Readable, Shared, Upgradable, UpgradableHold,
-    WriteHold,
+    BatchFuture, BatchHold, Exclusive, Hold, LockField, LockFuture, LockRef, Mode, OwnedReadHold,
+    OwnedUpgradableHold, OwnedWriteHold, RangeLockExt, ReadHold, Readable, Shared, Upgradable,
+    UpgradableHold, UpgradeFuture, WriteHold,
 };
+pub use positions::{IntoRange, Position, span_in};
+#[doc(hidden)]
+pub use range_lock::{DefaultLock, Names};
 pub use range_lock::{
-    OwnedRangeReadGuard, OwnedRangeUpgradableGuard, OwnedRangeWriteGuard, RangeBatchGuard,
-    RangeGuard, RangeLock, RangeReadGuard, RangeUpgradableGuard, RangeWriteGuard, SliceRef,
+    ElementGuard, Elements, Foreign, MappedRangeGuard, Memory, OwnedRangeReadGuard,
+    OwnedRangeUpgradableGuard, OwnedRangeWriteGuard, RangeBatchGuard, RangeGuard, RangeLock,
+    RangeReadGuard, RangeUpgradableGuard, RangeWriteGuard, SliceRef,
 };
 pub use raw::{Access, RawRangeLock, Span, Token};
 pub use rw_counter::RwCounter;
@@ -45,5 +50,6 @@ pub use rw_counter::RwCounter;
 pub use rw_distributed::{DistributedRequest, RwDistributed};
 pub use rw_word::RwWord;
 pub use spanlock_sync::barrier::use_fences;
+pub use spanlock_sync::{DefaultPark, Park, Spin};
 #[cfg(feature = "statistics")]
 pub use statistics::{RawRangeLockStatistics, Statistics};

@@ -15,7 +15,7 @@ use core::pin::Pin;
 use core::task::{Poll, Waker, ready};
 
 use spanlock_sync::wait::WaitQueue;
-use spanlock_sync::{DefaultPark, Park};
+use spanlock_sync::{DefaultPark, Park, const_if_shipped};
 
 use crate::capabilities::{RawRangeLockDowngrade, RawRangeLockUpgrade, RawRangeLockWait};
 use crate::detect::LockId;
@@ -39,9 +39,31 @@ pub struct RwCounter<P = DefaultPark> {
 struct Alone(RwWord);
 
 impl RwCounter {
-    /// Returns a lock without holders.
-    pub fn new() -> Self {
-        Self::default()
+    const_if_shipped! {
+        /// Returns a lock without holders. `const`, so that a `static` works:
+        ///
+        /// ```
+        /// use spanlock_range_lock::{RangeLockExt, RwCounter};
+        ///
+        /// static LOCK: RwCounter = RwCounter::new();
+        /// drop(LOCK.write(..)?);
+        /// # Ok::<(), spanlock_range_lock::RangeError>(())
+        /// ```
+        pub fn new() -> Self {
+            RwCounter {
+                word: Alone(RwWord::new()),
+                queue: WaitQueue::empty(),
+                id: LockId::new(),
+            }
+        }
+    }
+}
+
+impl<P> RwCounter<P> {
+    /// Returns one past the last position that this lock covers: `u64::MAX`.
+    #[inline]
+    pub const fn capacity(&self) -> u64 {
+        u64::MAX
     }
 }
 
@@ -55,6 +77,10 @@ impl<P> Default for RwCounter<P> {
         }
     }
 }
+
+// A panic of foreign code leaves the lock as if it had not happened (contract, point 10).
+impl<P> core::panic::UnwindSafe for RwCounter<P> {}
+impl<P> core::panic::RefUnwindSafe for RwCounter<P> {}
 
 // SAFETY: 1: all spans share one word, which provides exclusion (R-I1). 2: its orderings A, B, C.
 // 3, 4: the word does not record its owner.

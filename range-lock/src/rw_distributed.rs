@@ -69,6 +69,9 @@ impl RwDistributed {
 
     /// Returns a lock with a slot for each core available to this process, as counted at the first
     /// call.
+    ///
+    /// Allocates the slots. For a `static`, use
+    /// [`LazyLock`](https://doc.rust-lang.org/std/sync/struct.LazyLock.html).
     pub fn new() -> Self {
         Self::with_slots(thread::cores())
     }
@@ -94,6 +97,12 @@ impl<P: Park> RwDistributed<P> {
             queue: self.queue.with_parking(),
             id: self.id,
         }
+    }
+
+    /// Returns one past the last position that this lock covers: `u64::MAX`.
+    #[inline]
+    pub const fn capacity(&self) -> u64 {
+        u64::MAX
     }
 
     /// Returns the words that a hold acquires, in ascending order, and the token that finds them
@@ -128,6 +137,10 @@ impl Default for RwDistributed {
         Self::new()
     }
 }
+
+// A panic of foreign code leaves the lock as if it had not happened (contract, point 10).
+impl<P> core::panic::UnwindSafe for RwDistributed<P> {}
+impl<P> core::panic::RefUnwindSafe for RwDistributed<P> {}
 
 // SAFETY: 1, 2: RD-I1. 3, 4: the words do not record their owners; a reader's token names its slot,
 // so another thread can release it.

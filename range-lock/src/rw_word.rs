@@ -61,7 +61,7 @@
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*, Zeroed};
 use spanlock_sync::hint::scaled;
-use spanlock_sync::injected_bug;
+use spanlock_sync::{const_if_shipped, injected_bug};
 
 use crate::raw::Access;
 use crate::words::{Run, Word};
@@ -88,10 +88,12 @@ unsafe impl Zeroed for RwWord {
 }
 
 impl RwWord {
-    /// Returns a word without holders.
-    #[allow(clippy::new_without_default)]
-    pub fn new() -> Self {
-        RwWord(AtomicU32::new(0))
+    const_if_shipped! {
+        /// Returns a word without holders.
+        #[allow(clippy::new_without_default)]
+        pub fn new() -> Self {
+            RwWord(AtomicU32::new(0))
+        }
     }
 
     /// Returns the word's one lane as a run.

@@ -7,7 +7,7 @@
 /// `$make` and `$make_all` are the types whose functions do the work, `$lock` the lock's type.
 macro_rules! verbs {
     (
-        $vis:vis use $make:ident, $make_all:ident of $lock:ty, ranges $range:ty;
+        $vis:vis use $make:ident, $make_all:ident of $lock:ty;
         $(
             $(#[$doc:meta])*
             fn $now:ident, $try_now:ident, $try_for:ident, $try_until:ident, $async:ident
@@ -15,12 +15,12 @@ macro_rules! verbs {
         )*
         several:
         $(#[$doc_all:meta])*
-        fn lock_all -> $batch:ty;
+        fn lock_all -> $batch:ty, $batch_future:ty;
     ) => {
         $(
             $(#[$doc])*
             #[cfg_attr(feature = "deadlock-detection", track_caller)]
-            $vis fn $now(&self, range: $range) -> Result<$guard, $crate::RangeError> {
+            $vis fn $now(&self, range: impl $crate::IntoRange) -> Result<$guard, $crate::RangeError> {
                 $make::lock(self, range)
             }
 
@@ -33,7 +33,7 @@ macro_rules! verbs {
             #[doc = concat!("[`", stringify!($now), "`](Self::", stringify!($now), ").")]
             #[inline]
             #[cfg_attr(feature = "deadlock-detection", track_caller)]
-            $vis fn $try_now(&self, range: $range) -> Result<$guard, $crate::TryLockError> {
+            $vis fn $try_now(&self, range: impl $crate::IntoRange) -> Result<$guard, $crate::TryLockError> {
                 $make::try_lock(self, range)
             }
 
@@ -48,7 +48,7 @@ macro_rules! verbs {
             #[cfg_attr(feature = "deadlock-detection", track_caller)]
             $vis fn $try_for(
                 &self,
-                range: $range,
+                range: impl $crate::IntoRange,
                 timeout: std::time::Duration,
             ) -> Result<$guard, $crate::TimedLockError>
             where
@@ -68,7 +68,7 @@ macro_rules! verbs {
             #[cfg_attr(feature = "deadlock-detection", track_caller)]
             $vis fn $try_until(
                 &self,
-                range: $range,
+                range: impl $crate::IntoRange,
                 deadline: std::time::Instant,
             ) -> Result<$guard, $crate::TimedLockError>
             where
@@ -83,7 +83,7 @@ macro_rules! verbs {
             ///
             /// # Errors
             #[doc = concat!("As for [`", stringify!($now), "`](Self::", stringify!($now), ").")]
-            $vis fn $async(&self, range: $range) -> $future
+            $vis fn $async(&self, range: impl $crate::IntoRange) -> $future
             where
                 $lock: $crate::RawRangeLockWait,
             {
@@ -98,7 +98,7 @@ macro_rules! verbs {
         #[cfg_attr(feature = "deadlock-detection", track_caller)]
         $vis fn lock_all(
             &self,
-            requests: impl IntoIterator<Item = ($range, $crate::Access)>,
+            requests: impl IntoIterator<Item = (impl $crate::IntoRange, $crate::Access)>,
         ) -> Result<$batch, $crate::RangeError>
         where
             $lock: $crate::RawRangeLockBatch,
@@ -114,12 +114,65 @@ macro_rules! verbs {
         #[cfg_attr(feature = "deadlock-detection", track_caller)]
         $vis fn try_lock_all(
             &self,
-            requests: impl IntoIterator<Item = ($range, $crate::Access)>,
+            requests: impl IntoIterator<Item = (impl $crate::IntoRange, $crate::Access)>,
         ) -> Result<$batch, $crate::TryLockError>
         where
             $lock: $crate::RawRangeLockBatch,
         {
             $make_all::try_lock(self, requests)
+        }
+
+        /// Like [`lock_all`](Self::lock_all), but gives up after `timeout`. A timeout too long for
+        /// the clock never ends.
+        ///
+        /// # Errors
+        /// [`TimedLockError::TimedOut`](crate::TimedLockError::TimedOut), with no trace left;
+        /// otherwise as [`lock_all`](Self::lock_all).
+        #[cfg(feature = "std")]
+        #[cfg_attr(feature = "deadlock-detection", track_caller)]
+        $vis fn try_lock_all_for(
+            &self,
+            requests: impl IntoIterator<Item = (impl $crate::IntoRange, $crate::Access)>,
+            timeout: std::time::Duration,
+        ) -> Result<$batch, $crate::TimedLockError>
+        where
+            $lock: $crate::RawRangeLockBatchWait,
+        {
+            $make_all::try_lock_for(self, requests, timeout)
+        }
+
+        /// Like [`lock_all`](Self::lock_all), but gives up at `deadline`. A deadline in the past
+        /// makes this a try.
+        ///
+        /// # Errors
+        /// [`TimedLockError::TimedOut`](crate::TimedLockError::TimedOut), with no trace left;
+        /// otherwise as [`lock_all`](Self::lock_all).
+        #[cfg(feature = "std")]
+        #[cfg_attr(feature = "deadlock-detection", track_caller)]
+        $vis fn try_lock_all_until(
+            &self,
+            requests: impl IntoIterator<Item = (impl $crate::IntoRange, $crate::Access)>,
+            deadline: std::time::Instant,
+        ) -> Result<$batch, $crate::TimedLockError>
+        where
+            $lock: $crate::RawRangeLockBatchWait,
+        {
+            $make_all::try_lock_until(self, requests, deadline)
+        }
+
+        /// Like [`lock_all`](Self::lock_all), but returns a future and never blocks a thread.
+        /// Dropping the future gives up the request and leaves no trace.
+        ///
+        /// # Errors
+        /// As for [`lock_all`](Self::lock_all).
+        $vis fn lock_all_async(
+            &self,
+            requests: impl IntoIterator<Item = (impl $crate::IntoRange, $crate::Access)>,
+        ) -> $batch_future
+        where
+            $lock: $crate::RawRangeLockBatchWait,
+        {
+            $make_all::lock_async(self, requests)
         }
     };
 }

@@ -1,10 +1,14 @@
 //! Batches and parts for the locks that have a single unit: the whole range.
 
 use alloc::vec::Vec;
+use core::pin::Pin;
+use core::task::{Poll, Waker, ready};
 
 use spanlock_sync::Park;
 
-use crate::capabilities::{RawRangeLockBatch, RawRangeLockSplit};
+use crate::capabilities::{
+    RawRangeLockBatch, RawRangeLockBatchWait, RawRangeLockSplit, RawRangeLockWait,
+};
 use crate::error::{NoMemory, RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_counter::RwCounter;
@@ -44,6 +48,41 @@ macro_rules! whole_range {
                     tokens.push(self.try_lock(span, access)?);
                 }
                 Ok(())
+            }
+        }
+
+        // SAFETY: as above: a request for the only span, if there is one.
+        unsafe impl<P: Park> RawRangeLockBatchWait for $lock {
+            type BatchRequest = Self::Request;
+
+            unsafe fn poll_batch(
+                &self,
+                batch: &[(Span, Access)],
+                request: Pin<&mut Self::Request>,
+                waker: &Waker,
+                tokens: &mut Vec<Token>,
+            ) -> Poll<Result<(), RangeError>> {
+                debug_assert!(batch.len() <= 1, "{batch:?} is one unit");
+                tokens
+                    .try_reserve(batch.len())
+                    .map_err(|_| NoMemory.in_batch(batch))?;
+                if let Some(&(span, access)) = batch.first() {
+                    // SAFETY: the caller's promise.
+                    let poll = unsafe { self.poll_lock(span, access, request, waker) };
+                    tokens.push(ready!(poll)?);
+                }
+                Poll::Ready(Ok(()))
+            }
+
+            unsafe fn cancel_batch(
+                &self,
+                batch: &[(Span, Access)],
+                request: Pin<&mut Self::Request>,
+            ) {
+                if let Some(&(span, access)) = batch.first() {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.cancel(span, access, request) }
+                }
             }
         }
 

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
+use std::task::{Poll, Waker};
 use std::thread;
 
 use spanlock_range_lock::{
@@ -136,6 +137,19 @@ unsafe impl RawRangeLockUpgradeWait for List {
     unsafe fn upgrade(&self, span: Span, token: Token) -> Token {
         self.replace((span, Access::Upgradable), &[(span, Access::Write)]);
         token
+    }
+    unsafe fn poll_upgrade(
+        &self,
+        span: Span,
+        token: Token,
+        _: &mut bool,
+        _: &Waker,
+    ) -> Poll<Token> {
+        // SAFETY: the caller's promise.
+        Poll::Ready(unsafe { self.upgrade(span, token) })
+    }
+    unsafe fn cancel_upgrade(&self, _: Span, _: Token) {
+        unreachable!("no upgrade waits");
     }
 }
 

@@ -6,12 +6,12 @@ use core::marker::PhantomData;
 use core::ops::Range;
 
 use spanlock::range_lock::{
-    RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
-    RawRangeLockUpgradeWait, RawRangeLockWait,
+    RawRangeLockBatch, RawRangeLockBatchWait, RawRangeLockDowngrade, RawRangeLockSplit,
+    RawRangeLockUpgrade, RawRangeLockUpgradeWait, RawRangeLockWait,
 };
 use spanlock::{
-    IntervalLock, RangeLockExt, RawRangeLock, RwCounter, RwDistributed, SrlArray, SrlPacked,
-    SrlTree, SrlTreePacked, UpgradableHold,
+    IntervalLock, RawRangeLock, RwCounter, RwDistributed, SrlArray, SrlPacked, SrlTree,
+    SrlTreePacked,
 };
 
 /// Returns whether a type implements a trait. If it does, `Probe` has an inherent constant `FOUND`,
@@ -57,31 +57,6 @@ trait MayReclaim {
 }
 impl<L: RawRangeLock> MayReclaim for L {}
 
-/// Methods that `RangeLockExt` does not have yet. If it gets one of them, the call in `column!`
-/// becomes ambiguous and does not compile. Then probe the method's capability trait, as other rows
-/// do.
-trait MissingFromLocks {
-    fn lock_all_for(&self) -> Missing {
-        Missing
-    }
-    fn lock_all_async(&self) -> Missing {
-        Missing
-    }
-}
-impl<L: RangeLockExt> MissingFromLocks for L {}
-
-/// Methods that no upgradable hold has yet. If holds get one of them, that inherent method takes
-/// precedence, and does not return `Missing`.
-trait MissingFromHolds {
-    fn upgrade_for(&self) -> Missing {
-        Missing
-    }
-    fn upgrade_async(&self) -> Missing {
-        Missing
-    }
-}
-impl<L: RawRangeLock> MissingFromHolds for UpgradableHold<'_, L> {}
-
 struct Column {
     name: &'static str,
     granularity: u64,
@@ -95,11 +70,11 @@ const ROWS: [&str; 15] = [
     "future: `…_async`",
     "`downgrade`, `downgrade_to_upgradable`",
     "`try_upgrade`",
-    "`upgrade`, which waits",
-    "`upgrade` with a deadline",
-    "`upgrade` as a future",
+    "`upgrade`, which waits; with a deadline; as a future",
     "`shrink`, `split`, `split_off`",
-    "`append`",
+    "`append`, `try_append`",
+    "`append` with a deadline",
+    "`append` as a future",
     "several ranges: `lock_all`, `try_lock_all`",
     "several ranges with a deadline",
     "several ranges as a future",
@@ -109,7 +84,6 @@ const ROWS: [&str; 15] = [
 macro_rules! column {
     ($lock:ident = $new:expr) => {{
         let lock: $lock = $new;
-        let hold = lock.upgradable_read(0..1).expect("within the capacity");
         Column {
             name: stringify!($lock),
             granularity: lock.granularity(),
@@ -121,13 +95,13 @@ macro_rules! column {
                 implements!($lock: RawRangeLockDowngrade),
                 implements!($lock: RawRangeLockUpgrade),
                 implements!($lock: RawRangeLockUpgradeWait),
-                found(hold.upgrade_for()),
-                found(hold.upgrade_async()),
                 implements!($lock: RawRangeLockSplit),
                 implements!($lock: RawRangeLockSplit),
+                implements!($lock: RawRangeLockSplit) && implements!($lock: RawRangeLockWait),
+                implements!($lock: RawRangeLockSplit) && implements!($lock: RawRangeLockWait),
                 implements!($lock: RawRangeLockBatch),
-                found(lock.lock_all_for()),
-                found(lock.lock_all_async()),
+                implements!($lock: RawRangeLockBatchWait),
+                implements!($lock: RawRangeLockBatchWait),
                 found(lock.shrink_range(0..0)),
             ],
         }

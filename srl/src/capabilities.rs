@@ -11,6 +11,8 @@
 //!    (G-I4).
 //! 2. It scans the words of its ranges in ascending order. After scanning a range, and before
 //!    scanning the next, it may take the words of the scanned range and release that range's entry.
+//!
+//! [`crate::batch`] takes the same steps for a batch that waits without a thread.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -298,7 +300,7 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
     ///
     /// # Safety
     /// The caller holds the segments by `token` with `access`.
-    unsafe fn narrow(&self, touched: &Range<u64>, access: Access, token: &mut Token) {
+    pub(crate) unsafe fn narrow(&self, touched: &Range<u64>, access: Access, token: &mut Token) {
         let Holding::Wide(entry) = Holding::of(*token) else {
             return;
         };
@@ -341,12 +343,12 @@ impl<P: Park> Drop for Closed<'_, P> {
 ///
 /// So a batch is held as a whole or not at all, even if a waker panics. [`keep`](Self::keep) keeps
 /// the ranges once all have been taken.
-struct TakenBatch<'a, S: SegmentStore, P: Park> {
-    lock: &'a Srl<S, P>,
-    batch: &'a [(Span, Access)],
-    tokens: &'a mut Vec<Token>,
+pub(crate) struct TakenBatch<'a, S: SegmentStore, P: Park> {
+    pub(crate) lock: &'a Srl<S, P>,
+    pub(crate) batch: &'a [(Span, Access)],
+    pub(crate) tokens: &'a mut Vec<Token>,
     /// The index of the batch's first token.
-    first: usize,
+    pub(crate) first: usize,
 }
 
 impl<S: SegmentStore, P: Park> TakenBatch<'_, S, P> {

@@ -4,6 +4,7 @@
 extern crate alloc;
 
 mod array;
+mod batch;
 mod capabilities;
 #[cfg(any(doc, doctest))]
 pub mod docs;
@@ -22,6 +23,7 @@ use spanlock_range_lock::RwWord;
 use spanlock_sync::DefaultPark;
 
 pub use array::Array;
+pub use batch::SrlBatchRequest;
 pub use lock::Srl;
 pub use packed::PackedWord;
 pub use request::SrlRequest;
@@ -29,6 +31,8 @@ pub use segment::{SegmentError, Segments};
 pub use store::{Piece, SegmentStore};
 pub use tree::{Shape, Tree};
 
+#[doc(no_inline)]
+pub use spanlock_interval_lock::RangeLock;
 // With these re-exports, users of the locks need one dependency only. `range_lock` is the whole
 // crate that defines the contract.
 #[doc(no_inline)]
@@ -37,7 +41,7 @@ pub use spanlock_range_lock as range_lock;
 #[doc(no_inline)]
 pub use spanlock_range_lock::TimedLockError;
 #[doc(no_inline)]
-pub use spanlock_range_lock::{Access, RangeError, RangeLock, RangeLockExt, TryLockError};
+pub use spanlock_range_lock::{Access, IntoRange, RangeError, RangeLockExt, TryLockError};
 
 /// A range lock with one reader-writer word for each segment of a fixed capacity.
 ///

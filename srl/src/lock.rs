@@ -82,7 +82,8 @@ use core::task::{Poll, Waker, ready};
 
 use spanlock_range_lock::words::{self, Run, Word};
 use spanlock_range_lock::{
-    Access, LockId, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError,
+    Access, IntoRange, LockId, RangeError, RawRangeLock, RawRangeLockWait, Span, Token,
+    TryLockError, span_in,
 };
 use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{DefaultPark, Park};
@@ -115,6 +116,9 @@ const WIDE_ABOVE: u64 = 512;
 
 impl<W: Word> Srl<Array<W>> {
     /// Creates a lock for positions `0..capacity`, in segments of 4 KiB.
+    ///
+    /// Allocates. For a `static`, use
+    /// [`LazyLock`](https://doc.rust-lang.org/std/sync/struct.LazyLock.html).
     ///
     /// Allocates up to 1 KiB of words. All other words are allocated when a request first needs one
     /// of them; if there is no memory for them then, the request returns an error. But if they take
@@ -160,6 +164,9 @@ impl<W: Word, P: Park> Srl<Array<W>, P> {
 
 impl<W: Word> Srl<Tree<W>> {
     /// Creates a lock for positions `0..capacity`, in segments of 4 KiB.
+    ///
+    /// Allocates. For a `static`, use
+    /// [`LazyLock`](https://doc.rust-lang.org/std/sync/struct.LazyLock.html).
     ///
     /// [`Shape::for_capacity`] chooses the shape. For 1.5 TB it is the paper's.
     ///
@@ -226,8 +233,8 @@ impl<W: Word, P: Park> Srl<Tree<W>, P> {
     ///
     /// # Errors
     /// [`RangeError`] if `range` is reversed or ends past the capacity.
-    pub fn shrink_range(&self, range: Range<u64>) -> Result<usize, RangeError> {
-        match Span::new(range)? {
+    pub fn shrink_range(&self, range: impl IntoRange) -> Result<usize, RangeError> {
+        match span_in(range, self)? {
             None => Ok(0),
             Some(span) => Ok(self.shrink_segments(&self.segments.touched(span)?)),
         }
@@ -281,6 +288,12 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         self
     }
 
+    /// Returns one past the last position that this lock covers.
+    #[inline]
+    pub const fn capacity(&self) -> u64 {
+        self.segments.capacity()
+    }
+
     /// Returns how positions map to segments.
     pub fn segments(&self) -> Segments {
         self.segments
@@ -291,6 +304,10 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         touched.end - touched.start > self.wide_above
     }
 }
+
+// A panic of foreign code leaves the lock as if it had not happened (contract, point 10).
+impl<S: SegmentStore, P> core::panic::UnwindSafe for Srl<S, P> {}
+impl<S: SegmentStore, P> core::panic::RefUnwindSafe for Srl<S, P> {}
 
 // SAFETY: guarantees 1 and 2 of `RawRangeLock`: S-I1. Guarantees 3 and 4: words and entries do not
 // record an owner, and any thread can find them by the token.

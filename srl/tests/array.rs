@@ -8,9 +8,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use spanlock_range_lock::{
-    Access, RangeError, RangeLock, RangeLockExt, RawRangeLock, TryLockError,
-};
+use spanlock_range_lock::{Access, RangeError, RangeLock, RangeLockExt, TryLockError};
 use spanlock_srl::{SegmentError, Segments, SrlArray, SrlPacked};
 
 /// The number of segments in the head of an array.
@@ -43,7 +41,7 @@ fn no_memory_is_an_error() {
     }
     // With only two segments, the same capacity fits.
     let lock = SrlArray::with_segment_size(u64::MAX, 1 << 63).unwrap();
-    let low = lock.write(0..1 << 63).unwrap();
+    let low = lock.write(0..1_u64 << 63).unwrap();
     drop(lock.try_write(1 << 63..u64::MAX).unwrap());
     assert!(lock.try_read((1 << 63) - 1..u64::MAX).is_err());
     drop(low);

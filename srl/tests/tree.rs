@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 use proptest::prelude::*;
-use spanlock_range_lock::{RangeError, RangeLockExt, RawRangeLock};
+use spanlock_range_lock::{RangeError, RangeLockExt};
 use spanlock_srl::{SegmentError, Segments, Shape, SrlArray, SrlTree, SrlTreePacked};
 
 const TB: u64 = 1 << 40;

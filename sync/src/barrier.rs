@@ -38,10 +38,10 @@
 //! | M | the load of the flag | Acquire | L | `srl-gate/try-leaves-no-trace` |
 //!
 //! # When the system refuses
-//! A process decides once how it issues these barriers: when it makes its first lock, or in
-//! [`use_fences`]. A later system call can still fail, for lack of memory, or in a thread with a
-//! seccomp filter. Then `heavy` tries a few more times. Then it returns false, and the other
-//! threads may not see what the caller stored:
+//! A process decides once how it issues these barriers: when it makes its first lock (or first uses
+//! one that was made in a constant), or in [`use_fences`]. A later system call can still fail, for
+//! lack of memory, or in a thread with a seccomp filter. Then `heavy` tries a few more times. Then
+//! it returns false, and the other threads may not see what the caller stored:
 //!
 //! - A waiter may be overlooked, so it rechecks its word from time to time.
 //! - A thread that frees memory cannot know who uses it, so it keeps the memory.
@@ -57,6 +57,7 @@
 //! `tests/barrier.rs` and the unit tests cover.
 
 use crate::atomic::{AtomicU32, Ordering, Ordering::*, fence};
+use crate::const_if_shipped;
 use crate::world::barrier as world;
 
 /// The barrier of the side that runs often. That side calls it between its store and its load.
@@ -94,10 +95,10 @@ pub fn full() {
 /// Makes the barriers of this process fences, as on a system without `membarrier`. Returns whether
 /// they are fences now.
 ///
-/// Call it before the process makes its first lock: after that, nothing changes, and the function
-/// returns false. It is for processes whose threads install seccomp filters later that refuse
-/// `membarrier`. Every lock works in such threads, too, but their waits may end a millisecond late,
-/// and they cannot free memory.
+/// Call it before the process makes or uses its first lock: after that, nothing changes, and the
+/// function returns false. It is for processes whose threads install seccomp filters later that
+/// refuse `membarrier`. Every lock works in such threads, too, but their waits may end a
+/// millisecond late, and they cannot free memory.
 pub fn use_fences() -> bool {
     world::use_fences()
 }
@@ -122,18 +123,49 @@ impl Default for Flag {
     /// Returns a flag that is not raised. Registers the process for
     /// `membarrier` (Linux), unless it is registered already.
     fn default() -> Self {
-        let fences = if world::flags_fence() { FENCES } else { 0 };
-        Flag(AtomicU32::new(fences))
+        let mut flag = Self::new();
+        flag.register();
+        flag
     }
 }
 
 impl Flag {
+    const_if_shipped! {
+        /// Returns a flag that is not raised, without registering the process. The light side does
+        /// that when it first checks the flag, or the heavy side when it first raises it. Until
+        /// then the light side fences: its own fences are always correct.
+        pub fn new() -> Self {
+            Flag(AtomicU32::new(if world::FLAGS_MAY_FENCE { FENCES } else { 0 }))
+        }
+    }
+
+    /// Registers the process, and decides whether the light side of this flag fences.
+    pub(crate) fn register(&mut self) {
+        if world::FLAGS_MAY_FENCE && !world::flags_fence() {
+            *self = Flag(AtomicU32::new(0));
+        }
+    }
+
+    /// Lets the light side do without fences, if the heavy side has a barrier for both.
+    ///
+    /// A process decides once. So each `heavy` of this flag, before and after, is of that kind.
+    #[cold]
+    fn unfence(&self) {
+        if !world::flags_fence() {
+            // Relaxed: the bit decides only which barriers are used, and both kinds are correct.
+            self.0.fetch_and(!FENCES, Relaxed);
+        }
+    }
+
     /// Raises the flag, once for each call. The caller issues [`heavy`] before it checks for the
     /// change.
     #[inline]
     pub fn raise(&self) {
         // Relaxed: the heavy barrier orders the increment before the check.
         let before = self.0.fetch_add(1, Relaxed);
+        if world::FLAGS_MAY_FENCE && before & FENCES != 0 {
+            self.unfence();
+        }
         if before & !FENCES >= STUCK - 1 {
             self.stay_raised(before);
         }
@@ -175,6 +207,9 @@ impl Flag {
         if count & FENCES != 0 {
             fence(SeqCst);
             count = self.0.load(order) & !FENCES;
+            if world::may_register() {
+                self.unfence();
+            }
         }
         count != 0
     }
@@ -212,6 +247,25 @@ mod tests {
         [count, count | FENCES].map(|count| Flag(AtomicU32::new(count)))
     }
 
+    /// A flag that was made in a constant fences only until either side finds that it need not.
+    #[test]
+    fn a_constant_flag_ends_its_fences() {
+        static RAISED: Flag = Flag::new();
+        static CHECKED: Flag = Flag::new();
+        let fences = |flag: &Flag| flag.0.load(Relaxed) & FENCES != 0;
+        assert_eq!(
+            [fences(&RAISED), fences(&CHECKED)],
+            [world::FLAGS_MAY_FENCE; 2]
+        );
+        RAISED.raise();
+        RAISED.lower();
+        assert_eq!(fences(&RAISED), world::flags_fence());
+        assert!(!CHECKED.is_raised(Acquire) && !CHECKED.is_raised_after_rmw(Acquire));
+        assert_eq!(fences(&CHECKED), world::flags_fence());
+        CHECKED.raise();
+        assert!(CHECKED.is_raised(Acquire));
+    }
+
     #[test]
     fn a_flag_counts_up_to_the_bound() {
         for flag in raised(STUCK - 2) {
@@ -235,6 +289,8 @@ mod tests {
                 flag.raise();
                 assert!(flag.is_raised(Acquire) && flag.may_be_raised());
             }
+            // On Linux, the first raise ends the fences.
+            let fences = fences & flag.0.load(Relaxed);
             assert_eq!(flag.0.load(Relaxed), fences | STUCK | FAR);
             std::thread::scope(|scope| {
                 for _ in 0..4 {

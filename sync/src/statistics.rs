@@ -20,6 +20,16 @@ pub struct Counters {
     counts: on::Counts,
 }
 
+impl Counters {
+    /// Returns counters that have counted nothing.
+    pub const fn new() -> Self {
+        Counters {
+            #[cfg(feature = "statistics")]
+            counts: on::Counts::new(),
+        }
+    }
+}
+
 #[cfg(feature = "statistics")]
 impl Counters {
     /// Counts `holds` more holds (granted requests).
@@ -126,6 +136,13 @@ mod on {
 
     // Relaxed, everywhere below: the counts order nothing.
     impl Counts {
+        pub(super) const fn new() -> Self {
+            Counts {
+                acquisitions: Apart(AtomicU64::new(0)),
+                others: Apart([const { AtomicU64::new(0) }; 2]),
+            }
+        }
+
         #[inline]
         pub(super) fn acquisitions(&self, holds: usize) {
             self.acquisitions.0.fetch_add(holds as u64, Relaxed);

@@ -137,10 +137,10 @@ use core::time::Duration;
 
 use crate::atomic::Ordering::Relaxed;
 use crate::barrier;
-use crate::injected_bug;
 use crate::world::wait as world;
 pub use crate::world::wait::is_wake_left_out;
 use crate::{Counters, DefaultPark, MutexGuard};
+use crate::{const_if_shipped, injected_bug};
 
 use bucket::Bucket;
 use handle::Handle;
@@ -217,14 +217,26 @@ impl WaitQueue {
     }
 }
 
+impl<P> WaitQueue<P> {
+    const_if_shipped! {
+        /// Returns an empty queue, like `default`, but leaves it to the first use to register the
+        /// process for `membarrier`.
+        pub fn empty() -> Self {
+            WaitQueue {
+                handle: Handle::new(),
+                counters: Counters::new(),
+                parking: PhantomData,
+            }
+        }
+    }
+}
+
 impl<P> Default for WaitQueue<P> {
     /// Returns an empty queue.
     fn default() -> Self {
-        WaitQueue {
-            handle: Handle::default(),
-            counters: Counters::default(),
-            parking: PhantomData,
-        }
+        let mut queue = Self::empty();
+        queue.handle.register();
+        queue
     }
 }
 

@@ -43,6 +43,16 @@ pub(crate) use kernel::{barrier, mutex, parker};
 #[cfg(spanlock_simulated)]
 pub(crate) use simulated::{barrier, mutex, parker, rcu, thread};
 
+/// Defines functions that are `const`, because the atomics of this world can be made in a constant.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! const_if_shipped {
+    ($(#[$attribute:meta])* $visibility:vis fn $($function:tt)*) => {
+        $(#[$attribute])*
+        $visibility const fn $($function)*
+    };
+}
+
 /// Items that the root of the crate re-exports.
 pub(crate) mod public {
     pub use alloc::sync::Arc;

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use spanlock_range_lock::{
     Access, Exclusive, Hold, Mode, RangeError, RawRangeLock, RawRangeLockBatch,
-    RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait,
-    RawRangeLockWait, Shared, Span, TimedLockError, Token, Upgradable,
+    RawRangeLockBatchWait, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
+    RawRangeLockUpgradeWait, RawRangeLockWait, Shared, Span, TimedLockError, Token, Upgradable,
 };
 
 /// A lock under test: one trait object for the lock, and one for each of its capabilities.
@@ -30,7 +30,7 @@ pub struct Driven {
     pub upgrade: Option<Arc<dyn RawRangeLockUpgrade>>,
     pub upgrade_wait: Option<Arc<dyn RawRangeLockUpgradeWait>>,
     pub split: Option<Arc<dyn RawRangeLockSplit>>,
-    pub batch: Option<Arc<dyn RawRangeLockBatch>>,
+    pub batch: Option<Arc<dyn ErasedBatch>>,
     /// Frees unused memory and returns the number of bytes freed. [`driven!`](crate::driven!)
     /// cannot set this function, because it belongs to no trait.
     pub reclaim: Option<Arc<dyn Fn() -> usize + Send + Sync>>,
@@ -193,6 +193,54 @@ impl<L: RawRangeLockWait<Request: 'static>> ErasedWait for L {
             Access::Upgradable => under_guard::<L, Upgradable>(self, range, deadline, under),
             Access::Write => under_guard::<L, Exclusive>(self, range, deadline, under),
         }
+    }
+}
+
+/// [`RawRangeLockBatchWait`] without its associated type, so that it is `dyn`-compatible.
+pub trait ErasedBatch: RawRangeLockBatch {
+    /// Returns a new request for several spans.
+    fn batch_request(&self) -> Pin<Box<dyn Any + Send>>;
+
+    /// Like [`RawRangeLockBatchWait::poll_batch`].
+    ///
+    /// # Safety
+    /// The requirements of [`RawRangeLockBatchWait::poll_batch`]. `request` was created by
+    /// [`Self::batch_request`] of this lock.
+    unsafe fn poll_all(
+        &self,
+        batch: &[(Span, Access)],
+        request: Pin<&mut dyn Any>,
+        waker: &Waker,
+        tokens: &mut Vec<Token>,
+    ) -> Poll<Result<(), RangeError>>;
+
+    /// Like [`RawRangeLockBatchWait::cancel_batch`].
+    ///
+    /// # Safety
+    /// The requirements of [`RawRangeLockBatchWait::cancel_batch`]. `request` was created by
+    /// [`Self::batch_request`] of this lock.
+    unsafe fn cancel_all(&self, batch: &[(Span, Access)], request: Pin<&mut dyn Any>);
+}
+
+impl<L: RawRangeLockBatchWait<BatchRequest: 'static>> ErasedBatch for L {
+    fn batch_request(&self) -> Pin<Box<dyn Any + Send>> {
+        Box::pin(L::BatchRequest::default())
+    }
+
+    unsafe fn poll_all(
+        &self,
+        batch: &[(Span, Access)],
+        request: Pin<&mut dyn Any>,
+        waker: &Waker,
+        tokens: &mut Vec<Token>,
+    ) -> Poll<Result<(), RangeError>> {
+        // SAFETY: the caller guarantees the same requirements.
+        unsafe { self.poll_batch(batch, downcast(request), waker, tokens) }
+    }
+
+    unsafe fn cancel_all(&self, batch: &[(Span, Access)], request: Pin<&mut dyn Any>) {
+        // SAFETY: the caller guarantees the same requirements.
+        unsafe { self.cancel_batch(batch, downcast(request)) }
     }
 }
 

@@ -13,5 +13,5 @@ pub mod sequential;
 pub mod system;
 pub mod threads;
 
-pub use driven::{Driven, ErasedWait};
+pub use driven::{Driven, ErasedBatch, ErasedWait};
 pub use sequential::Order;

@@ -166,6 +166,30 @@ impl<'a> Hold<'a> {
         self.access = Access::Write;
     }
 
+    /// Polls an upgrade of the hold to a write, and returns whether it was granted. `waits` is
+    /// false at first. Requires the capability `upgrade_wait` and an upgradable hold.
+    pub fn poll_upgrade(&mut self, waits: &mut bool, waker: &Waker) -> bool {
+        assert_eq!(self.access, Access::Upgradable);
+        let capability = self.lock.upgrade_wait.as_ref();
+        let capability = capability.expect("a lock with this capability");
+        // SAFETY: the comment above this `impl`.
+        match unsafe { capability.poll_upgrade(self.span, self.token, waits, waker) } {
+            Poll::Ready(token) => {
+                (self.token, self.access) = (token, Access::Write);
+                true
+            }
+            Poll::Pending => false,
+        }
+    }
+
+    /// Cancels an upgrade that waits.
+    pub fn cancel_upgrade(&mut self) {
+        let capability = self.lock.upgrade_wait.as_ref();
+        let capability = capability.expect("a lock with this capability");
+        // SAFETY: the comment above this `impl`.
+        unsafe { capability.cancel_upgrade(self.span, self.token) }
+    }
+
     /// Shrinks the hold to `keep`. Requires the capability `split`.
     pub fn shrink(&mut self, keep: Span) {
         assert!(self.span.start() <= keep.start() && keep.end() <= self.span.end());
@@ -204,6 +228,55 @@ impl Drop for Asked<'_> {
             // SAFETY: the request is dropped only here, and is in no queue.
             unsafe { ManuallyDrop::drop(&mut self.request) }
         }
+    }
+}
+
+/// A request for several spans, to a lock with the capability `batch`.
+pub struct AskedAll<'a> {
+    lock: &'a Driven,
+    batch: Vec<(Span, Access)>,
+    request: Pin<Box<dyn Any + Send>>,
+}
+
+impl<'a> AskedAll<'a> {
+    /// Returns a request that has not begun.
+    ///
+    /// # Panics
+    /// As for [`Hold::lock_all`].
+    pub fn new(lock: &'a Driven, batch: Vec<(Span, Access)>) -> Self {
+        assert!(lock.is_batch(&batch), "{batch:?}");
+        let capability = lock.batch.as_ref().expect("a lock with this capability");
+        let request = capability.batch_request();
+        AskedAll {
+            lock,
+            batch,
+            request,
+        }
+    }
+
+    /// Polls. Returns the holds if the request is granted.
+    pub fn poll(&mut self, waker: &Waker) -> Option<Vec<Hold<'a>>> {
+        let capability = self.lock.batch.as_ref().expect("checked by `new`");
+        let mut tokens = Vec::new();
+        let request = self.request.as_mut();
+        // SAFETY: the request is passed to this lock only, with this batch, whose form `new` has
+        // checked. Dropping it cancels it.
+        let poll = unsafe { capability.poll_all(&self.batch, request, waker, &mut tokens) };
+        match poll {
+            Poll::Ready(granted) => {
+                granted.expect("in range");
+                Some(Hold::each(self.lock, &self.batch, tokens))
+            }
+            Poll::Pending => None,
+        }
+    }
+}
+
+impl Drop for AskedAll<'_> {
+    fn drop(&mut self) {
+        let capability = self.lock.batch.as_ref().expect("checked by `new`");
+        // SAFETY: as in `poll`. Does nothing to a request that was granted.
+        unsafe { capability.cancel_all(&self.batch, self.request.as_mut()) }
     }
 }
 

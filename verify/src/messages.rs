@@ -52,6 +52,11 @@ pub struct Overtaking {
     pub refused: bool,
 }
 
+/// What shuttle says if a schedule takes too many steps.
+pub(crate) const STEP_BOUND: &str = "exceeded max_steps bound";
+/// What loom says if an execution has too many branches.
+pub(crate) const BRANCH_BOUND: &str = "exceeded maximum number of branches";
+
 /// The exit status of a model binary that refuses its arguments.
 pub(crate) const REFUSES: i32 = 2;
 

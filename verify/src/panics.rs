@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use spanlock_sync::check;
 
-use crate::messages::{EVENTS, FAILURE};
+use crate::messages::{BRANCH_BOUND, EVENTS, FAILURE, STEP_BOUND};
 use crate::search::NOT_REPEATABLE;
 use crate::trace;
 
@@ -72,12 +72,12 @@ const ADVICE: [(&str, &str); 4] = [
          checker, instead of `hint::pause`.",
     ),
     (
-        "exceeded max_steps bound",
+        STEP_BOUND,
         "No operation finished within that many steps: is a thread spinning? If an operation \
          takes longer than that, raise `Suite::step_bound`.",
     ),
     (
-        "exceeded maximum number of branches",
+        BRANCH_BOUND,
         "The program does not end, or is far too long: put `spanlock_sync::hint::pause` into loops \
          that wait, sleep with `Parker`, or perform fewer operations.",
     ),

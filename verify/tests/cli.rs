@@ -149,8 +149,8 @@ fn an_output_that_cannot_be_written_is_refused_before_the_run() {
     says(2, &["--json", "/"], &["--json /", "directory"]);
     says(
         2,
-        &["--report", "/no/such/folder"],
-        &["there is no such folder"],
+        &["--report", "/dev/null/folder"],
+        &["--report /dev/null/folder: cannot create this folder"],
     );
     let folder = tempfile::tempdir().expect("a temporary folder");
     fs::create_dir(folder.path().join("verify.html")).expect("can create");

@@ -10,11 +10,11 @@ use spanlock_benches::args::OutputArgs;
 use spanlock_benches::cli::{self, Args, Command};
 use spanlock_benches::figures::args::FiguresArgs;
 use spanlock_benches::recovery::heap::CountedHeap;
-use spanlock_benches::report::{Findings, LOSS_MARK, Outputs, command, targets};
+use spanlock_benches::report::{self, Findings, LOSS_MARK, Outputs, command, targets};
 use spanlock_benches::terminal::Terminal;
 use spanlock_benches::{
     compare, contention, failures, figures, file_core, journal, lines, micro, node_log, objects,
-    recovery, temporary,
+    papers, recovery, temporary,
 };
 
 /// Counts only in a child of `recovery`.
@@ -54,6 +54,10 @@ fn run(args: &Args) -> Result<()> {
         }),
         Some(Command::NodeLog(args)) => compared(&args.outputs, None, |bar, say| {
             node_log::run(&args.plan(), bar, say)
+        }),
+        Some(Command::Papers(args)) if args.list => list(&args.plan()),
+        Some(Command::Papers(args)) => compared(&args.outputs, None, |bar, say| {
+            papers::run(&args.plan(), bar, say)
         }),
         Some(Command::Lines(args)) => compared(&args.outputs, None, |bar, say| {
             lines::run(&args.plan(cli::project()?), bar, say)
@@ -121,6 +125,16 @@ fn show(found: &impl Findings, terminal: &Terminal) {
         terminal.show(&part);
         terminal.show("");
     }
+}
+
+/// Shows the papers' numbers.
+fn list(plan: &papers::Plan) -> Result<()> {
+    let terminal = Terminal::default();
+    for part in report::papers::listed(&plan.said, terminal.width()) {
+        terminal.show(&part);
+        terminal.show("");
+    }
+    terminal.end()
 }
 
 /// Rewrites the figures of this project's documents.

@@ -128,7 +128,7 @@ impl Blocks {
 impl Peer for Blocks {
     fn append_durable(&self, record: &[u8]) -> Result<()> {
         let id = Id::of(record).context("not a numbered record")?;
-        let mut handle = self.0.begin(1)?;
+        let handle = self.0.begin(1)?;
         let mut block = handle.get_write(id.place())?;
         block[..RECORD].copy_from_slice(record);
         block.dirty()?;

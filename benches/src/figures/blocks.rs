@@ -3,6 +3,7 @@
 mod input;
 mod locks;
 mod node_log;
+mod papers;
 mod storage;
 mod summary;
 mod targets;
@@ -31,7 +32,7 @@ struct Kind {
 }
 
 #[rustfmt::skip] // A kind is one line.
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 15] = [
     Kind { name: "headline", options: &["lock", "device"], render: summary::headline },
     Kind { name: "losses", options: &["of"], render: summary::losses },
     Kind { name: "targets", options: &["of"], render: targets::targets },
@@ -45,6 +46,7 @@ const KINDS: [Kind; 14] = [
     Kind { name: "objects", options: &["device", "cases", "layouts", "threads"], render: storage::objects },
     Kind { name: "node-log", options: &["cases", "systems", "threads"], render: node_log::node_log },
     Kind { name: "node-log-times", options: &["cases", "systems", "threads"], render: node_log::times },
+    Kind { name: "papers", options: &["papers", "figures"], render: papers::papers },
     Kind { name: "failures", options: &["contestants"], render: storage::failures },
 ];
 

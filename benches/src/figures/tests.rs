@@ -21,6 +21,7 @@ impl Project {
             ("recovery", recovery()),
             ("objects", objects()),
             ("node-log", node_log()),
+            ("papers", papers()),
             ("failures", failures()),
         ] {
             project.write_results(name, &result(name, &rows));
@@ -245,6 +246,24 @@ fn node_log() -> Value {
         }]);
     }
     json!(rows)
+}
+
+fn papers() -> Value {
+    json!([
+        {
+            "paper": "SRL", "figure": "Figure 12(a)", "row": "overwrites", "to": "rw-counter",
+            "subject": "srl-tree", "here": "2 threads", "published": 2.5, "ours": 2.0, "ratio": 0.8,
+            "winner": "srl-tree",
+        },
+        {
+            "paper": "OBJ", "figure": "Figure 2", "row": "vectors", "to": null, "subject": "space",
+            "here": "pmem", "published": null, "ours": 1234.0, "ratio": null, "winner": null,
+        },
+        {
+            "paper": "SRL", "figure": "Figure 1", "row": "all", "to": null, "subject": null, "here": "",
+            "published": null, "ours": null, "ratio": null, "winner": null,
+        },
+    ])
 }
 
 fn failures() -> Value {
@@ -515,6 +534,14 @@ fn every_table_has_its_rows() {
         (
             "node-log-times systems=nl threads=8",
             "| `dwsl` | `nl` | 8 | 1.50 µs, 2.50 µs, 3.00 ms | 1.50 µs, 2.50 µs, 3.00 ms | – | 4.00 µs | 4,096 |",
+        ),
+        (
+            "papers figures=12",
+            "| SRL, Figure 12(a) | overwrites | `rw-counter` | `srl-tree` | 2 threads | 2.50 | 2.00 | 0.80 | srl-tree |",
+        ),
+        (
+            "papers papers=OBJ",
+            "| OBJ, Figure 2 | vectors | – | `space` | pmem | – | 1,234 | – | – |",
         ),
         (
             "failures",

@@ -15,7 +15,7 @@ use spanlock_journal_commit::jbd2::{
 use tempfile::TempDir;
 
 use super::calls::{self, Watch};
-use super::devices::{DIRECT, Device};
+use super::devices::{DIRECT, Device, MODELLED_WRITES};
 use super::meter::{Meter, Metered};
 use super::peers::{PEERS, Peer};
 use super::queued::QueuedStorage;
@@ -47,6 +47,8 @@ pub struct Contestant {
 #[derive(Clone, Copy)]
 enum Way {
     Blocks(CommitWay, Delay, Flushes),
+    /// Cooperative, with runs of a block each.
+    SmallRuns(Delay),
     /// As `serial`, on a file whose writes are queued.
     Queued,
     Compact(GroupCommit),
@@ -57,9 +59,9 @@ const fn contestant(name: &'static str, about: &'static str, way: Way) -> Contes
     Contestant { name, about, way }
 }
 
-/// All contestants, in the order in which they are reported. Each of the first seven differs in one
+/// All contestants, in the order in which they are reported. Each of the first nine differs in one
 /// setting from the contestant named in its description.
-pub const CONTESTANTS: [Contestant; 12] = [
+pub const CONTESTANTS: [Contestant; 14] = [
     contestant(
         "serial",
         "block journal: one thread prepares everything, then writes block by block; piggyback delay, two flushes, as in Linux",
@@ -84,6 +86,16 @@ pub const CONTESTANTS: [Contestant; 12] = [
         "cooperative-on-the-fly",
         "cooperative, but without the delay",
         Way::Blocks(CommitWay::Cooperative, Delay::OnTheFly, Flushes::Two),
+    ),
+    contestant(
+        "cooperative-4k",
+        "cooperative, but each waiting thread writes a block of 4 KiB at a time, and not a run of 512 KiB, so that small commits are written in parallel, too",
+        Way::SmallRuns(PIGGYBACK),
+    ),
+    contestant(
+        "cooperative-on-the-fly-4k",
+        "cooperative-4k, but without the delay",
+        Way::SmallRuns(Delay::OnTheFly),
     ),
     contestant(
         "cooperative-rendezvous",
@@ -118,14 +130,14 @@ pub fn find(name: &str) -> Option<&'static Contestant> {
 impl Contestant {
     /// Returns whether it is a block journal.
     pub fn has_blocks(&self) -> bool {
-        matches!(self.way, Way::Blocks(..) | Way::Queued)
+        matches!(self.way, Way::Blocks(..) | Way::SmallRuns(_) | Way::Queued)
     }
 
     /// Returns whether it is measured on the device of this name.
     pub fn is_on(&self, device: &str) -> bool {
         match self.way {
             Way::Queued => device == DIRECT && QueuedStorage::is_available(),
-            _ => device != DIRECT || self.has_blocks(),
+            _ => ![DIRECT, MODELLED_WRITES].contains(&device) || self.has_blocks(),
         }
     }
 
@@ -147,7 +159,7 @@ impl Contestant {
         let meter = device.meter();
         let mut watch = None;
         let commits: Box<dyn Commits> = match self.way {
-            Way::Blocks(..) | Way::Queued => {
+            Way::Blocks(..) | Way::SmallRuns(_) | Way::Queued => {
                 let blocks = threads as u64 * MOST;
                 let journal = self.journal(device, folder, &meter, blocks)?;
                 Box::new(Blocks {
@@ -193,6 +205,7 @@ impl Contestant {
     ) -> Result<Journal> {
         let (way, delay, flushes) = match self.way {
             Way::Blocks(way, delay, flushes) => (way, delay, flushes),
+            Way::SmallRuns(delay) => (CommitWay::Cooperative, delay, Flushes::Two),
             Way::Queued => (CommitWay::Serial, PIGGYBACK, Flushes::Two),
             _ => bail!("{} is not a block journal", self.name),
         };
@@ -206,7 +219,10 @@ impl Contestant {
         let log = file("log", LOG)?;
         let home = file("home", blocks * u64::from(BLOCK))?;
         jbd2::format(log.clone(), &FormatOptions::new(BLOCK).flushes(flushes))?;
-        let options = Options::new(BLOCK).way(way).delay(delay);
+        let mut options = Options::new(BLOCK).way(way).delay(delay);
+        if let Way::SmallRuns(_) = self.way {
+            options = options.run_bytes(BLOCK as usize);
+        }
         Ok(Journal::open(log, home, options)?)
     }
 }

@@ -14,6 +14,8 @@ use crate::temporary::{Choice, Folder, Place};
 
 /// The device whose flush sleeps for a millisecond.
 pub const MODELLED: &str = "modelled-1ms";
+/// The same, and a write sleeps, too.
+pub const MODELLED_WRITES: &str = "modelled-writes";
 /// The device whose flushes reach a disk.
 pub const DISK: &str = "disk";
 
@@ -21,7 +23,7 @@ pub const DISK: &str = "disk";
 pub const DIRECT: &str = "disk-direct";
 
 /// All devices, each with a description.
-pub const DEVICES: [(&str, &str); 3] = [
+pub const DEVICES: [(&str, &str); 4] = [
     (
         MODELLED,
         "files in memory; every flush or durable write sleeps for 1 ms, and several may overlap",
@@ -34,7 +36,14 @@ pub const DEVICES: [(&str, &str); 3] = [
         DIRECT,
         "files on a disk, written past the page cache (O_DIRECT), so that each write is a request to the disk; a flush is fdatasync; block journals only",
     ),
+    (
+        MODELLED_WRITES,
+        "as modelled-1ms, and every other write sleeps for 0.1 ms; several may overlap; block journals only",
+    ),
 ];
+
+/// How long a write of [`MODELLED_WRITES`] takes.
+const WRITE_TAKES: Duration = Duration::from_micros(100);
 
 /// A run uses `/dev/shm` only if four fifths of the free bytes there are at least this many.
 const ROOM: u64 = 4 << 30;
@@ -59,14 +68,15 @@ impl Device {
     /// No folder can be created there.
     pub fn open(name: &'static str, dir: Option<&Path>) -> Result<Self> {
         let place = match (name, dir) {
-            (MODELLED, _) => Place::memory(ROOM, Choice::Tmpdir),
+            (MODELLED | MODELLED_WRITES, _) => Place::memory(ROOM, Choice::Tmpdir),
             (_, Some(dir)) => Place::chosen(dir),
             (_, None) => Place::system(Choice::Dir),
         };
         let folder = place.folder(&format!("journal-{name}"))?;
         let file_system = place.file_system();
+        let is_modelled = [MODELLED, MODELLED_WRITES].contains(&name);
         let mut told = format!("{name}: in {} ({file_system})", place.path().display());
-        if name != MODELLED && file_system == "tmpfs" {
+        if !is_modelled && file_system == "tmpfs" {
             told.push_str(", which is memory and not a disk: choose a folder on a disk with --dir");
         }
         Ok(Device {
@@ -74,7 +84,7 @@ impl Device {
             told,
             place,
             folder,
-            modelled: (name == MODELLED).then_some(Duration::from_millis(1)),
+            modelled: is_modelled.then_some(Duration::from_millis(1)),
         })
     }
 
@@ -92,7 +102,8 @@ impl Device {
 
     /// Returns a meter for the flushes of one contestant.
     pub fn meter(&self) -> Arc<Meter> {
-        Meter::new(self.modelled)
+        let write = (self.name == MODELLED_WRITES).then_some(WRITE_TAKES);
+        Meter::new(self.modelled, write)
     }
 
     /// Creates an empty folder, whose name begins with `of`. It is removed on drop.

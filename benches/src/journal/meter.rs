@@ -19,6 +19,8 @@ use crate::measure::{self, Latencies};
 pub struct Meter {
     /// The duration of a modelled flush, which does not reach a disk.
     modelled: Option<Duration>,
+    /// The duration of a modelled write.
+    write: Option<Duration>,
     counted: Mutex<Counted>,
 }
 
@@ -31,11 +33,12 @@ struct Counted {
 
 impl Meter {
     /// Creates a meter without flushes. If `modelled` is set, a flush waits for that time and does
-    /// nothing else.
-    pub fn new(modelled: Option<Duration>) -> Arc<Self> {
+    /// nothing else. If `write` is set, a write also waits for that time.
+    pub fn new(modelled: Option<Duration>, write: Option<Duration>) -> Arc<Self> {
         let now = Instant::now();
         Arc::new(Meter {
             modelled,
+            write,
             counted: Mutex::new(Counted {
                 time: now..now,
                 took: measure::latencies(),
@@ -85,6 +88,13 @@ pub type Metered = Over<Meter>;
 
 /// A durable write counts as a flush, because it takes as long.
 impl Below for Meter {
+    fn write_at(&self, file: &FileStorage, data: &[u8], offset: u64) -> io::Result<()> {
+        if let Some(takes) = self.write {
+            std::thread::sleep(takes);
+        }
+        file.write_at(data, offset)
+    }
+
     fn flush(&self, file: &FileStorage) -> io::Result<()> {
         self.flush(|| file.flush())
     }

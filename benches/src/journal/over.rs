@@ -6,8 +6,13 @@ use std::sync::Arc;
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::storage::FileStorage;
 
-/// Makes a file durable in place of the file itself.
+/// Writes a file and makes it durable in place of the file itself.
 pub trait Below: Send + Sync {
+    /// Replaces [`Storage::write_at`] of `file`.
+    fn write_at(&self, file: &FileStorage, data: &[u8], offset: u64) -> io::Result<()> {
+        file.write_at(data, offset)
+    }
+
     /// Replaces [`Storage::flush`] of `file`.
     fn flush(&self, file: &FileStorage) -> io::Result<()> {
         file.flush()
@@ -41,7 +46,7 @@ impl<B: Below> Storage for Over<B> {
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_at(data, offset)
+        self.below.write_at(&self.file, data, offset)
     }
 
     fn flush(&self) -> io::Result<()> {

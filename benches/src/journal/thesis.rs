@@ -13,8 +13,9 @@
 //! | `fio` (Figures 4.1, 4.2; Table 3.1) | one file each, on alternating servers | 4 to 64 KiB |
 //! | `ior` (Figure 4.3) | one file each, in stripes of 1 MiB over both servers | 4 KiB |
 //!
-//! The available text of the thesis lacks its figures; [`SAID`] holds the numbers that the text
-//! states. The text does not say how many threads Table 3.1 used; this module uses eight.
+//! The available text of the thesis lacks its figures; the list of
+//! [published numbers](crate::papers::published) has those that the text states. The text does not
+//! say how many threads Table 3.1 used; this module uses eight.
 
 mod pattern;
 mod said;
@@ -35,7 +36,7 @@ use super::meter::{Meter, Metered};
 use super::rows::{Row, Transfers};
 
 pub use pattern::{FIO, IOR, Pattern, SMALL, patterns};
-pub use said::{Comparison, Measure, SAID, Said, comparisons};
+pub use said::{Comparison, Measure, comparisons, ours};
 
 /// The number of servers, as in the thesis.
 const SERVERS: usize = 2;

@@ -8,6 +8,7 @@ use super::meter::{TIMED, Timed};
 use super::work::CASES;
 use super::work::Case;
 use crate::measure::{self, Latencies, median};
+use crate::papers::published::Said;
 use crate::target::Target;
 
 /// The result of a system with a number of threads. Times are in nanoseconds.
@@ -75,15 +76,19 @@ pub struct Times {
 #[derive(Clone, Debug, Serialize)]
 pub struct Beside {
     /// Where it is.
-    pub source: &'static str,
+    pub source: String,
     /// What it is.
     pub about: &'static str,
-    /// The paper's, as a ratio to its baseline, or as a share.
-    pub said: f64,
+    /// The paper's, as a ratio to its baseline, or as a share. `None` if it has a plot without
+    /// numbers.
+    pub said: Option<f64>,
     /// This run's. `None` if what it is compared with was not measured.
     pub here: Option<f64>,
     /// Why they differ.
     pub differs_because: &'static str,
+    /// The row of the list of published numbers.
+    #[serde(skip)]
+    pub entry: &'static Said,
 }
 
 /// All rounds of a row.

@@ -1,15 +1,18 @@
 //! What the paper measured, beside what this run has measured.
 //!
-//! Takatsu, Hiraga and Tatebe, "Design of object storage using OpenNVM for high-performance
-//! distributed file system". Its machine had 8 cores with two threads each, and an ioDrive. The
-//! figures are those of its text; its plots have no numbers.
+//! The list of [published numbers](crate::papers::published) has those of its text; its plots have
+//! no numbers. Its machine had 8 cores with two threads each, and an ioDrive.
 
 use super::rows::Row;
-use super::work::{BATCH_64, PACKED, REGION, SPACE, VERSIONS, WRITE};
+use super::work::SPACE;
+use crate::papers::published::{self, Said};
+
+/// The paper's short name.
+const PAPER: &str = "OBJ";
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figure {
+enum Figure {
     /// `ratio`.
     Ratio,
     /// `to_off`.
@@ -22,49 +25,11 @@ pub enum Figure {
     MegabytesPerSecond,
 }
 
-/// A figure of the paper.
-#[derive(Clone, Copy, Debug)]
-pub struct Said {
-    /// Where it is.
-    pub source: &'static str,
-    /// What it says.
-    pub about: &'static str,
-    /// The figure.
-    pub said: f64,
-    /// The number of threads; `None` if it is of all.
-    pub threads: Option<usize>,
-    /// The case of the rows to compare with, or how it begins.
-    pub case: &'static str,
-    /// The layout of these rows.
-    pub layout: &'static str,
-    /// The mode of these rows.
-    pub mode: Option<&'static str>,
-    /// Which of their figures is compared.
-    pub figure: Figure,
-}
-
-const DIRECT: Option<&str> = Some("direct");
-
-/// All figures.
-#[rustfmt::skip] // A figure is one line.
-pub const PAPER: [Said; 10] = [
-    Said { source: "V-C1, Figure 10", about: "creations, skip number 1024 to 1", said: 1.51, threads: Some(32), case: "create/skip-1024", layout: REGION, mode: DIRECT, figure: Figure::ToOff },
-    Said { source: "V-C2, Figure 11(a)", about: "creations, direct mode, 64 heads a batch to 1", said: 2.84, threads: Some(16), case: BATCH_64, layout: REGION, mode: DIRECT, figure: Figure::ToOff },
-    Said { source: "V-C2, Figure 11(b)", about: "creations, version mode, 64 heads a batch to 1", said: 2.80, threads: Some(16), case: BATCH_64, layout: REGION, mode: Some(VERSIONS), figure: Figure::ToOff },
-    Said { source: "Figures 1 and 11(a)", about: "creations, to files of DirectFS", said: 12.0, threads: Some(16), case: BATCH_64, layout: REGION, mode: DIRECT, figure: Figure::Ratio },
-    Said { source: "VII, Figure 11(a)", about: "creations per second", said: 740_000.0, threads: Some(16), case: BATCH_64, layout: REGION, mode: DIRECT, figure: Figure::PerSecond },
-    Said { source: "II-B, Figure 2", about: "vectors, 128 a batch to 1", said: 3.0, threads: Some(32), case: "vectors/128", layout: SPACE, mode: None, figure: Figure::Ratio },
-    Said { source: "II-B, Figure 2", about: "vectors per second, 128 a batch", said: 894_000.0, threads: Some(32), case: "vectors/128", layout: SPACE, mode: None, figure: Figure::PerSecond },
-    Said { source: "V-B2, Figures 8 and 9", about: "writes, direct mode, to the raw device", said: 0.977, threads: None, case: WRITE, layout: PACKED, mode: DIRECT, figure: Figure::ToRaw },
-    Said { source: "V-B2, Figure 8", about: "writes, direct mode, MB/s at best", said: 830.0, threads: None, case: WRITE, layout: PACKED, mode: DIRECT, figure: Figure::MegabytesPerSecond },
-    Said { source: "V-B1, Figure 7", about: "sequential reads, direct mode, MB/s at best", said: 687.0, threads: None, case: "read/sequential", layout: PACKED, mode: DIRECT, figure: Figure::MegabytesPerSecond },
-];
-
 /// A figure of the paper, and the same of a device here.
 #[derive(Clone, Debug)]
 pub struct Beside {
     /// The paper's.
-    pub paper: Said,
+    pub paper: &'static Said,
     /// The device.
     pub device: &'static str,
     /// The number of threads here: the paper's, or the largest that was measured. `None` if the
@@ -76,13 +41,11 @@ pub struct Beside {
 
 /// Returns all figures that have a counterpart in the rows.
 pub fn beside(rows: &[Row], devices: &[&'static str]) -> Vec<Beside> {
-    let places = PAPER
-        .iter()
-        .flat_map(|said| devices.iter().map(move |it| (said, *it)));
+    let places = published::of(PAPER).flat_map(|said| devices.iter().map(move |it| (said, *it)));
     let found = places.filter_map(|(said, device)| {
         let of_device: Vec<_> = rows
             .iter()
-            .filter(|it| it.device == device && said.is_of(it))
+            .filter(|it| it.device == device && is_of(said, it))
             .collect();
         let threads = match said.threads {
             Some(threads) if of_device.iter().any(|it| it.threads == threads) => Some(threads),
@@ -92,10 +55,10 @@ pub fn beside(rows: &[Row], devices: &[&'static str]) -> Vec<Beside> {
         let of_threads = |it: &&&Row| threads.is_none_or(|threads| it.threads == threads);
         let compared: Vec<_> = of_device.iter().filter(of_threads).copied().collect();
         Some(Beside {
-            paper: *said,
+            paper: said,
             device,
             threads,
-            here: said.figure.of(&compared)?,
+            here: Figure::named(said.measure)?.of(&compared)?,
         })
     });
     found.collect()
@@ -104,26 +67,41 @@ pub fn beside(rows: &[Row], devices: &[&'static str]) -> Vec<Beside> {
 /// Returns the ratio that the paper has for a row of these threads.
 pub(super) fn ratio_of(row: &Row) -> Option<f64> {
     // The ratio to files is a target.
-    let is_ratio = |it: &&Said| match it.figure {
-        Figure::ToOff | Figure::ToRaw => true,
-        Figure::Ratio => it.layout == SPACE,
-        Figure::PerSecond | Figure::MegabytesPerSecond => false,
+    let is_ratio = |it: &&Said| match Figure::named(it.measure) {
+        Some(Figure::ToOff | Figure::ToRaw) => true,
+        Some(Figure::Ratio) => row.layout == SPACE,
+        _ => false,
     };
-    let found = PAPER.iter().filter(is_ratio).find(|it| it.is_of(row));
-    found.map(|it| it.said)
+    let found = published::of(PAPER).filter(is_ratio);
+    found
+        .filter(|it| is_of(it, row))
+        .find_map(|it| it.published)
 }
 
-impl Said {
-    fn is_of(&self, row: &Row) -> bool {
-        let is_case = match row.case.strip_prefix(self.case) {
-            Some(rest) => rest.is_empty() || rest.starts_with('/'),
-            None => false,
-        };
-        is_case && row.layout == self.layout && row.mode == self.mode
-    }
+/// Returns whether a row has what is compared with a figure. The figure's case may be the beginning
+/// of the row's, and its subject is a layout, or a layout and a mode.
+fn is_of(said: &Said, row: &Row) -> bool {
+    let is_case = match row.case.strip_prefix(said.case()) {
+        Some(rest) => rest.is_empty() || rest.starts_with('/'),
+        None => false,
+    };
+    let mut words = said.subject.split(' ');
+    is_case && words.next() == Some(row.layout) && words.next() == row.mode
 }
 
 impl Figure {
+    /// Returns the figure that a measure of the list of published numbers names.
+    fn named(measure: &str) -> Option<Self> {
+        Some(match measure {
+            "ratio" => Figure::Ratio,
+            "to-off" => Figure::ToOff,
+            "to-raw" => Figure::ToRaw,
+            "per-s" => Figure::PerSecond,
+            "mb-per-s" => Figure::MegabytesPerSecond,
+            _ => return None,
+        })
+    }
+
     /// Returns the figure of rows. `None` if none of them has it.
     fn of(self, rows: &[&Row]) -> Option<f64> {
         let first = |of: fn(&Row) -> Option<f64>| rows.iter().find_map(|it| of(it));
@@ -146,7 +124,7 @@ impl Figure {
 
 #[cfg(test)]
 mod tests {
-    use super::super::work::Work;
+    use super::super::work::{GROUPS, Work, cells};
     use super::*;
 
     #[test]
@@ -157,7 +135,7 @@ mod tests {
         };
         let found = |rows: &[Row]| {
             let all = beside(rows, &["pmem", "disk"]);
-            let ratios = all.iter().filter(|it| it.paper.figure == Figure::Ratio);
+            let ratios = all.iter().filter(|it| it.paper.measure == "ratio");
             let found: Vec<_> = ratios.map(|it| (it.device, it.threads, it.here)).collect();
             found
         };
@@ -165,5 +143,15 @@ mod tests {
         assert_eq!(found(&rows), [("disk", Some(32), 4.0)]);
         assert_eq!(found(&rows[..1]), [("disk", Some(1), 1.0)]);
         assert_eq!(ratio_of(&rows[0]), Some(3.0));
+    }
+
+    #[test]
+    fn each_figure_has_rows_and_a_measure() {
+        let works = GROUPS.iter().flat_map(|it| cells(it.0, true)).flatten();
+        let rows: Vec<_> = works.map(|it| Row::empty(&it, "disk", 1)).collect();
+        for said in published::of(PAPER) {
+            assert!(rows.iter().any(|it| is_of(said, it)), "{said:?}");
+            assert!(Figure::named(said.measure).is_some(), "{said:?}");
+        }
     }
 }

@@ -186,13 +186,14 @@ fn besides(rows: &[Row]) -> (Vec<[String; 7]>, Vec<&'static str>) {
 }
 
 fn beside(row: &Row, it: &Beside, why: String) -> [String; 7] {
+    let figure =
+        |figure: Option<f64>| figure.map_or_else(|| "–".to_owned(), |it| format!("{it:.3}"));
     [
-        it.source.to_owned(),
+        it.source.clone(),
         it.about.to_owned(),
         row.system.to_owned(),
-        format!("{:.3}", it.said),
-        it.here
-            .map_or_else(|| "–".to_owned(), |it| format!("{it:.3}")),
+        figure(it.said),
+        figure(it.here),
         row.threads.to_string(),
         why,
     ]

@@ -153,14 +153,15 @@ fn beside(it: &Beside) -> [String; 7] {
         it if it < 1000.0 => format!("{it:.3}"),
         it => grouped(it.round() as u64),
     };
+    let said = it.paper.published;
     [
-        it.paper.source.to_owned(),
-        it.paper.about.to_owned(),
-        figure(it.paper.said),
+        it.paper.source(),
+        it.paper.row.to_owned(),
+        said.map_or_else(|| "–".to_owned(), figure),
         it.device.to_owned(),
         it.threads
             .map_or_else(|| "all".to_owned(), |it| it.to_string()),
         figure(it.here),
-        ratio_or_dash(Some(it.here / it.paper.said)),
+        ratio_or_dash(said.map(|said| it.here / said)),
     ]
 }

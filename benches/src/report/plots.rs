@@ -264,14 +264,88 @@ pub(super) fn durations(rows: &[&micro::Row], ours: &[&str]) -> Result<String> {
     })
 }
 
+/// Plots figures as pairs of bars on a logarithmic scale, one name per line: the first of a pair
+/// above the second. Either may be missing; all are positive. There is a line at one.
+///
+/// # Errors
+/// The plot cannot be drawn.
+pub(super) fn pairs(caption: &str, rows: &[(String, [Option<f64>; 2])]) -> Result<String> {
+    let all = || rows.iter().flat_map(|it| it.1).flatten();
+    let least = all().fold(1.0, f64::min) / 2.0;
+    let most = all().fold(1.0, f64::max) * 2.0;
+    // Leave room for the longest bar's label.
+    let most = most * (most / least).powf(0.2);
+    let lines = rows.len() as f64;
+    let longest = rows.iter().map(|it| it.0.chars().count()).max();
+    let names = longest.unwrap_or(0) as u32 * 8;
+    let size = (names + 340, 70 + 36 * rows.len() as u32);
+    draw_at(size, |root| {
+        let mut chart = ChartBuilder::on(root)
+            .caption(caption, TEXT)
+            .margin(10)
+            .x_label_area_size(26)
+            .y_label_area_size(names)
+            .build_cartesian_2d((least..most).log_scale(), -0.5..lines - 0.5)?;
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .light_line_style(TRANSPARENT)
+            .x_labels(5)
+            .y_labels(0)
+            .label_style(TEXT)
+            .draw()?;
+        let text = |horizontal| {
+            let at = Pos::new(horizontal, VPos::Center);
+            TextStyle::from(TEXT.into_font()).pos(at)
+        };
+        let area = chart.plotting_area();
+        for (place, (name, pair)) in rows.iter().enumerate() {
+            // The first row is at the top.
+            let line = lines - 1.0 - place as f64;
+            let name = Text::new(name.clone(), (-6, 0), text(HPos::Right));
+            area.draw(&(EmptyElement::at((least, line)) + name))?;
+            for (nth, figure) in pair.iter().enumerate() {
+                let Some(figure) = *figure else { continue };
+                let middle = line + 0.2 - 0.4 * nth as f64;
+                let shape = [(least, middle - 0.17), (figure, middle + 0.17)];
+                area.draw(&Rectangle::new(shape, color(PAIR[nth]).filled()))?;
+                let value = Text::new(short(figure), (6, 0), text(HPos::Left));
+                area.draw(&(EmptyElement::at((figure, middle)) + value))?;
+            }
+        }
+        let even = PathElement::new([(1.0, -0.5), (1.0, lines - 0.5)], BLACK);
+        area.draw(&even)?;
+        Ok(())
+    })
+}
+
+/// The colours of a pair.
+pub(super) const PAIR: [usize; 2] = [0, 2];
+
+/// Formats a number with three digits or as a whole one.
+fn short(figure: f64) -> String {
+    match figure {
+        it if it < 10.0 => format!("{it:.2}"),
+        it if it < 100.0 => format!("{it:.1}"),
+        it => format!("{it:.0}"),
+    }
+}
+
 type Root<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
 /// The error of drawing into a string, which is not expected.
 type DrawingError = Box<dyn std::error::Error>;
 
 fn draw(plot: impl FnOnce(&Root<'_>) -> Result<(), DrawingError>) -> Result<String> {
+    draw_at(SIZE, plot)
+}
+
+fn draw_at(
+    size: (u32, u32),
+    plot: impl FnOnce(&Root<'_>) -> Result<(), DrawingError>,
+) -> Result<String> {
     let mut svg = String::new();
-    let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+    let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
     let drawn = plot(&root).and_then(|()| Ok(root.present()?));
     drawn.map_err(|error| anyhow!("drawing a plot failed: {error}"))?;
     drop(root);

@@ -6,7 +6,7 @@
 //!
 //! In the mixes, *every* thread alternates between writes and reads. [SRL] §II-B4 divides the
 //! threads into readers and writers, while §VI-A does not say. With few threads, only alternating
-//! keeps the ratio.
+//! keeps the ratio. [`Places`] has what other figures of the paper access.
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
@@ -14,43 +14,11 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use spanlock_file_core::File;
-use spanlock_pmem::MappedFile;
-use spanlock_range_lock::RawRangeLock;
 
+use super::pages::{Bytes, PAGE, PAGES_APART, page_of};
+use super::places::{self, IN_ORDER, Places};
 use crate::aligned::PageAligned;
 use crate::measure::{self, Round};
-
-/// Bytes per operation.
-pub const PAGE: usize = 4096;
-
-/// Bytes from one thread's page to the next thread's.
-pub const PAGES_APART: u64 = 8 << 20;
-
-/// A file that a workload can run on.
-pub trait Bytes: Sync {
-    /// Reads at an offset. Returns the number of bytes that there were.
-    ///
-    /// # Errors
-    /// The file's error.
-    fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize>;
-
-    /// Writes all of `data` at an offset.
-    ///
-    /// # Errors
-    /// The file's error.
-    fn write_at(&self, data: &[u8], offset: u64) -> Result<()>;
-}
-
-impl<L: RawRangeLock> Bytes for File<MappedFile, L> {
-    fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize> {
-        Ok(File::read_at(self, into, offset)?)
-    }
-
-    fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        Ok(File::write_at(self, data, offset)?)
-    }
-}
 
 /// A workload of writes and reads in a fixed ratio.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +31,8 @@ pub struct SharedFile {
     pub writes: u32,
     /// The number of reads that follow them.
     pub reads: u32,
+    /// Where they go.
+    pub places: Places,
 }
 
 impl SharedFile {
@@ -77,11 +47,36 @@ impl SharedFile {
         threads: usize,
         duration: Duration,
     ) -> Result<Round> {
-        let round = measure::timed(threads, duration, PAGE as u64, |worker| {
-            self.operations(file, worker as u64)
-        });
+        let page = PAGE as u64;
+        let round = match self.places {
+            Places::Own => measure::timed(threads, duration, page, |worker| {
+                self.operations(file, worker as u64)
+            }),
+            Places::OwnByRole => measure::timed(threads, duration, page, |worker| {
+                let writes = u32::from(worker % 2 == 0);
+                let role = SharedFile {
+                    writes,
+                    reads: 1 - writes,
+                    ..*self
+                };
+                role.operations(file, worker as u64)
+            }),
+            Places::InOrder => measure::timed(threads, duration, IN_ORDER as u64, |worker| {
+                places::in_order(file, worker as u64)
+            }),
+            Places::Random { mebibytes, own } => {
+                let pages = ((threads as u64 * mebibytes) << 20) / page;
+                let every = own.then_some(threads as u64);
+                measure::timed(threads, duration, page, |worker| {
+                    places::random(file, (self.writes, self.reads), pages, every, worker)
+                })
+            }
+        };
         let round = round.with_context(|| format!("{} on {name}", self.name))?;
-        self.check(file, name, threads)?;
+        match self.places {
+            Places::Random { mebibytes, .. } => places::check(file, threads as u64 * mebibytes),
+            _ => self.check(file, name, threads),
+        }?;
         Ok(round)
     }
 
@@ -104,7 +99,7 @@ impl SharedFile {
 
     /// Returns the operation that thread `worker` repeats.
     pub fn operations(
-        &self,
+        self,
         file: &(impl Bytes + ?Sized),
         worker: u64,
     ) -> impl FnMut() -> Result<()> {
@@ -145,12 +140,4 @@ pub fn fill(file: &(impl Bytes + ?Sized), threads: usize) -> Result<()> {
         file.write_at(page_of(worker).bytes(), start)?;
     }
     Ok(())
-}
-
-/// Returns the content of a thread's page. It ends with the thread's number.
-fn page_of(worker: u64) -> PageAligned {
-    let mut page = PageAligned::new(PAGE);
-    page.bytes().fill(worker as u8);
-    page.bytes()[PAGE - 8..].copy_from_slice(&worker.to_le_bytes());
-    page
 }

@@ -261,8 +261,12 @@ fn exchange(paths: &mut Paths, one: &str, other: &str) -> Result<NameAnswer, Nam
 fn taken(paths: &mut Paths, path: &str) -> Vec<(String, Entry)> {
     let prefix = format!("{path}/");
     let is_taken = |it: &str| it == path || it.starts_with(&prefix);
-    let all = paths.extract_if(.., |it, _| is_taken(it));
-    all.map(|(it, entry)| (it[path.len()..].to_owned(), entry))
+    let (all, rest): (Paths, Paths) = std::mem::take(paths)
+        .into_iter()
+        .partition(|(it, _)| is_taken(it));
+    *paths = rest;
+    all.into_iter()
+        .map(|(it, entry)| (it[path.len()..].to_owned(), entry))
         .collect()
 }
 

@@ -87,6 +87,7 @@ enum Step {
     Downgrade(Pick),
     TryUpgrade(Pick),
     Upgrade(Pick),
+    Withdraw(Pick),
     Shrink(Pick, Pick, Pick),
     Split(Pick, Pick),
 }
@@ -108,6 +109,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => which().prop_map(Step::Downgrade),
         1 => which().prop_map(Step::TryUpgrade),
         2 => which().prop_map(Step::Upgrade),
+        1 => which().prop_map(Step::Withdraw),
         1 => (which(), which(), which()).prop_map(|(a, b, c)| Step::Shrink(a, b, c)),
         1 => (which(), which()).prop_map(|(a, b)| Step::Split(a, b)),
     ]
@@ -216,7 +218,7 @@ impl World {
                 }
             }
             Step::Leave(which) => {
-                // A waiting upgrade cannot be cancelled.
+                // A waiting upgrade is withdrawn instead.
                 let leaver = self.pick(which, |stake| stake.order.0 != Stage::Upgrading);
                 if let Some(index) = leaver {
                     self.change(|requests, wakes| requests.leave(index, wakes));
@@ -245,6 +247,13 @@ impl World {
                 } else {
                     self.requests.queue_upgrade(index, false);
                     self.leave_waker(index);
+                }
+            }
+            Step::Withdraw(which) => {
+                let upgrading = self.pick(which, |stake| stake.order.0 == Stage::Upgrading);
+                if let Some(index) = upgrading {
+                    self.change(|requests, wakes| requests.withdraw_upgrade(index, wakes));
+                    assert_eq!(self.requests.stake(index).access, Access::Upgradable);
                 }
             }
             Step::Shrink(which, start, len) => {

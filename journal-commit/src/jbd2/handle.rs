@@ -16,30 +16,32 @@ use super::options::Delay;
 use super::raw::holders::Holder;
 use super::transaction::Transaction;
 
-/// One atomic change of several blocks: after a crash, either the whole change is there or none of
-/// it. Many handles share a transaction.
+/// One atomic change of several blocks: a crash leaves either all of the change or none of it. Many
+/// handles share a transaction.
 ///
-/// Handles should be short, because a commit waits for the handles in its transaction. A thread
-/// that has a handle must not begin a second one, nor wait for a commit.
+/// Keep handles short, because a commit waits for every handle in its transaction. A thread that
+/// has a handle must not begin a second one, nor wait for a commit.
 ///
-/// # Blocks are the handle's until it ends
-/// A handle holds the blocks that it changes or revokes. No other handle can get them, and nobody
-/// sees the changes, until the handle stops. If a lock of your own is taken while a handle is open,
-/// no thread may hold this lock while it asks for a block.
+/// # A handle holds its blocks until it ends
+/// Until a handle ends, no other handle can get a block that it changes or revokes, and no other
+/// thread sees its changes.
+///
+/// The journal does not know your own locks. If a thread with an open handle acquires such a lock,
+/// no thread may request a block while it holds the lock: the two could wait for each other.
 ///
 /// If two handles take blocks in different orders, one of them may get [`Error::Deadlock`]. Drop
-/// that handle, and begin again. Handles that all take blocks in the same order, for example
-/// ascending, never get it.
+/// that handle, and begin again. If all handles take blocks in the same order, for example in
+/// ascending order, none gets this error.
 ///
 /// # Aborting a handle
-/// A handle that is dropped, by an early return, a panic or [`abort`](Handle::abort), changes
-/// nothing. Its changes take effect together with [`stop`](Handle::stop).
+/// The changes of a handle take effect together, when it [stops](Handle::stop). A handle that is
+/// dropped instead, by an early return, a panic or [`abort`](Handle::abort), changes nothing.
 ///
 /// # Running out of credits
-/// A handle whose number of blocks is not known in advance need not be dropped half-way when it
-/// runs out of credits. It [asks for more](Handle::extend). If the transaction has no room, it
-/// [restarts](Handle::restart) in the next transaction, at a point where its changes are complete
-/// in themselves:
+/// If the number of blocks is not known in advance, a handle may run out of credits half-way. It
+/// can then [ask for more](Handle::extend). If the transaction has no room for them, the handle can
+/// [restart](Handle::restart) in the next transaction. Each restart splits the change in two, so
+/// restart only where the changes so far are complete in themselves:
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -72,22 +74,22 @@ pub struct Handle<'a> {
     transaction: Arc<Transaction>,
     me: Holder,
     work: RefCell<Work>,
-    /// Whether the handle is in its transaction. It is not if a restart has failed, which only
-    /// happens when the journal is poisoned; then every operation fails.
+    /// Whether the handle is in its transaction. Only a restart that fails half-way leaves it
+    /// outside. The journal is then poisoned, so every operation fails.
     joined: bool,
 }
 
 /// What a handle has done so far.
 #[derive(Debug)]
 struct Work {
-    /// The credits with which the handle began, and those that it was given since.
+    /// All credits that the handle has been given: at its beginning, and since.
     given: u32,
     left: u32,
-    /// The blocks that the handle has changed or revoked, and holds therefore.
+    /// The blocks that the handle has changed or revoked, and therefore holds.
     changes: BTreeMap<u64, Change>,
-    /// The blocks that it also holds, because there is a [`BlockMut`] of each.
+    /// The blocks of which a [`BlockMut`] exists. The handle holds these, too.
     taken: BTreeSet<u64>,
-    /// A block whose bytes were changed in vain: its `BlockMut` was dropped.
+    /// A block whose `BlockMut` was changed, but dropped without [`dirty`](BlockMut::dirty).
     forgotten: Option<u64>,
 }
 
@@ -143,12 +145,13 @@ impl<'a> Handle<'a> {
         self.work.borrow().left
     }
 
-    /// Asks for `credits` more credits (JBD2's `jbd2_journal_extend`). Returns false, and leaves
-    /// the handle as it is, if the transaction has no room for them or is about to be committed.
-    /// [`restart`](Self::restart) the handle then. Never blocks.
+    /// Asks for `credits` more credits (JBD2's `jbd2_journal_extend`). Never blocks.
+    ///
+    /// Returns false, and leaves the handle unchanged, if the transaction has no room for them or
+    /// is about to be committed. The handle can then [`restart`](Self::restart).
     ///
     /// # Errors
-    /// [`Error::TooManyCredits`] if no transaction has that many. [`Error::Poisoned`].
+    /// [`Error::TooManyCredits`] if no transaction can have that many. [`Error::Poisoned`].
     pub fn extend(&mut self, credits: u32) -> Result<bool, Error> {
         self.inner.check_credits(credits)?;
         self.inner.medium.check()?;
@@ -163,15 +166,15 @@ impl<'a> Handle<'a> {
     }
 
     /// Moves the handle to the next transaction, with `credits` credits (JBD2's
-    /// `jbd2_journal_restart`). What it has changed so far is as if it had [stopped](Self::stop):
-    /// that part is atomic by itself, and its commit is requested. Afterwards the handle has
-    /// changed nothing, and unused credits are gone.
+    /// `jbd2_journal_restart`). The changes so far take effect, as if the handle had
+    /// [stopped](Self::stop): they are atomic by themselves, and their commit is requested. The
+    /// handle continues without changes, and loses its unused credits.
     ///
     /// Blocks like [`Journal::begin`](super::Journal::begin).
     ///
     /// # Errors
-    /// [`Error::TooManyCredits`]: the handle is as it was. [`Error::Poisoned`]: nothing of the
-    /// handle is committed that was not committed before.
+    /// [`Error::TooManyCredits`] if no transaction can have that many; the handle is unchanged.
+    /// [`Error::Poisoned`]; no further change of the handle is committed.
     pub fn restart(&mut self, credits: u32) -> Result<(), Error> {
         self.inner.check_credits(credits)?;
         self.inner.medium.check()?;
@@ -184,17 +187,17 @@ impl<'a> Handle<'a> {
         Ok(())
     }
 
-    /// Ends the handle without its changes, as dropping it does. The blocks stay as they were.
+    /// Ends the handle and discards its changes, as dropping it does. The blocks stay as they were.
     pub fn abort(self) {}
 
-    /// Puts the changes into the transaction, and frees the blocks.
+    /// Puts the changes into the transaction, and releases the blocks.
     fn publish(&mut self) {
         let work = self.work.get_mut();
         debug_assert_eq!(
             work.forgotten, None,
             "the changes of this block are lost: `dirty` was not called"
         );
-        // The blocks are freed last, so no handle sees some of the changes and misses others.
+        // The blocks are released last, so no handle sees some of the changes and misses others.
         for (&block, change) in &work.changes {
             match change {
                 Change::Content(content) => {
@@ -210,7 +213,7 @@ impl<'a> Handle<'a> {
         self.free();
     }
 
-    /// Forgets the changes that were not published, and frees the blocks.
+    /// Discards the changes that were not published, and releases their blocks.
     fn free(&mut self) {
         for (block, _) in std::mem::take(&mut self.work.get_mut().changes) {
             self.inner.buffers.holders.free(block);
@@ -229,18 +232,18 @@ impl<'a> Handle<'a> {
         self.transaction.tid
     }
 
-    /// Returns a copy of a block's newest content to change. The handle sees its own earlier
-    /// changes. The change becomes part of the handle with [`dirty`](BlockMut::dirty).
+    /// Returns a copy of a block's newest content, earlier changes by this handle included. To add
+    /// a change of the copy to the handle, call [`dirty`](BlockMut::dirty).
     ///
     /// Blocks while another handle has the block. A handle can have several blocks at a time. The
     /// first change of a block in a transaction costs a credit.
     ///
     /// # Errors
     /// [`Error::Deadlock`], [`Error::AlreadyTaken`], [`Error::NoCredits`], [`Error::OutOfDevice`],
-    /// [`Error::TooFar`], [`Error::Io`] and [`Error::Poisoned`]. The handle is as it was.
+    /// [`Error::TooFar`], [`Error::Io`] and [`Error::Poisoned`]. The handle is unchanged.
     pub fn get_write(&self, block: u64) -> Result<BlockMut<'_, 'a>, Error> {
         let change = self.take(block)?;
-        // From here on, dropping it frees the block.
+        // From here on, dropping `taken` releases the block.
         let mut taken = BlockMut {
             handle: self,
             block,
@@ -265,7 +268,7 @@ impl<'a> Handle<'a> {
         Ok(taken)
     }
 
-    /// Takes a block for a [`BlockMut`], and returns what the handle has done to it already.
+    /// Takes a block for this handle. Returns the handle's earlier change of it, if there is one.
     fn take(&self, block: u64) -> Result<Option<Change>, Error> {
         self.inner.check_block(block)?;
         self.inner.medium.check()?;
@@ -282,9 +285,9 @@ impl<'a> Handle<'a> {
         Ok(change)
     }
 
-    /// Reads the newest content of a block, with this handle's own changes. `into` must have the
-    /// size of a block. Does not wait for another handle that has the block, whose changes it does
-    /// not see.
+    /// Reads the newest content of a block, this handle's changes included. `into` must have the
+    /// size of a block. If another handle has the block, the call neither waits for that handle nor
+    /// sees its changes.
     pub fn read(&self, block: u64, into: &mut [u8]) -> Result<(), Error> {
         self.inner.check_read(block, into.len())?;
         match self.work.borrow().changes.get(&block) {
@@ -299,9 +302,11 @@ impl<'a> Handle<'a> {
     /// journal ignores all copies of the block in this transaction and in older ones. Recovery does
     /// not restore such a copy, and a checkpoint does not write it home.
     ///
-    /// Use the block for something else only after that commit. Its content is undefined from now
-    /// on. The call costs a credit, unless the block is already revoked in this transaction. Blocks
-    /// while another handle has the block.
+    /// The content of the block is undefined from now on. Do not use the block for anything else
+    /// before that commit.
+    ///
+    /// Blocks while another handle has the block. Costs a credit, unless the block is already
+    /// revoked in this transaction.
     ///
     /// # Errors
     /// As for [`get_write`](Self::get_write).
@@ -327,8 +332,8 @@ impl<'a> Handle<'a> {
     /// [`Journal::wait`](super::Journal::wait).
     ///
     /// # Panics
-    /// In debug builds, if a [`BlockMut`] was changed and dropped without
-    /// [`dirty`](BlockMut::dirty), and the block was not changed again.
+    /// In debug builds, if a [`BlockMut`] was changed but dropped without
+    /// [`dirty`](BlockMut::dirty), and no later `dirty` of that block followed.
     pub fn stop(mut self) -> Tid {
         self.publish();
         self.tid()
@@ -349,9 +354,9 @@ impl<'a> Handle<'a> {
     }
 
     /// Sleeps for the usual duration of a commit, as Linux does in `jbd2_journal_stop`. Does not
-    /// sleep if this thread was also the last thread to stop durably, or if the transaction is
-    /// already older than that duration. The handle is still open, so the transaction cannot be
-    /// committed meanwhile.
+    /// sleep if this thread also made the last durable stop, or if the transaction is already older
+    /// than that duration. The handle stays open, so that the transaction cannot be committed
+    /// meanwhile.
     fn piggyback(&self) {
         let Delay::Piggyback(most) = self.inner.options.delay else {
             return;
@@ -379,7 +384,7 @@ impl<'a> Handle<'a> {
 impl Drop for Handle<'_> {
     fn drop(&mut self) {
         if !self.work.get_mut().changes.is_empty() {
-            // It was aborted: it has put nothing into the transaction, so its credits are unused.
+            // The handle was aborted. Nothing is in the transaction, so all credits are unused.
             self.free();
             let work = self.work.get_mut();
             work.left = work.given;
@@ -390,7 +395,7 @@ impl Drop for Handle<'_> {
     }
 }
 
-/// A block that a handle is changing: its own copy of the content.
+/// A handle's private copy of a block that it is changing.
 #[derive(Debug)]
 #[must_use = "a change takes effect with `dirty`"]
 pub struct BlockMut<'h, 'a> {
@@ -401,8 +406,7 @@ pub struct BlockMut<'h, 'a> {
 }
 
 impl BlockMut<'_, '_> {
-    /// Makes the changed content a part of the handle. If this is not called, the block stays as it
-    /// was.
+    /// Adds the changed content to the handle. Without this call, the block stays as it was.
     ///
     /// # Errors
     /// [`Error::NoCredits`].

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::testing::{Fault, FaultAt, FaultKind, Recorded};
 use spanlock_node_log::{Error, Options, Volume};
-use spanlock_range_lock::RawRangeLock;
 
 use crate::common::{BLOCK, InMemory, SEGMENTS, World, check, content, for_each_world, options};
 use crate::memory::{MemoryHome, broken};

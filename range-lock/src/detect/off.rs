@@ -11,7 +11,7 @@ pub struct LockId(());
 impl LockId {
     /// Returns an identity that no other lock has.
     #[inline]
-    pub fn new() -> Self {
+    pub const fn new() -> Self {
         LockId(())
     }
 }

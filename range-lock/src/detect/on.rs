@@ -8,7 +8,7 @@ mod waits;
 
 use core::panic::Location;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use spanlock_sync::Mutex;
 use spanlock_sync::thread::{self, ThreadId};
@@ -24,16 +24,23 @@ static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
 /// returned by its [`RawRangeLock::id`]. Without the feature it has no size.
 #[derive(Debug)]
 pub struct LockId {
-    /// Never reused.
-    number: u64,
-    /// The [address of the registry](here) that gave the number.
-    home: usize,
+    /// Given when the lock is first used, and never reused.
+    number: OnceLock<u64>,
+    home: Home,
 }
 
-/// Returns the address of the registry. If a shared library has a copy of this crate, that copy has
-/// a registry of its own, as it has a table of queues of its own.
-fn here() -> usize {
-    (&raw const REGISTRY).addr()
+/// The address of the registry that gives the number. If a shared library has a copy of this crate,
+/// that copy has a registry of its own, as it has a table of queues of its own.
+#[derive(Debug, PartialEq)]
+struct Home(*const ());
+
+// SAFETY: only an address.
+unsafe impl Send for Home {}
+// SAFETY: as above.
+unsafe impl Sync for Home {}
+
+impl Home {
+    const HERE: Home = Home((&raw const REGISTRY).cast());
 }
 
 /// Panics if the lock was created by another copy of this crate.
@@ -46,10 +53,10 @@ pub(crate) fn check_home<L: RawRangeLock + ?Sized>(lock: &L) {
 
 impl LockId {
     /// Returns an identity that no other lock has.
-    pub fn new() -> Self {
+    pub const fn new() -> Self {
         LockId {
-            number: REGISTRY.lock().number(),
-            home: here(),
+            number: OnceLock::new(),
+            home: Home::HERE,
         }
     }
 
@@ -57,20 +64,20 @@ impl LockId {
     #[doc(hidden)]
     pub fn of_another_copy() -> Self {
         LockId {
-            number: 1,
-            home: here() + 1,
+            number: OnceLock::new(),
+            home: Home(Home::HERE.0.wrapping_byte_add(1)),
         }
     }
 
     #[track_caller]
     fn number(&self) -> u64 {
         assert!(
-            self.home == here(),
+            self.home == Home::HERE,
             "this lock was created by another copy of the crate spanlock-range-lock (in a shared \
              library, or in the program that loaded this one): its waiters would never be woken, \
              because each copy has queues of its own"
         );
-        self.number
+        *self.number.get_or_init(|| REGISTRY.lock().number())
     }
 }
 
@@ -82,8 +89,10 @@ impl Default for LockId {
 
 impl Drop for LockId {
     fn drop(&mut self) {
-        if self.home == here() {
-            REGISTRY.lock().forget(self.number);
+        if let Some(&number) = self.number.get()
+            && self.home == Home::HERE
+        {
+            REGISTRY.lock().forget(number);
         }
     }
 }

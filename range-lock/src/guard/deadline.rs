@@ -10,12 +10,39 @@ use std::time::{Duration, Instant};
 use spanlock_sync::hint::{Backoff, scaled};
 use spanlock_sync::{Park, Parker, Wakeup, time};
 
+use crate::error::TimedLockError;
+
 /// A future that may be overlooked wakes itself at each poll, because it cannot sleep for a bounded
 /// time. After this many polls that do so in a row, the thread sleeps for it.
 const EAGER: u32 = 8;
 
 /// For how long the thread then sleeps at most.
 const NAP: Duration = Duration::from_millis(1);
+
+/// When a request gives up: after a time, or at a moment.
+#[derive(Clone, Copy)]
+pub(crate) enum Limit {
+    For(Duration),
+    Until(Instant),
+}
+
+impl Limit {
+    /// Returns the deadline; `None` for a timeout too long for the clock, which never ends.
+    ///
+    /// # Errors
+    /// The deadline has passed, or there is no clock: the request is a try.
+    pub(super) fn deadline(self) -> Result<Option<Instant>, TimedLockError> {
+        let now = time::now().ok_or(TimedLockError::TimedOut)?;
+        let deadline = match self {
+            Limit::For(timeout) => now.checked_add(timeout),
+            Limit::Until(deadline) => Some(deadline),
+        };
+        match deadline {
+            Some(deadline) if deadline <= now => Err(TimedLockError::TimedOut),
+            deadline => Ok(deadline),
+        }
+    }
+}
 
 /// Polls until the future is ready, and sleeps in between. Returns `None` once `deadline` has
 /// passed.

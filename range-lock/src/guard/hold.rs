@@ -1,6 +1,7 @@
 //! [`Hold`]: a held range, implemented once for every access and for borrowed and shared locks.
 //!
-//! This file has the type and every way to lock a range; `hold/change.rs` changes a hold.
+//! This file has the type and every way to lock a range; `hold/append.rs` locks at a moving end,
+//! and `hold/change.rs` changes a hold.
 //!
 //! ```text
 //!                      upgrade, try_upgrade
@@ -16,35 +17,36 @@
 //!
 //! In every state, `shrink` and `split` cut the range, and dropping the hold releases it.
 
+mod append;
 mod change;
 
 use alloc::sync::Arc;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
-use core::ops::Range;
 #[cfg(feature = "std")]
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "std")]
-use spanlock_sync::time;
-
-#[cfg(feature = "std")]
-use super::deadline::block_on;
+use super::deadline::{Limit, block_on};
 use super::wait::LockFuture;
-use crate::capabilities::{RawRangeLockSplit, RawRangeLockWait};
+use crate::capabilities::RawRangeLockWait;
 use crate::detect::{self, Call, Watch};
 #[cfg(feature = "std")]
 use crate::error::TimedLockError;
 use crate::error::{RangeError, TryLockError};
+use crate::positions::{IntoRange, span_in};
 use crate::raw::{Access, RawRangeLock, Span, Token};
+
+pub use change::UpgradeFuture;
 
 pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// The pointer by which a hold reaches its lock: `&L`, or `Arc<L>` for an owned hold. A pointer to
-/// a [`RangeLock`](crate::RangeLock) serves as well.
+/// The pointer by which a hold reaches its lock: `&L`; for an owned hold `Arc<L>`, or a
+/// [`LockField`](crate::LockField) if the lock is a part of something shared. A pointer to a
+/// [`RangeLock`](crate::RangeLock) serves as well.
 ///
 /// Sealed, because a pointer whose target changes would release a range in the wrong lock.
 pub trait LockRef: Clone + Unpin + sealed::Sealed {
@@ -157,8 +159,15 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
     // Always inlined: returning a hold through memory costs more than locking a free word.
     #[inline(always)]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    pub fn lock(lock: P, range: Range<u64>) -> Result<Self, RangeError> {
-        let Some(span) = Span::new(range)? else {
+    pub fn lock(lock: P, range: impl IntoRange) -> Result<Self, RangeError> {
+        let span = span_in(range, lock.raw())?;
+        Self::lock_span(lock, span)
+    }
+
+    #[inline(always)]
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    fn lock_span(lock: P, span: Option<Span>) -> Result<Self, RangeError> {
+        let Some(span) = span else {
             return Ok(Self::of_nothing(lock));
         };
         let token = {
@@ -176,8 +185,15 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
     /// [`lock`](Self::lock).
     #[inline]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    pub fn try_lock(lock: P, range: Range<u64>) -> Result<Self, TryLockError> {
-        let Some(span) = Span::new(range)? else {
+    pub fn try_lock(lock: P, range: impl IntoRange) -> Result<Self, TryLockError> {
+        let span = span_in(range, lock.raw())?;
+        Self::try_lock_span(lock, span)
+    }
+
+    #[inline]
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    fn try_lock_span(lock: P, span: Option<Span>) -> Result<Self, TryLockError> {
+        let Some(span) = span else {
             return Ok(Self::of_nothing(lock));
         };
         detect::check_home(lock.raw());
@@ -217,7 +233,7 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
     /// Records the hold as acquired by the calling thread.
     #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    pub(super) fn watched(mut self) -> Self {
+    fn watched(mut self) -> Self {
         if let Some((span, token)) = self.held {
             self.watch = Watch::begin(self.lock.raw(), span, A::ACCESS, token);
         }
@@ -250,8 +266,9 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
 
 impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
     /// Returns a future that locks `range`. Never blocks.
-    pub fn lock_async(lock: P, range: Range<u64>) -> LockFuture<P, A> {
-        LockFuture::new(lock, Span::new(range))
+    pub fn lock_async(lock: P, range: impl IntoRange) -> LockFuture<P, A> {
+        let span = span_in(range, lock.raw());
+        LockFuture::new(lock, span)
     }
 
     /// Locks `range`; blocks until no conflicting hold is left, for at most `timeout`. A timeout
@@ -263,10 +280,11 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock_for(
         lock: P,
-        range: Range<u64>,
+        range: impl IntoRange,
         timeout: Duration,
     ) -> Result<Self, TimedLockError> {
-        Self::wait_until(lock, range, |now| now.checked_add(timeout))
+        let span = span_in(range, lock.raw())?;
+        Self::wait(lock, span, Limit::For(timeout))
     }
 
     /// Locks `range`; blocks until no conflicting hold is left or `deadline` has passed. A
@@ -278,102 +296,28 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock_until(
         lock: P,
-        range: Range<u64>,
+        range: impl IntoRange,
         deadline: Instant,
     ) -> Result<Self, TimedLockError> {
-        Self::wait_until(lock, range, |_| Some(deadline))
+        let span = span_in(range, lock.raw())?;
+        Self::wait(lock, span, Limit::Until(deadline))
     }
 
     /// Tries first, and waits until the deadline, if any, only if the try fails. So an uncontended
     /// request does not read the clock.
     #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    fn wait_until(
-        lock: P,
-        range: Range<u64>,
-        deadline: impl FnOnce(Instant) -> Option<Instant>,
-    ) -> Result<Self, TimedLockError> {
-        match Self::try_lock(lock.clone(), range.clone()) {
-            Ok(hold) => return Ok(hold),
-            Err(TryLockError::Range(error)) => return Err(error.into()),
+    fn wait(lock: P, span: Option<Span>, limit: Limit) -> Result<Self, TimedLockError> {
+        match Self::try_lock_span(lock.clone(), span) {
             Err(TryLockError::WouldBlock) => {}
+            done => return Ok(done?),
         }
-        // Without a clock, this was a try.
-        let now = time::now().ok_or(TimedLockError::TimedOut)?;
-        let deadline = deadline(now);
-        if deadline.is_some_and(|deadline| deadline <= now) {
-            return Err(TimedLockError::TimedOut);
-        }
+        let deadline = limit.deadline()?;
         // `block_on` drops the future at the deadline, which gives up the request.
-        let request = Self::lock_async(lock, range);
+        let request = LockFuture::new(lock, Ok(span));
         let taken = block_on(request, deadline).ok_or(TimedLockError::TimedOut)?;
         Ok(taken?.watched())
     }
-}
-
-impl<P: LockRef<Lock: RawRangeLockSplit>> Hold<P, Exclusive> {
-    /// Locks `len` positions from the current end on, exclusively. Blocks while another
-    /// hold covers positions at or past the end. Ordering: Acquire.
-    ///
-    /// `end` returns the current end, of a file or a log for instance. An append that succeeds
-    /// calls it at least twice: once to find out what to hold, and once while everything from there
-    /// on is held. The hold starts at the result of the last call.
-    ///
-    /// No two appends get the same place if every thread follows this rule: a thread moves the end
-    /// only *while it holds the position at the end*, and an append moves it at least to the end of
-    /// its hold.
-    ///
-    /// ```
-    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-    /// use spanlock_range_lock::{RangeLockExt, RwCounter};
-    ///
-    /// let (lock, end) = (RwCounter::new(), AtomicU64::new(100));
-    /// let hold = lock.append(10, || end.load(Relaxed))?;
-    /// let place = hold.span().expect("not empty");
-    /// assert_eq!(place.range(), 100..110);
-    /// end.store(place.end(), Relaxed); // before the hold is dropped
-    /// # Ok::<(), spanlock_range_lock::RangeError>(())
-    /// ```
-    ///
-    /// If the end has meanwhile moved back (by a truncate that holds what it cuts off), the append
-    /// starts again. With `len` 0 it holds nothing and does not call `end`.
-    ///
-    /// # Errors
-    /// [`RangeError::PastCapacity`] if the lock does not cover `len` positions from the end on,
-    /// [`RangeError::Overflow`] if they would end past `u64::MAX`, [`RangeError::Memory`] if there
-    /// is no memory. Nothing is held then.
-    #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    pub fn append(lock: P, len: u64, mut end: impl FnMut() -> u64) -> Result<Self, RangeError> {
-        if len == 0 {
-            return Ok(Self::of_nothing(lock));
-        }
-        let capacity = lock.raw().capacity();
-        loop {
-            let seen = end();
-            place(seen, len, capacity)?;
-            let mut hold = Self::lock(lock.clone(), seen..capacity)?;
-            let start = end();
-            // An end before `seen` lies outside the hold and may still move: start again.
-            if start >= seen {
-                let place = place(start, len, capacity)?;
-                let shrunk = hold.shrink(place);
-                debug_assert_eq!(shrunk, Ok(()), "the place lies within the hold");
-                return Ok(hold);
-            }
-        }
-    }
-}
-
-fn place(start: u64, len: u64, capacity: u64) -> Result<Range<u64>, RangeError> {
-    let end = (start.checked_add(len)).ok_or(RangeError::Overflow { start, len })?;
-    if end > capacity {
-        return Err(RangeError::PastCapacity {
-            start,
-            end,
-            capacity,
-        });
-    }
-    Ok(start..end)
 }
 
 impl<P: LockRef, A: Mode> Drop for Hold<P, A> {

@@ -2,13 +2,19 @@
 
 use alloc::vec::Vec;
 use core::fmt;
+use core::future::Future;
 use core::ops::Range;
 use core::slice::GetDisjointMutError;
+#[cfg(feature = "std")]
+use std::time::{Duration, Instant};
 
-use super::guard::{SliceRef, checked};
-use crate::capabilities::RawRangeLockBatch;
+use super::guard::SliceRef;
+use crate::capabilities::{RawRangeLockBatch, RawRangeLockBatchWait};
+#[cfg(feature = "std")]
+use crate::error::TimedLockError;
 use crate::error::{RangeError, TryLockError};
-use crate::guard::{BatchHold, LockRef, normalised};
+use crate::guard::{BatchHold, Borders, LockRef};
+use crate::positions::{IntoRange, in_hold, in_slice};
 use crate::raw::{Access, Span};
 
 /// Several ranges of a [`RangeLock`](crate::RangeLock), held together. Dropping it releases them
@@ -40,7 +46,7 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockBatch>> RangeBatchGuard<P, T>
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn lock(
         lock: P,
-        requests: impl IntoIterator<Item = (Range<usize>, Access)>,
+        requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
     ) -> Result<Self, RangeError> {
         let first = lock.elements().0;
         let parts = asked(&lock, requests)?;
@@ -61,7 +67,7 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockBatch>> RangeBatchGuard<P, T>
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock(
         lock: P,
-        requests: impl IntoIterator<Item = (Range<usize>, Access)>,
+        requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
     ) -> Result<Self, TryLockError> {
         let first = lock.elements().0;
         let parts = asked(&lock, requests)?;
@@ -74,21 +80,90 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockBatch>> RangeBatchGuard<P, T>
     }
 }
 
+impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockBatchWait>> RangeBatchGuard<P, T> {
+    /// Locks all the ranges; blocks until no conflicting hold is left, for at most `timeout`. A
+    /// timeout too long for the clock never ends. Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// [`TimedLockError::TimedOut`], with no trace left; otherwise as for [`lock`](Self::lock).
+    #[cfg(feature = "std")]
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    pub fn try_lock_for(
+        lock: P,
+        requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
+        timeout: Duration,
+    ) -> Result<Self, TimedLockError> {
+        let first = lock.elements().0;
+        let parts = asked(&lock, requests)?;
+        let _hold = BatchHold::try_lock_for(lock, ranges(&parts), timeout)?;
+        Ok(RangeBatchGuard {
+            first,
+            parts,
+            _hold,
+        })
+    }
+
+    /// Locks all the ranges; blocks until no conflicting hold is left or `deadline` has passed. A
+    /// deadline in the past makes this a try. Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// [`TimedLockError::TimedOut`], with no trace left; otherwise as for [`lock`](Self::lock).
+    #[cfg(feature = "std")]
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    pub fn try_lock_until(
+        lock: P,
+        requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
+        deadline: Instant,
+    ) -> Result<Self, TimedLockError> {
+        let first = lock.elements().0;
+        let parts = asked(&lock, requests)?;
+        let _hold = BatchHold::try_lock_until(lock, ranges(&parts), deadline)?;
+        Ok(RangeBatchGuard {
+            first,
+            parts,
+            _hold,
+        })
+    }
+
+    /// Returns a future that locks all the ranges. Never blocks. Dropping the future gives up the
+    /// request. Like any `async fn`, it panics when polled after completion.
+    ///
+    /// # Errors
+    /// As for [`lock`](Self::lock).
+    pub fn lock_async(
+        lock: P,
+        requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
+    ) -> impl Future<Output = Result<Self, RangeError>> {
+        let parts = asked(&lock, requests);
+        Self::lock_asked_async(lock, parts)
+    }
+
+    async fn lock_asked_async(
+        lock: P,
+        parts: Result<Vec<(Span, Access)>, RangeError>,
+    ) -> Result<Self, RangeError> {
+        let parts = parts?;
+        let _hold = BatchHold::lock_async(lock.clone(), ranges(&parts)).await?;
+        let first = lock.elements().0;
+        Ok(RangeBatchGuard {
+            first,
+            parts,
+            _hold,
+        })
+    }
+}
+
 /// Returns the requested ranges exactly, without rounding to the lock's granularity.
 fn asked<T>(
     lock: &impl SliceRef<T>,
-    requests: impl IntoIterator<Item = (Range<usize>, Access)>,
+    requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
 ) -> Result<Vec<(Span, Access)>, RangeError> {
     let len = lock.elements().1;
-    let mut positions = Vec::new();
+    let mut borders = Borders::default();
     for (range, access) in requests {
-        let range = checked(&range, len)?;
-        let (start, end) = (range.start, range.end);
-        let memory = positions.try_reserve(1);
-        memory.map_err(|_| RangeError::Memory { start, end })?;
-        positions.push((range, access));
+        borders.add(in_slice(range, len)?, access, 1, len as u64)?;
     }
-    normalised(positions, 1, len as u64)
+    borders.into_parts()
 }
 
 fn ranges(parts: &[(Span, Access)]) -> impl Iterator<Item = (Range<u64>, Access)> {
@@ -106,7 +181,8 @@ impl<P: LockRef, T> RangeBatchGuard<P, T> {
     }
 
     /// Returns the elements of `range` if all of them are held, with any access.
-    pub fn get(&self, range: Range<usize>) -> Option<&[T]> {
+    pub fn get(&self, range: impl IntoRange) -> Option<&[T]> {
+        let range = self.range(range)?;
         if !self.holds(&range, Access::Read) {
             return None;
         }
@@ -116,7 +192,7 @@ impl<P: LockRef, T> RangeBatchGuard<P, T> {
     }
 
     /// Returns the elements of `range` mutably if all of them are held for writing.
-    pub fn get_mut(&mut self, range: Range<usize>) -> Option<&mut [T]> {
+    pub fn get_mut(&mut self, range: impl IntoRange) -> Option<&mut [T]> {
         let [elements] = self.get_disjoint_mut([range]).ok()?;
         Some(elements)
     }
@@ -127,6 +203,17 @@ impl<P: LockRef, T> RangeBatchGuard<P, T> {
     /// [`GetDisjointMutError::IndexOutOfBounds`] if any element is not held for writing,
     /// [`GetDisjointMutError::OverlappingIndices`] if two ranges overlap.
     pub fn get_disjoint_mut<const N: usize>(
+        &mut self,
+        ranges: [impl IntoRange; N],
+    ) -> Result<[&mut [T]; N], GetDisjointMutError> {
+        let mut within = [const { 0..0 }; N];
+        for (within, range) in within.iter_mut().zip(ranges) {
+            *within = (self.range(range)).ok_or(GetDisjointMutError::IndexOutOfBounds)?;
+        }
+        self.disjoint_mut(within)
+    }
+
+    fn disjoint_mut<const N: usize>(
         &mut self,
         ranges: [Range<usize>; N],
     ) -> Result<[&mut [T]; N], GetDisjointMutError> {
@@ -144,6 +231,15 @@ impl<P: LockRef, T> RangeBatchGuard<P, T> {
         // within the slice. `&mut self` makes these the guard's only references, and no two of them
         // overlap.
         Ok(ranges.map(|range| unsafe { &mut *self.elements(&range) }))
+    }
+
+    /// Returns `range` in elements, if it lies between the first and the last held element. A
+    /// missing bound is one of these.
+    fn range(&self, range: impl IntoRange) -> Option<Range<usize>> {
+        let start = self.parts.first().map_or(0, |(span, _)| span.start());
+        let end = self.parts.last().map_or(0, |(span, _)| span.end());
+        let range = in_hold(range.bounds().ok()?, start..end).ok()?;
+        Some(range.start as usize..range.end as usize)
     }
 
     /// Returns whether every position of `range` is held with `least` or more. An empty range must

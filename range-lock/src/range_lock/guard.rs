@@ -1,12 +1,14 @@
 //! [`RangeGuard`]: the elements of a held range.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt;
+use core::future::Future;
 use core::ops::{Deref, DerefMut, Range};
 #[cfg(feature = "std")]
 use std::time::{Duration, Instant};
 
-use super::RangeLock;
+use super::{Memory, RangeLock};
 use crate::capabilities::{
     RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait,
     RawRangeLockWait,
@@ -15,11 +17,13 @@ use crate::capabilities::{
 use crate::error::TimedLockError;
 use crate::error::{PartError, RangeError, TryLockError};
 use crate::guard::hold::sealed;
-use crate::guard::{Exclusive, Hold, LockRef, Mode, Readable, Shared, Upgradable};
+use crate::guard::{Exclusive, Hold, LockField, LockRef, Mode, Readable, Shared, Upgradable};
+use crate::positions::{Bounds, IntoRange, in_hold, in_slice};
 use crate::raw::{RawRangeLock, Span};
 
 /// The pointer by which a guard reaches its [`RangeLock`] of `T`s: `&RangeLock<T, L>`, or
-/// `Arc<RangeLock<T, L>>` for an owned guard. Sealed.
+/// `Arc<RangeLock<T, L>>` for an owned guard, or a [`LockField`] for one of a lock that is a part
+/// of something shared. Sealed.
 pub trait SliceRef<T>: LockRef {
     /// Returns the address of the first element, and the number of elements (RL-I1).
     #[doc(hidden)]
@@ -27,16 +31,16 @@ pub trait SliceRef<T>: LockRef {
 }
 
 macro_rules! slice_ref {
-    ($pointer:ty) => {
-        impl<T, L: RawRangeLock> sealed::Sealed for $pointer {}
-        impl<T, L: RawRangeLock> LockRef for $pointer {
+    ($pointer:ty $(, $owner:ident)?) => {
+        impl<T, L: RawRangeLock, M: Memory<T> $(, $owner: ?Sized)?> sealed::Sealed for $pointer {}
+        impl<T, L: RawRangeLock, M: Memory<T> $(, $owner: ?Sized)?> LockRef for $pointer {
             type Lock = L;
             #[inline]
             fn raw(&self) -> &L {
                 &self.lock
             }
         }
-        impl<T, L: RawRangeLock> SliceRef<T> for $pointer {
+        impl<T, L: RawRangeLock, M: Memory<T> $(, $owner: ?Sized)?> SliceRef<T> for $pointer {
             #[inline]
             fn elements(&self) -> (*mut T, usize) {
                 (self.data.as_ptr(), self.len)
@@ -45,8 +49,9 @@ macro_rules! slice_ref {
     };
 }
 
-slice_ref!(&RangeLock<T, L>);
-slice_ref!(Arc<RangeLock<T, L>>);
+slice_ref!(&RangeLock<T, L, M>);
+slice_ref!(Arc<RangeLock<T, L, M>>);
+slice_ref!(LockField<O, RangeLock<T, L, M>>, O);
 
 /// A held range of the [`RangeLock`] that `P` points to; derefs to `[T]`. Its aliases are
 /// [`RangeReadGuard`], [`RangeUpgradableGuard`], [`RangeWriteGuard`], and their owned forms.
@@ -59,7 +64,7 @@ slice_ref!(Arc<RangeLock<T, L>>);
 /// use std::sync::Arc;
 /// use spanlock_range_lock::{OwnedRangeWriteGuard, RangeLock, RwCounter};
 ///
-/// let pixels = Arc::new(RangeLock::<_, RwCounter>::new(vec![0_u8; 100]));
+/// let pixels = Arc::new(RangeLock::with_lock(vec![0_u8; 100], RwCounter::new())?);
 /// let mut mine = OwnedRangeWriteGuard::lock(pixels.clone(), 10..20)?;
 /// std::thread::spawn(move || mine.fill(7)).join().unwrap();
 /// assert_eq!(pixels.read(9..11)?[..], [0, 7]);
@@ -69,23 +74,26 @@ slice_ref!(Arc<RangeLock<T, L>>);
 pub struct RangeGuard<P: LockRef, T, A: Mode> {
     /// The elements of the held span (RL-I2, RL-I4). `*mut`, because a guard that can write must be
     /// invariant in `T` (RL-I3).
-    data: *mut [T],
+    pub(super) data: *mut [T],
     hold: Hold<P, A>,
 }
 
 /// A range held for reading.
-pub type RangeReadGuard<'a, T, L> = RangeGuard<&'a RangeLock<T, L>, T, Shared>;
+pub type RangeReadGuard<'a, T, L, M = Box<[T]>> = RangeGuard<&'a RangeLock<T, L, M>, T, Shared>;
 /// A range held for reading, with the right to write later.
-pub type RangeUpgradableGuard<'a, T, L> = RangeGuard<&'a RangeLock<T, L>, T, Upgradable>;
+pub type RangeUpgradableGuard<'a, T, L, M = Box<[T]>> =
+    RangeGuard<&'a RangeLock<T, L, M>, T, Upgradable>;
 /// A range held for reading and writing.
-pub type RangeWriteGuard<'a, T, L> = RangeGuard<&'a RangeLock<T, L>, T, Exclusive>;
+pub type RangeWriteGuard<'a, T, L, M = Box<[T]>> = RangeGuard<&'a RangeLock<T, L, M>, T, Exclusive>;
 
 /// A [`RangeReadGuard`] that shares ownership of its lock.
-pub type OwnedRangeReadGuard<T, L> = RangeGuard<Arc<RangeLock<T, L>>, T, Shared>;
+pub type OwnedRangeReadGuard<T, L, M = Box<[T]>> = RangeGuard<Arc<RangeLock<T, L, M>>, T, Shared>;
 /// A [`RangeUpgradableGuard`] that shares ownership of its lock.
-pub type OwnedRangeUpgradableGuard<T, L> = RangeGuard<Arc<RangeLock<T, L>>, T, Upgradable>;
+pub type OwnedRangeUpgradableGuard<T, L, M = Box<[T]>> =
+    RangeGuard<Arc<RangeLock<T, L, M>>, T, Upgradable>;
 /// A [`RangeWriteGuard`] that shares ownership of its lock.
-pub type OwnedRangeWriteGuard<T, L> = RangeGuard<Arc<RangeLock<T, L>>, T, Exclusive>;
+pub type OwnedRangeWriteGuard<T, L, M = Box<[T]>> =
+    RangeGuard<Arc<RangeLock<T, L, M>>, T, Exclusive>;
 
 // SAFETY: a hold may be released by another thread (`RawRangeLock`, 4). The guard is a `&[T]`, and
 // an upgrade turns it into a `&mut [T]`. An owned guard may be the last owner of the elements, and
@@ -100,22 +108,6 @@ unsafe impl<P: LockRef, T: Send> Send for RangeGuard<P, T, Exclusive> {}
 // SAFETY: a shared guard lends only `&[T]`.
 unsafe impl<P: LockRef, T: Sync, A: Mode> Sync for RangeGuard<P, T, A> {}
 
-/// Checks `range` against the length, and returns it in the lock's positions.
-pub(super) fn checked(range: &Range<usize>, len: usize) -> Result<Range<u64>, RangeError> {
-    let (start, end) = (range.start as u64, range.end as u64);
-    if range.start > range.end {
-        return Err(RangeError::Reversed { start, end });
-    }
-    if range.end > len {
-        return Err(RangeError::PastCapacity {
-            start,
-            end,
-            capacity: len as u64,
-        });
-    }
-    Ok(start..end)
-}
-
 impl<T, P: SliceRef<T>, A: Mode> RangeGuard<P, T, A> {
     /// Locks the elements of `range`; blocks until no conflicting hold is left. Ordering: Acquire.
     ///
@@ -123,8 +115,9 @@ impl<T, P: SliceRef<T>, A: Mode> RangeGuard<P, T, A> {
     /// A reversed range, one past the last element, or no memory.
     #[inline]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    pub fn lock(lock: P, range: Range<usize>) -> Result<Self, RangeError> {
-        let hold = Hold::lock(lock.clone(), checked(&range, lock.elements().1)?)?;
+    pub fn lock(lock: P, range: impl IntoRange) -> Result<Self, RangeError> {
+        let range = in_slice(range, lock.elements().1)?;
+        let hold = Hold::lock(lock, range.clone())?;
         Ok(Self::of(hold, range))
     }
 
@@ -136,17 +129,19 @@ impl<T, P: SliceRef<T>, A: Mode> RangeGuard<P, T, A> {
     /// [`lock`](Self::lock).
     #[inline]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    pub fn try_lock(lock: P, range: Range<usize>) -> Result<Self, TryLockError> {
-        let hold = Hold::try_lock(lock.clone(), checked(&range, lock.elements().1)?)?;
+    pub fn try_lock(lock: P, range: impl IntoRange) -> Result<Self, TryLockError> {
+        let range = in_slice(range, lock.elements().1)?;
+        let hold = Hold::try_lock(lock, range.clone())?;
         Ok(Self::of(hold, range))
     }
 
     /// Returns the guard of `range`, which has been checked and is held by `hold`.
     #[inline]
-    fn of(hold: Hold<P, A>, range: Range<usize>) -> Self {
+    fn of(hold: Hold<P, A>, range: Range<u64>) -> Self {
         let (first, _) = hold.lock_ref().elements();
+        let range = range.start as usize..range.end as usize;
         // A pointer, not a reference: other guards have references to other elements (RL-I2).
-        // SAFETY: `checked` found `range.start <= range.end <= len`: within bounds (RL-I1).
+        // SAFETY: `in_slice` found `range.start <= range.end <= len`: within bounds (RL-I1).
         let first = unsafe { first.add(range.start) };
         let data = core::ptr::slice_from_raw_parts_mut(first, range.end - range.start);
         RangeGuard { data, hold }
@@ -163,11 +158,11 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockWait>, A: Mode> RangeGuard<P,
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock_for(
         lock: P,
-        range: Range<usize>,
+        range: impl IntoRange,
         timeout: Duration,
     ) -> Result<Self, TimedLockError> {
-        let span = checked(&range, lock.elements().1)?;
-        let hold = Hold::try_lock_for(lock, span, timeout)?;
+        let range = in_slice(range, lock.elements().1)?;
+        let hold = Hold::try_lock_for(lock, range.clone(), timeout)?;
         Ok(Self::of(hold, range))
     }
 
@@ -180,11 +175,11 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockWait>, A: Mode> RangeGuard<P,
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock_until(
         lock: P,
-        range: Range<usize>,
+        range: impl IntoRange,
         deadline: Instant,
     ) -> Result<Self, TimedLockError> {
-        let span = checked(&range, lock.elements().1)?;
-        let hold = Hold::try_lock_until(lock, span, deadline)?;
+        let range = in_slice(range, lock.elements().1)?;
+        let hold = Hold::try_lock_until(lock, range.clone(), deadline)?;
         Ok(Self::of(hold, range))
     }
 
@@ -193,9 +188,20 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockWait>, A: Mode> RangeGuard<P,
     ///
     /// # Errors
     /// As for [`lock`](Self::lock).
-    pub async fn lock_async(lock: P, range: Range<usize>) -> Result<Self, RangeError> {
-        let span = checked(&range, lock.elements().1)?;
-        let hold = Hold::lock_async(lock, span).await?;
+    pub fn lock_async(
+        lock: P,
+        range: impl IntoRange,
+    ) -> impl Future<Output = Result<Self, RangeError>> {
+        let range = in_slice(range, lock.elements().1);
+        Self::lock_checked_async(lock, range)
+    }
+
+    async fn lock_checked_async(
+        lock: P,
+        range: Result<Range<u64>, RangeError>,
+    ) -> Result<Self, RangeError> {
+        let range = range?;
+        let hold = Hold::lock_async(lock, range.clone()).await?;
         Ok(Self::of(hold, range))
     }
 }
@@ -263,14 +269,59 @@ impl<P: LockRef<Lock: RawRangeLockUpgradeWait>, T> RangeGuard<P, T, Upgradable> 
     }
 }
 
+impl<P: LockRef<Lock: RawRangeLockUpgradeWait>, T> RangeGuard<P, T, Upgradable> {
+    /// Becomes exclusive; blocks like [`upgrade`](Self::upgrade), for at most `timeout`. A timeout
+    /// too long for the clock never ends. Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// Returns the guard, unchanged, if the readers have not left in time.
+    #[cfg(feature = "std")]
+    pub fn try_upgrade_for(self, timeout: Duration) -> Result<RangeGuard<P, T, Exclusive>, Self> {
+        let RangeGuard { data, hold } = self;
+        match hold.try_upgrade_for(timeout) {
+            Ok(hold) => Ok(RangeGuard { data, hold }),
+            Err(hold) => Err(RangeGuard { data, hold }),
+        }
+    }
+
+    /// Becomes exclusive; blocks like [`upgrade`](Self::upgrade), until `deadline` at the latest. A
+    /// deadline in the past makes this a try. Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// As for [`try_upgrade_for`](Self::try_upgrade_for).
+    #[cfg(feature = "std")]
+    pub fn try_upgrade_until(self, deadline: Instant) -> Result<RangeGuard<P, T, Exclusive>, Self> {
+        let RangeGuard { data, hold } = self;
+        match hold.try_upgrade_until(deadline) {
+            Ok(hold) => Ok(RangeGuard { data, hold }),
+            Err(hold) => Err(RangeGuard { data, hold }),
+        }
+    }
+}
+
+impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockUpgradeWait>> RangeGuard<P, T, Upgradable> {
+    /// Returns a future that makes the guard exclusive, as [`Hold::upgrade_async`] does. Dropping
+    /// it releases the range. Like any `async fn`, it panics when polled after completion.
+    pub fn upgrade_async(self) -> impl Future<Output = RangeGuard<P, T, Exclusive>> {
+        // Not the guard itself: its pointer would keep the future in one thread.
+        let RangeGuard { hold, .. } = self;
+        async {
+            let hold = hold.upgrade_async().await;
+            // The elements are those of the span.
+            let range = hold.span().map_or(0..0, Span::range);
+            RangeGuard::of(hold, range)
+        }
+    }
+}
+
 impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
     /// Releases all elements but `keep`, given as indices into the guard. Never blocks. If a waker
     /// panics, the guard keeps the same elements. Ordering: Release.
     ///
     /// # Errors
     /// `keep` is reversed, or ends past the guard's elements. The guard is unchanged.
-    pub fn shrink(&mut self, keep: Range<usize>) -> Result<(), PartError> {
-        let base = self.part(keep.clone())?;
+    pub fn shrink(&mut self, keep: impl IntoRange) -> Result<(), PartError> {
+        let (base, keep) = self.part(keep.bounds()?)?;
         // RL-I4: shrink the slice first.
         self.data = self.elements(keep.clone());
         self.hold
@@ -297,7 +348,7 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
     /// `at` lies past the guard's elements, both parts would share a unit of the lock's
     /// granularity, or there is no memory. The guard is unchanged.
     pub fn split_off(&mut self, at: usize) -> Result<Self, PartError> {
-        let base = self.part(at..at)?;
+        let (base, _) = self.part((at..at).bounds()?)?;
         let (all, data) = (self.data, self.elements(at..self.data.len()));
         // RL-I4: cut the slice first.
         self.data = self.elements(0..at);
@@ -321,23 +372,12 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
         }
     }
 
-    /// Returns the lock's position of the guard's first element, after checking that `part` lies
-    /// within the guard.
-    fn part(&self, part: Range<usize>) -> Result<u64, PartError> {
-        let (start, end) = (part.start as u64, part.end as u64);
-        if start > end {
-            return Err(PartError::Reversed { start, end });
-        }
-        let held_end = self.data.len() as u64;
-        if end > held_end {
-            return Err(PartError::Outside {
-                start,
-                end,
-                held_start: 0,
-                held_end,
-            });
-        }
-        Ok(self.hold.span().map_or(0, Span::start))
+    /// Returns the lock's position of the guard's first element, and `part`, which must lie within
+    /// the guard.
+    fn part(&self, part: Bounds) -> Result<(u64, Range<usize>), PartError> {
+        let part = in_hold(part, 0..self.data.len() as u64)?;
+        let base = self.hold.span().map_or(0, Span::start);
+        Ok((base, part.start as usize..part.end as usize))
     }
 
     /// Returns the elements of `part`, which lies within the guard.

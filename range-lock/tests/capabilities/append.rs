@@ -1,10 +1,17 @@
 //! Appends choose the end under the lock. ZFS chose it before, and two appends got the same place.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Waker};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use spanlock_range_lock::{RangeError, RangeLockExt, RawRangeLockSplit};
+use spanlock_range_lock::{
+    RangeError, RangeLockExt, RawRangeLockSplit, RawRangeLockWait, TimedLockError, TryLockError,
+};
 
+use super::futures::block_on;
 use super::units;
 
 pub(crate) fn appends_get_places_of_their_own<L: RawRangeLockSplit>(lock: &L) {
@@ -82,5 +89,73 @@ pub(crate) fn an_append_past_the_last_position_is_an_error<L: RawRangeLockSplit>
     let last = lock.append(5, || capacity - 5).unwrap();
     assert_eq!(last.span().map(|span| span.end()), Some(capacity));
     drop(last);
+    assert!(lock.try_write(units(lock, 0..8)).is_ok());
+}
+
+pub(crate) fn an_append_that_gives_up_leaves_no_trace<L>(lock: &L)
+where
+    L: RawRangeLockSplit + RawRangeLockWait,
+{
+    let (soon, hour) = (Duration::from_millis(2), Duration::from_secs(3600));
+    let end = || units(lock, 0..3).end;
+    let busy = lock.write(units(lock, 3..5)).unwrap();
+    assert_eq!(
+        lock.try_append(5, end).err(),
+        Some(TryLockError::WouldBlock)
+    );
+    let late = Some(TimedLockError::TimedOut);
+    assert_eq!(lock.try_append_for(5, end, soon).err(), late);
+    assert_eq!(lock.try_append_until(5, end, Instant::now()).err(), late);
+    {
+        let mut waiting = pin!(lock.append_async(5, end));
+        let context = &mut Context::from_waker(Waker::noop());
+        assert!(waiting.as_mut().poll(context).is_pending());
+    }
+    if lock.granularity() < u64::MAX {
+        drop(lock.try_write(units(lock, 0..3)).unwrap());
+    }
+    drop(
+        lock.try_append_for(0, || unreachable!("not asked"), hour)
+            .unwrap(),
+    );
+    thread::scope(|scope| {
+        let append = scope.spawn(|| lock.try_append_for(5, end, hour).map(|it| it.span()));
+        thread::yield_now();
+        drop(busy);
+        let place = append.join().unwrap().unwrap();
+        assert_eq!(place.map(|span| span.range()), Some(end()..end() + 5));
+    });
+    let capacity = lock.capacity();
+    let past = lock.try_append_for(5, || capacity - 1, soon).err();
+    assert!(matches!(past, Some(TimedLockError::Range(_))));
+    drop(lock.try_append(5, end).unwrap());
+    drop(lock.try_append_for(5, end, Duration::MAX).unwrap());
+    assert!(lock.try_write(units(lock, 0..8)).is_ok());
+}
+
+pub(crate) fn appends_as_futures_get_places_of_their_own<L>(lock: &L)
+where
+    L: RawRangeLockSplit + RawRangeLockWait,
+{
+    let end = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for me in 0..4 {
+            let end = &end;
+            scope.spawn(move || {
+                for i in 0..100 {
+                    let len = 1 + (me + i) % 7;
+                    let append = lock.append_async(len, || end.load(Relaxed));
+                    let hold = block_on(append).unwrap();
+                    let place = hold.span().unwrap();
+                    assert_eq!(end.load(Relaxed), place.start(), "two in one place");
+                    thread::yield_now();
+                    end.store(place.end(), Relaxed);
+                }
+            });
+        }
+    });
+    // Each thread appends every length from 1 to 7 fourteen times, and two more.
+    let each = |me: u64| (0..100).map(|i| 1 + (me + i) % 7).sum::<u64>();
+    assert_eq!(end.into_inner(), (0..4).map(each).sum());
     assert!(lock.try_write(units(lock, 0..8)).is_ok());
 }

@@ -1,15 +1,19 @@
 //! Several ranges in one call.
 
+use std::future::Future;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use spanlock_range_lock::{
-    Access, BatchHold, RangeError, RangeLock, RangeLockExt, RawRangeLockBatch, RawRangeLockWait,
-    TimedLockError, TryLockError,
+    Access, BatchHold, RangeError, RangeLock, RangeLockExt, RawRangeLock, RawRangeLockBatch,
+    RawRangeLockBatchWait, RawRangeLockWait, TimedLockError, TryLockError,
 };
 
+use super::futures::block_on;
 use super::{Rng, unit, units};
 
 type Request = (Range<u64>, Access);
@@ -71,7 +75,8 @@ pub(crate) fn an_invalid_range_in_a_batch_locks_nothing<L: RawRangeLockBatch>(lo
         (nothing.spans().len(), format!("{nothing:?}")),
         (0, "BatchHold[]".into())
     );
-    drop(lock.lock_all([]).unwrap());
+    let none: [Request; 0] = [];
+    drop(lock.lock_all(none).unwrap());
     assert!(lock.try_write(good.0).is_ok());
 }
 
@@ -298,5 +303,156 @@ where
             });
         }
     });
+    assert!(lock.try_write(units(lock, 0..UNITS)).is_ok());
+}
+
+/// Two ranges that a batch wants, and one between them that it does not.
+fn parts<L: RawRangeLock>(lock: &L) -> [Request; 2] {
+    [
+        (units(lock, 0..2), Access::Write),
+        (units(lock, 5..6), Access::Write),
+    ]
+}
+
+pub(crate) fn a_batch_with_a_deadline_leaves_no_trace<L: RawRangeLockBatchWait>(lock: &L) {
+    let (soon, hour) = (Duration::from_millis(2), Duration::from_secs(3600));
+    let busy = lock.write(units(lock, 5..6)).unwrap();
+    let late = lock.try_lock_all_for(parts(lock), soon).err();
+    assert_eq!(late, Some(TimedLockError::TimedOut));
+    let late = lock.try_lock_all_until(parts(lock), Instant::now()).err();
+    assert_eq!(late, Some(TimedLockError::TimedOut));
+    if lock.granularity() < u64::MAX {
+        drop(lock.try_write(units(lock, 0..5)).unwrap());
+    }
+    thread::scope(|scope| {
+        let batch = scope.spawn(|| {
+            lock.try_lock_all_for(parts(lock), hour)
+                .map(|it| it.spans().len())
+        });
+        thread::yield_now();
+        drop(busy);
+        assert!(batch.join().unwrap().unwrap() > 0);
+    });
+    drop(lock.try_lock_all_for(parts(lock), soon).unwrap());
+    let array = RangeLock::with_lock(vec![0; 4], lock).unwrap();
+    let held = array.write(2..3).unwrap();
+    let both = [(0..1, Access::Write), (2..3, Access::Write)];
+    let late = array.try_lock_all_for(both.clone(), soon).err();
+    assert_eq!(late, Some(TimedLockError::TimedOut));
+    drop(held);
+    let mut guard = array
+        .try_lock_all_until(both, Instant::now() + hour)
+        .unwrap();
+    guard.get_mut(2..3).unwrap()[0] = 1;
+    drop(guard);
+    drop(array);
+    assert!(lock.try_write(units(lock, 0..UNITS)).is_ok());
+}
+
+pub(crate) fn a_batch_is_a_future<L: RawRangeLockBatchWait>(lock: &L) {
+    let none: [Request; 0] = [];
+    assert_eq!(
+        block_on(lock.lock_all_async(none)).unwrap().spans().len(),
+        0
+    );
+    let reversed = RangeError::Reversed { start: 4, end: 3 };
+    #[allow(clippy::reversed_empty_ranges)]
+    let requests = [(4..3, Access::Read)];
+    assert_eq!(
+        block_on(lock.lock_all_async(requests)).err(),
+        Some(reversed)
+    );
+    let spans = lock.lock_all(parts(lock)).unwrap().spans().len();
+    let busy = lock.write(units(lock, 5..6)).unwrap();
+    let mut waiting = pin!(lock.lock_all_async(parts(lock)));
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..3 {
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+    }
+    // It waits for all its ranges as one request.
+    assert!(lock.try_write(units(lock, 5..6)).is_err());
+    drop(busy);
+    let batch = block_on(waiting).unwrap();
+    assert_eq!(batch.spans().len(), spans);
+    assert!(lock.try_read(units(lock, 1..2)).is_err());
+    assert!(lock.try_read(units(lock, 5..6)).is_err());
+    drop(batch);
+    let array = RangeLock::with_lock(vec![0; 4], lock).unwrap();
+    let mut guard = block_on(array.lock_all_async([(1..3, Access::Write)])).unwrap();
+    guard.get_mut(..).unwrap().fill(1);
+    drop(guard);
+    drop(array);
+    assert!(lock.try_write(units(lock, 0..UNITS)).is_ok());
+}
+
+pub(crate) fn a_dropped_batch_lets_others_go_on<L: RawRangeLockBatchWait>(lock: &L) {
+    let mut context = Context::from_waker(Waker::noop());
+    let busy = lock.read(units(lock, 5..6)).unwrap();
+    let mut batch = Box::pin(lock.lock_all_async(parts(lock)));
+    assert!(batch.as_mut().poll(&mut context).is_pending());
+    let mut behind = Box::pin(lock.read_async(units(lock, 0..1)));
+    let behind = match behind.as_mut().poll(&mut context) {
+        Poll::Ready(hold) => {
+            drop(batch);
+            hold
+        }
+        Poll::Pending => {
+            drop(batch);
+            block_on(behind)
+        }
+    };
+    drop(behind.unwrap());
+    drop(lock.try_read(units(lock, 5..6)).unwrap());
+    let mut batch = Box::pin(lock.lock_all_async(parts(lock)));
+    assert!(batch.as_mut().poll(&mut context).is_pending());
+    drop(busy);
+    // Granted meanwhile, or to be granted at the next poll.
+    drop(batch);
+    assert!(lock.try_write(units(lock, 0..UNITS)).is_ok());
+}
+
+/// Batches that block, wait as futures, or give up, in several threads: no update is lost.
+pub(crate) fn batches_as_futures_and_threads_race<L: RawRangeLockBatchWait>(lock: &L) {
+    let count = AtomicU64::new(0);
+    let done = AtomicU64::new(0);
+    let add = |done: &AtomicU64| {
+        // Not atomic: exclusion makes it so.
+        let before = count.load(Relaxed);
+        thread::yield_now();
+        count.store(before + 1, Relaxed);
+        done.fetch_add(1, Relaxed);
+    };
+    thread::scope(|scope| {
+        for me in 0..4 {
+            let (add, done) = (&add, &done);
+            scope.spawn(move || {
+                for round in 0..150 {
+                    let shared = (units(lock, 3..4), Access::Write);
+                    let own = (units(lock, 2 * (me % 2)..2 * (me % 2) + 1), Access::Write);
+                    let batch = [own, shared];
+                    match (me + round) % 4 {
+                        0 => drop((lock.lock_all(batch).unwrap(), add(done))),
+                        1 => drop((block_on(lock.lock_all_async(batch)).unwrap(), add(done))),
+                        2 => {
+                            let soon = Duration::from_micros(50);
+                            if let Ok(hold) = lock.try_lock_all_for(batch, soon) {
+                                add(done);
+                                drop(hold);
+                            }
+                        }
+                        _ => {
+                            let mut waiting = pin!(lock.lock_all_async(batch));
+                            let context = &mut Context::from_waker(Waker::noop());
+                            if let Poll::Ready(hold) = waiting.as_mut().poll(context) {
+                                add(done);
+                                drop(hold.unwrap());
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(count.into_inner(), done.into_inner());
     assert!(lock.try_write(units(lock, 0..UNITS)).is_ok());
 }

@@ -39,7 +39,7 @@ fn poll<F: Future + Unpin>(future: &mut F, counter: &Arc<Counter>) -> Poll<F::Ou
 }
 
 /// The simplest executor: sleeps until woken.
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     struct Thread(thread::Thread);
     impl Wake for Thread {
         fn wake(self: Arc<Self>) {

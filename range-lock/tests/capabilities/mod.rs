@@ -109,6 +109,8 @@ macro_rules! capability {
             an_upgrade_waits_for_the_readers
             no_writer_precedes_an_upgrade
             elements_are_upgraded
+            an_upgrade_that_gives_up_leaves_no_trace
+            upgrades_are_granted_in_time
         }
     };
     (batches, $make:expr) => {
@@ -121,6 +123,10 @@ macro_rules! capability {
             a_batch_guard_lends_several_slices
             a_request_under_a_hold_waits_behind_a_request_for_both
             requests_without_other_holds_never_deadlock
+            a_batch_with_a_deadline_leaves_no_trace
+            a_batch_is_a_future
+            a_dropped_batch_lets_others_go_on
+            batches_as_futures_and_threads_race
         }
         capability_tests! { owned, $make; owned_batches }
     };
@@ -129,6 +135,8 @@ macro_rules! capability {
             appends_get_places_of_their_own
             an_append_follows_a_moving_end
             an_append_past_the_last_position_is_an_error
+            an_append_that_gives_up_leaves_no_trace
+            appends_as_futures_get_places_of_their_own
         }
     };
     (foreign, $make:expr) => {

@@ -6,6 +6,13 @@ use crate::check;
 #[cfg(not(spanlock_shuttle))]
 use crate::atomic::{Ordering::SeqCst, fence};
 
+pub(crate) const FLAGS_MAY_FENCE: bool = false;
+
+#[inline]
+pub(crate) fn may_register() -> bool {
+    false
+}
+
 /// Returns false: [`before_flag`] always fences, at a site where a mutation can drop the fence.
 pub(crate) fn flags_fence() -> bool {
     false

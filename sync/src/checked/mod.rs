@@ -31,6 +31,16 @@ compile_error!(
      feature `shuttle` of spanlock-sync"
 );
 
+/// Defines functions that are not `const`: the atomics of a checker are registered at run time.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! const_if_shipped {
+    ($(#[$attribute:meta])* $visibility:vis fn $($function:tt)*) => {
+        $(#[$attribute])*
+        $visibility fn $($function)*
+    };
+}
+
 mod arc;
 pub(crate) mod atomic;
 pub(crate) mod barrier;

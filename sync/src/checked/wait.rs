@@ -33,10 +33,13 @@ pub(crate) fn thread() -> usize {
 }
 
 /// The number is the same for every lock, because each lock has a table of its own.
-#[derive(Default)]
 pub(crate) struct Number;
 
 impl Number {
+    pub(crate) const fn new() -> Self {
+        Number
+    }
+
     pub(crate) fn get(&self) -> u32 {
         0
     }
@@ -57,17 +60,15 @@ pub(crate) struct Table {
     has_credits: AtomicBool,
 }
 
-impl Default for Table {
-    fn default() -> Self {
+impl Table {
+    pub(crate) fn new() -> Self {
         Table {
             bucket: Mutex::new(Bucket::new()),
             credits: AtomicU32::new(0),
             has_credits: AtomicBool::new(cfg!(spanlock_explorer)),
         }
     }
-}
 
-impl Table {
     pub(crate) fn bucket(&self, _word: usize) -> &Mutex<Bucket> {
         &self.bucket
     }

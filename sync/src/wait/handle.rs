@@ -7,10 +7,10 @@ use super::Spot;
 use super::bucket::{Armed, Bucket, Removed};
 use super::waiter::{Batch, for_each_waker};
 use crate::barrier::Flag;
+use crate::const_if_shipped;
 use crate::world::wait as world;
 
 /// The part of a [`WaitQueue`] that does not depend on how threads sleep.
-#[derive(Default)]
 pub(super) struct Handle {
     /// How many waiters queue at the words of this handle. An arrival checks this count before the
     /// bucket's count. This count lies in the lock, next to data that the thread has just read.
@@ -27,6 +27,23 @@ pub(super) struct Handle {
 }
 
 impl Handle {
+    const_if_shipped! {
+        pub(super) fn new() -> Self {
+            Handle {
+                waiters: Flag::new(),
+                armed: Flag::new(),
+                number: world::Number::new(),
+                table: world::Table::new(),
+            }
+        }
+    }
+
+    /// Lets [`Flag::register`] decide now.
+    pub(super) fn register(&mut self) {
+        self.waiters.register();
+        self.armed.register();
+    }
+
     /// Updates the counters after a change of a queue. The caller has locked its bucket.
     pub(super) fn count_armed(&self, word: usize, change: Armed) {
         match change {

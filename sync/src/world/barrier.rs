@@ -1,10 +1,14 @@
 //! `membarrier` on Linux, fences elsewhere.
 
 #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
-pub(crate) use membarrier::{before_flag, flags_fence, heavy, light, use_fences};
+pub(crate) use membarrier::{
+    FLAGS_MAY_FENCE, before_flag, flags_fence, heavy, light, may_register, use_fences,
+};
 
 #[cfg(not(all(target_os = "linux", feature = "std", not(miri))))]
-pub(crate) use fences::{before_flag, flags_fence, heavy, light, use_fences};
+pub(crate) use fences::{
+    FLAGS_MAY_FENCE, before_flag, flags_fence, heavy, light, may_register, use_fences,
+};
 
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence, fence};
 
@@ -34,8 +38,15 @@ pub(crate) fn full() {
 mod fences {
     use core::sync::atomic::{Ordering::SeqCst, fence};
 
+    pub(crate) const FLAGS_MAY_FENCE: bool = true;
+
     pub(crate) fn flags_fence() -> bool {
         true
+    }
+
+    #[inline]
+    pub(crate) fn may_register() -> bool {
+        false
     }
 
     #[inline]
@@ -68,6 +79,15 @@ mod membarrier {
     const ABSENT: u8 = 2;
 
     static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+    pub(crate) const FLAGS_MAY_FENCE: bool = true;
+
+    /// Returns whether the process is registered, or may still be.
+    #[inline]
+    pub(crate) fn may_register() -> bool {
+        // Relaxed: as in `register`.
+        STATE.load(Relaxed) != ABSENT
+    }
 
     #[inline]
     pub(crate) fn light() {

@@ -118,10 +118,13 @@ pub(crate) fn thread() -> usize {
 pub(crate) use spanlock_cores::core as thread;
 
 /// A number that distinguishes locks. It is 0 until the lock has its first waiter.
-#[derive(Default)]
 pub(crate) struct Number(AtomicU32);
 
 impl Number {
+    pub(crate) const fn new() -> Self {
+        Number(AtomicU32::new(0))
+    }
+
     pub(crate) fn get(&self) -> u32 {
         // Relaxed: each waiter reads the number before it locks the bucket to join. A thread that
         // finds the waiter in the bucket has locked that bucket after the waiter did, so it reads
@@ -156,10 +159,13 @@ fn bucket_of(word: usize) -> usize {
     (hash >> 56) as usize
 }
 
-#[derive(Default)]
 pub(crate) struct Table;
 
 impl Table {
+    pub(crate) const fn new() -> Self {
+        Table
+    }
+
     pub(crate) fn bucket(&self, word: usize) -> &'static Mutex<Bucket> {
         &TABLE[bucket_of(word)].0
     }

@@ -95,6 +95,28 @@ const MODELS: &[Model] = &[
         ],
     },
     Model {
+        property: "upgrade-poll",
+        claim: "a polled upgrade is woken when the readers have released, and excludes later readers",
+        has: |it| it.upgrade_wait,
+        granular: false,
+        first: &[],
+        threads: &[
+            &[Lock(0..2, Upgradable), AwaitUpgrade, Unlock],
+            &[Lock(1..3, Read), Unlock],
+        ],
+    },
+    Model {
+        property: "upgrade-cancel",
+        claim: "cancelling a waiting upgrade admits a reader that only the upgrade kept out",
+        has: |it| it.upgrade_wait,
+        granular: false,
+        first: &[&Lock(0..1, Read), &Lock(0..2, Upgradable)],
+        threads: &[
+            &[CancelUpgrade, Join, Unlock, Unlock],
+            &[Lock(1..2, Read), Unlock],
+        ],
+    },
+    Model {
         property: "poll",
         claim: "a polled request is woken when it can be granted",
         has: |it| it.wait,
@@ -232,6 +254,39 @@ const MODELS: &[Model] = &[
         threads: &[
             &[Request(1..2, Write), Cancel, Unlock],
             &[LockAll(&[(0..1, Write), (1..2, Write)]), Unlock, Unlock],
+        ],
+    },
+    Model {
+        property: "batch-poll",
+        claim: "a polled batch is woken when its ranges can be granted, and then holds all of them",
+        has: |it| it.batch && it.wait,
+        granular: true,
+        // In a segment lock, such a hold may have an entry.
+        first: &[&Lock(1..3, Write)],
+        threads: &[
+            &[Unlock],
+            &[AwaitAll(&[(0..1, Write), (1..2, Write)]), Unlock, Unlock],
+        ],
+    },
+    Model {
+        property: "batch-cancel",
+        claim: "a cancelled batch leaves no trace, even if it was granted beforehand",
+        has: |it| it.batch && it.wait,
+        granular: true,
+        // In a segment lock, such a hold may have an entry.
+        first: &[&Lock(1..3, Write)],
+        threads: &[&[Unlock], &[CancelAll(&[(0..1, Write), (1..2, Write)])]],
+    },
+    Model {
+        property: "batch-cancel-wakes",
+        claim: "cancelling a waiting batch admits a request that only the batch blocked",
+        // In locks that take a range piece by piece, the search does not end within 25 seconds.
+        has: |it| it.batch && it.wait && it.upgrade_wait,
+        granular: true,
+        first: &[&Lock(1..2, Write)],
+        threads: &[
+            &[CancelAll(&[(0..1, Write), (1..2, Write)]), Join, Unlock],
+            &[Lock(0..1, Write), Unlock],
         ],
     },
     Model {

@@ -18,7 +18,7 @@ use spanlock_verify::{note_as, overtake, perform};
 use super::data::Data;
 use super::{Primitive, acquire};
 use crate::Driven;
-use crate::owner::{Asked, Hold, span};
+use crate::owner::{Asked, AskedAll, Hold, span};
 
 use Step::*;
 
@@ -28,6 +28,11 @@ pub(super) enum Step {
     Lock(Range<u64>, Access),
     /// Blocks for several holds.
     LockAll(&'static [(Range<u64>, Access)]),
+    /// Begins a request for several holds, and polls it until it is granted.
+    AwaitAll(&'static [(Range<u64>, Access)]),
+    /// Begins a request for several holds, polls it once, and cancels it. If the poll granted it,
+    /// releases the holds instead.
+    CancelAll(&'static [(Range<u64>, Access)]),
     /// Tries for a hold, and releases it if the try succeeded.
     Try(Range<u64>, Access),
     /// Tries for several holds, and releases them if the try succeeded.
@@ -45,6 +50,10 @@ pub(super) enum Step {
     Downgrade,
     TryUpgrade,
     Upgrade,
+    /// Polls an upgrade until it is granted.
+    AwaitUpgrade,
+    /// Polls an upgrade once, which must wait, and cancels it.
+    CancelUpgrade,
     Shrink(Range<u64>),
     /// Splits the last hold in two. The upper part becomes the last hold.
     Split(u64),
@@ -70,7 +79,8 @@ impl Step {
     fn operations(&self) -> Vec<&'static str> {
         match self {
             Lock(_, access) => vec![acquire(*access)],
-            LockAll(_) => vec!["batch"],
+            LockAll(_) | AwaitAll(_) => vec!["batch"],
+            CancelAll(_) | CancelUpgrade => vec!["cancel"],
             Try(..) | Overtake(_) => vec!["try", "release"],
             TryAll(_) => vec!["try-batch", "release"],
             LockUntil(..) => vec!["deadline", "release"],
@@ -78,7 +88,7 @@ impl Step {
             Unlock => vec!["release"],
             Downgrade => vec!["downgrade"],
             TryUpgrade => vec!["try-upgrade"],
-            Upgrade => vec!["upgrade"],
+            Upgrade | AwaitUpgrade => vec!["upgrade"],
             Shrink(_) => vec!["shrink"],
             Split(_) => vec!["split"],
             Await => vec!["poll"],
@@ -212,6 +222,27 @@ impl<'a> Worker<'a> {
                 perform("batch");
                 held.into_iter().for_each(|hold| self.begin(hold));
             }
+            AwaitAll(batch) => {
+                let mut asked = AskedAll::new(lock, all(batch));
+                let held = loop {
+                    if let Some(held) = asked.poll(self.parker.waker()) {
+                        break held;
+                    }
+                    self.parker.park_until(None);
+                };
+                perform("batch");
+                held.into_iter().for_each(|hold| self.begin(hold));
+            }
+            CancelAll(batch) => {
+                let mut asked = AskedAll::new(lock, all(batch));
+                match asked.poll(self.parker.waker()) {
+                    Some(held) => held.into_iter().for_each(Hold::release),
+                    None => {
+                        drop(asked);
+                        perform("cancel");
+                    }
+                }
+            }
             Try(range, access) => {
                 perform("try");
                 match Hold::try_lock(lock, span(range.clone()), *access) {
@@ -250,6 +281,23 @@ impl<'a> Worker<'a> {
             Upgrade => {
                 self.change(Hold::upgrade);
                 perform("upgrade");
+            }
+            AwaitUpgrade => {
+                let (parker, mut waits) = (self.parker, false);
+                self.change(|hold| {
+                    while !hold.poll_upgrade(&mut waits, parker.waker()) {
+                        parker.park_until(None);
+                    }
+                });
+                perform("upgrade");
+            }
+            CancelUpgrade => {
+                let (parker, mut waits) = (self.parker, false);
+                self.change(|hold| {
+                    assert!(!hold.poll_upgrade(&mut waits, parker.waker()) && waits);
+                    hold.cancel_upgrade();
+                });
+                perform("cancel");
             }
             Shrink(keep) => {
                 self.change(|hold| hold.shrink(span(keep.clone())));

@@ -186,7 +186,12 @@ impl Built {
             }
             let name = checker.name();
             let progress = ProgressBar::new_spinner();
-            progress.set_message(format!("building the {} under {name}", self.target));
+            let what = format!("building the {} under {name}", self.target);
+            if progress.is_hidden() {
+                // There is no terminal to draw in, and the build may take minutes.
+                eprintln!("{what}");
+            }
+            progress.set_message(what);
             progress.enable_steady_tick(Duration::from_millis(100));
             let built = self.build(name);
             progress.finish_and_clear();

@@ -6,6 +6,7 @@ use comfy_table::Cell;
 use serde::{Deserialize, Serialize};
 
 use super::table::{self, Column, Fitted};
+use crate::messages::{BRANCH_BOUND, STEP_BOUND};
 use crate::rows::row::Circumstances;
 
 /// A kind of change.
@@ -150,14 +151,24 @@ impl Changes {
         let fates = table::tally(self.all.iter().map(|it| it.verdict));
         let many = self.kind.many().to_lowercase();
         let head = format!("{} {many}: {fates}.", self.all.len());
+        let long = self.all.iter().filter(|it| it.expected.is_empty());
+        let long = long.filter(|it| it.failure.as_deref().is_some_and(is_too_long));
+        let long = long.map(|it| format!("{} only made an execution too long.", it.name));
         let problems = self.all.iter().filter_map(Change::problem);
-        Vec::from_iter(std::iter::once(head).chain(problems)).join("\n")
+        Vec::from_iter(std::iter::once(head).chain(long).chain(problems)).join("\n")
     }
 
     /// Whether there is no problem.
     pub(super) fn are_well(&self) -> bool {
         self.all.iter().all(|it| it.problem().is_none())
     }
+}
+
+/// Returns whether an execution failed only because it exceeded a checker's bound on its length.
+pub(super) fn is_too_long(failure: &str) -> bool {
+    [STEP_BOUND, BRANCH_BOUND]
+        .iter()
+        .any(|said| failure.contains(said))
 }
 
 /// Cuts a text that is too long for a table.

@@ -10,7 +10,7 @@ use comfy_table::Cell;
 
 use super::args::InjectArgs;
 use super::build::{Built, MODELS};
-use super::change::{Change, Changes, Fate, Kind};
+use super::change::{Change, Changes, Fate, Kind, is_too_long};
 use super::explore::explore;
 use super::models::{Models, Plan, Task, models};
 use super::output::{exit_code, say};
@@ -27,8 +27,8 @@ use crate::rows::row::Circumstances;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The time after which no further search of an explained change begins: one of which the source
-/// says that no program can find it. No failure ends its searches, so without this limit they would
-/// take most of the time of all.
+/// says that no program can find it, or one that has made an execution too long. No failure ends
+/// its searches, so without this limit they would take most of the time of all.
 const LIMIT_OF_EXPLAINED: Duration = Duration::from_secs(10);
 
 fn find<'a>(
@@ -43,7 +43,8 @@ fn find<'a>(
     }
 }
 
-/// Judges a change: runs `searches` in order until one fails.
+/// Judges a change: runs `searches` in order until one fails. If an execution exceeds a bound on
+/// its length, which may have a harmless reason, looks for another failure for a while.
 fn judge_one(change: &mut Change, built: &Built, searches: &[Search]) -> Result<()> {
     change.verdict = match change.reason {
         Some(_) => Fate::Equivalent,
@@ -51,7 +52,8 @@ fn judge_one(change: &mut Change, built: &Built, searches: &[Search]) -> Result<
     };
     let begun = Instant::now();
     for (task, has_no_faults) in searches {
-        if change.reason.is_some() && begun.elapsed() > LIMIT_OF_EXPLAINED {
+        let is_explained = change.reason.is_some() || change.failure.is_some();
+        if is_explained && begun.elapsed() > LIMIT_OF_EXPLAINED {
             break;
         }
         let (name, program) = (task.job.name(), &task.job.program.name);
@@ -68,22 +70,30 @@ fn judge_one(change: &mut Change, built: &Built, searches: &[Search]) -> Result<
             (None, End::Failed(status)) if status.code().is_none() => Some(status.to_string()),
             _ => None,
         };
-        if failure.is_some() {
+        if let Some(failure) = failure {
+            let is_too_long = is_too_long(&failure);
+            if is_too_long && change.failure.is_some() {
+                continue;
+            }
             let is_right = change.expected.is_empty() || change.expected.contains(program);
             change.verdict = if is_right { Fate::Killed } else { Fate::Missed };
             let arguments = change.arguments.join(" ");
             change.replay = Some(format!("cargo verify --replay {name} {arguments}"));
             change.model = Some(name);
             change.executions = ended.failed_execution();
-            change.failure = failure;
-            return Ok(());
+            change.failure = Some(failure);
+            if !is_too_long || !change.expected.is_empty() {
+                return Ok(());
+            }
+            continue;
         }
         match ended.end {
             End::Found(_) | End::Stopped => {}
-            End::Skipped(_) => {
+            End::Skipped(_) if change.failure.is_none() => {
                 change.verdict = Fate::Skipped;
                 return Ok(());
             }
+            End::Skipped(_) => {}
             End::Failed(_) => bail!("{name} with {}: {}", change.name, ended.stderr.trim()),
             End::Broken(why) => bail!("{name}: {why}"),
         }

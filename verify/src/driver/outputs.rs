@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf, absolute};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde::Serialize;
 use tempfile::{Builder, NamedTempFile};
 
@@ -35,7 +35,8 @@ impl Outputs {
         }
         if let Some(folder) = report {
             let place = folder.display();
-            ensure!(folder.is_dir(), "--report {place}: there is no such folder");
+            fs::create_dir_all(folder)
+                .with_context(|| format!("--report {place}: cannot create this folder"))?;
             for path in FILES.map(|name| folder.join(name)) {
                 check(&path)
                     .with_context(|| format!("--report: cannot write {}", path.display()))?;

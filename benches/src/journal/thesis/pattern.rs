@@ -10,7 +10,7 @@ pub const SMALL: u64 = 4 << 10;
 /// Sizes of our choice, because the axis of Figure 4.2 is not available.
 const SIZES: [u64; 5] = [SMALL, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 /// The number of clients in Table 3.1 and Figure 4.2.
-pub(super) const CLIENTS: usize = 8;
+const CLIENTS: usize = 8;
 
 /// A load of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! The numbers that the thesis states, next to those of a run.
 
-use super::pattern::{CLIENTS, FIO, IOR, Pattern, SMALL};
+use super::pattern::{FIO, IOR, Pattern, SMALL};
 use crate::journal::contestants::CONTESTANTS;
 use crate::journal::rows::Row;
+use crate::papers::published::{self, Said};
 
 /// The figure that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,128 +16,36 @@ pub enum Measure {
     StartupDelay,
 }
 
-/// A number stated in the thesis, and the row it is compared with.
-#[derive(Clone, Copy, Debug)]
-pub struct Said {
-    /// The table or figure in the thesis.
-    pub place: &'static str,
-    /// The load.
-    pub pattern: Pattern,
-    /// Our contestant that corresponds to the thesis' system.
-    pub contestant: &'static str,
-    /// The figure that is compared.
-    pub measure: Measure,
-    /// The thesis' number.
-    pub thesis: f64,
-}
-
-const fn said(
-    place: &'static str,
-    (workload, clients): (&'static str, usize),
-    contestant: &'static str,
-    measure: Measure,
-    thesis: f64,
-) -> Said {
-    Said {
-        place,
-        pattern: Pattern {
-            workload,
-            clients,
-            block_bytes: SMALL,
-        },
-        contestant,
-        measure,
-        thesis,
+impl Measure {
+    /// Returns the figure that a measure of the list of published numbers names.
+    fn named(measure: &str) -> Option<Self> {
+        match measure {
+            "transactions" => Some(Measure::Transactions),
+            "throughput" => Some(Measure::Throughput),
+            "startup-delay" => Some(Measure::StartupDelay),
+            _ => None,
+        }
     }
 }
 
+/// The thesis' short name.
+const PAPER: &str = "JBD";
 const EXISTING: &str = "serial";
-const PARALLEL: &str = "cooperative";
-const OPTIMIZED: &str = "cooperative-on-the-fly";
 
-/// All numbers that the text and tables of the thesis state. "Existing", "Parallel" and "Optimized
-/// Lustre" correspond to our `serial`, `cooperative` and `cooperative-on-the-fly`.
-pub const SAID: [Said; 13] = [
-    said(
-        "Table 3.1",
-        (FIO, CLIENTS),
-        PARALLEL,
-        Measure::Transactions,
-        68435.0 / 50780.0,
-    ),
-    said(
-        "Table 3.1",
-        (FIO, CLIENTS),
-        OPTIMIZED,
-        Measure::Transactions,
-        76547.0 / 50780.0,
-    ),
-    said(
-        "Table 3.1",
-        (FIO, CLIENTS),
-        PARALLEL,
-        Measure::Throughput,
-        19.4 / 16.7,
-    ),
-    said(
-        "Table 3.1",
-        (FIO, CLIENTS),
-        OPTIMIZED,
-        Measure::Throughput,
-        21.1 / 16.7,
-    ),
-    said(
-        "Table 3.1",
-        (FIO, CLIENTS),
-        EXISTING,
-        Measure::StartupDelay,
-        13.9,
-    ),
-    said(
-        "Table 3.1",
-        (FIO, CLIENTS),
-        PARALLEL,
-        Measure::StartupDelay,
-        13.8,
-    ),
-    said(
-        "Table 3.1",
-        (FIO, CLIENTS),
-        OPTIMIZED,
-        Measure::StartupDelay,
-        5.9,
-    ),
-    said("Figure 4.1", (FIO, 8), PARALLEL, Measure::Throughput, 1.22),
-    said("Figure 4.1", (FIO, 8), OPTIMIZED, Measure::Throughput, 1.3),
-    said(
-        "Figure 4.3",
-        (IOR, 2),
-        OPTIMIZED,
-        Measure::Throughput,
-        1.301,
-    ),
-    said(
-        "Figure 4.3",
-        (IOR, 4),
-        OPTIMIZED,
-        Measure::Throughput,
-        1.202,
-    ),
-    said(
-        "Figure 4.3",
-        (IOR, 8),
-        OPTIMIZED,
-        Measure::Throughput,
-        1.221,
-    ),
-    said(
-        "Figure 4.3",
-        (IOR, 16),
-        OPTIMIZED,
-        Measure::Throughput,
-        1.232,
-    ),
-];
+/// Returns the load that a row of the list of published numbers names: a pattern, and the KiB of a
+/// write if they are not those of [`SMALL`].
+fn pattern_said(said: &Said) -> Option<Pattern> {
+    let (name, kibibytes) = said.case().split_once('/').unwrap_or((said.case(), ""));
+    let block_bytes = match kibibytes {
+        "" => SMALL,
+        some => some.parse::<u64>().ok()? << 10,
+    };
+    Some(Pattern {
+        workload: [FIO, IOR].into_iter().find(|it| *it == name)?,
+        clients: said.threads?,
+        block_bytes,
+    })
+}
 
 /// A comparison of this run's numbers, one for each device, with the thesis' number if it states
 /// one.
@@ -185,15 +94,11 @@ pub fn comparisons(rows: &[Row], devices: &[&'static str]) -> Vec<Comparison> {
             });
         }
     };
-    for said in &SAID {
-        let Said {
-            place,
-            pattern,
-            contestant,
-            measure,
-            thesis,
-        } = *said;
-        add(place, pattern, contestant, measure, Some(thesis));
+    for said in published::of(PAPER) {
+        let (pattern, measure) = (pattern_said(said), Measure::named(said.measure));
+        if let (Some(pattern), Some(measure), Some(thesis)) = (pattern, measure, said.published) {
+            add(said.figure, pattern, said.subject, measure, Some(thesis));
+        }
     }
     for row in rows.iter().filter(|it| it.contestant != EXISTING) {
         let Some(pattern) = pattern_of(row) else {
@@ -217,6 +122,13 @@ pub fn comparisons(rows: &[Row], devices: &[&'static str]) -> Vec<Comparison> {
         (it.place, clients, block_bytes, it.measure, who)
     });
     all
+}
+
+/// Returns what a run has on a device for a row of the list of published numbers, with this
+/// contestant in the place of the thesis' system.
+pub fn ours(rows: &[Row], said: &Said, contestant: &str, device: &str) -> Option<f64> {
+    let (pattern, measure) = (pattern_said(said)?, Measure::named(said.measure)?);
+    measured(rows, device, pattern, contestant, measure)
 }
 
 fn pattern_of(row: &Row) -> Option<Pattern> {
@@ -254,5 +166,20 @@ fn measured(
             own.transactions_per_write?,
             existing?.transactions_per_write?,
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_row_names_a_load_a_contestant_and_a_measure() {
+        for said in published::of(PAPER) {
+            assert!(pattern_said(said).is_some(), "{said:?}");
+            assert!(Measure::named(said.measure).is_some(), "{said:?}");
+            let mut names = CONTESTANTS.iter().map(|it| it.name);
+            assert!(names.any(|it| it == said.subject), "{said:?}");
+        }
     }
 }

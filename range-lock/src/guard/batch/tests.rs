@@ -88,5 +88,6 @@ fn one_invalid_range_is_an_error() {
     };
     assert_eq!(past, Err(expected));
     assert_eq!(normalised([(20..20, Access::Write)], 8, 10), Ok(vec![]));
-    assert_eq!(normalised([], 8, 10), Ok(vec![]));
+    let none: [(Range<u64>, Access); 0] = [];
+    assert_eq!(normalised(none, 8, 10), Ok(vec![]));
 }

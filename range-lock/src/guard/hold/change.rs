@@ -4,9 +4,17 @@
 //! its span and its access change before the lock is called, and the lock stores the new token
 //! before it runs a waker. A failed upgrade leaves both as they were.
 
+use core::future::Future;
 use core::ops::Range;
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
+#[cfg(feature = "std")]
+use std::time::{Duration, Instant};
 
 use spanlock_sync::injected_bug;
+
+#[cfg(feature = "std")]
+use super::super::deadline::{Limit, block_on};
 
 use super::{Exclusive, Hold, LockRef, Mode, Readable, Shared, Upgradable};
 use crate::capabilities::{
@@ -14,6 +22,7 @@ use crate::capabilities::{
 };
 use crate::detect::{self, Call};
 use crate::error::PartError;
+use crate::positions::{Bounds, IntoRange, in_hold};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
 impl<P: LockRef<Lock: RawRangeLockDowngrade>> Hold<P, Exclusive> {
@@ -105,6 +114,110 @@ impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> Hold<P, Upgradable> {
     }
 }
 
+impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> Hold<P, Upgradable> {
+    /// Becomes exclusive; blocks like [`upgrade`](Self::upgrade), for at most `timeout`. A timeout
+    /// too long for the clock never ends. Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// Returns the hold if the readers have not left in time. It is upgradable as before, and
+    /// readers that it kept out meanwhile proceed.
+    #[cfg(feature = "std")]
+    pub fn try_upgrade_for(self, timeout: Duration) -> Result<Hold<P, Exclusive>, Self> {
+        self.upgrade_within(Limit::For(timeout))
+    }
+
+    /// Becomes exclusive; blocks like [`upgrade`](Self::upgrade), until `deadline` at the latest. A
+    /// deadline in the past makes this a try. Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// As for [`try_upgrade_for`](Self::try_upgrade_for).
+    #[cfg(feature = "std")]
+    pub fn try_upgrade_until(self, deadline: Instant) -> Result<Hold<P, Exclusive>, Self> {
+        self.upgrade_within(Limit::Until(deadline))
+    }
+
+    #[cfg(feature = "std")]
+    fn upgrade_within(self, limit: Limit) -> Result<Hold<P, Exclusive>, Self> {
+        self.try_upgrade().or_else(|hold| {
+            let Ok(deadline) = limit.deadline() else {
+                return Err(hold);
+            };
+            let mut upgrade = hold.upgrade_async();
+            match block_on(&mut upgrade, deadline) {
+                Some(hold) => Ok(hold),
+                None => Err(upgrade.cancel().expect("not completed")),
+            }
+        })
+    }
+
+    /// Returns a future that makes the hold exclusive. It keeps new readers out from its first poll
+    /// on, and never blocks a thread. Dropping it gives up the upgrade and releases the hold;
+    /// [`UpgradeFuture::cancel`] returns the hold instead.
+    pub fn upgrade_async(self) -> UpgradeFuture<P> {
+        UpgradeFuture {
+            hold: Some(self),
+            waits: false,
+        }
+    }
+}
+
+/// A future that resolves to an exclusive hold; see [`Hold::upgrade_async`].
+///
+/// # Panics
+/// Panics when polled after completion.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct UpgradeFuture<P: LockRef<Lock: RawRangeLockUpgradeWait>> {
+    /// `None` after completion.
+    hold: Option<Hold<P, Upgradable>>,
+    /// Whether the hold waits in the lock.
+    waits: bool,
+}
+
+impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> UpgradeFuture<P> {
+    /// Gives up the upgrade and returns the hold, which is upgradable as before; `None` after
+    /// completion. Readers that only the upgrade kept out proceed.
+    pub fn cancel(mut self) -> Option<Hold<P, Upgradable>> {
+        self.withdraw();
+        self.hold.take()
+    }
+
+    fn withdraw(&mut self) {
+        if let Some(hold) = &self.hold
+            && let Some((span, token)) = hold.held
+            && core::mem::take(&mut self.waits)
+        {
+            // SAFETY: the hold waits for this upgrade. It is upgradable again, even after a panic.
+            unsafe { hold.lock.raw().cancel_upgrade(span, token) }
+        }
+    }
+}
+
+impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> Future for UpgradeFuture<P> {
+    type Output = Hold<P, Exclusive>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let UpgradeFuture { hold, waits } = &mut *self;
+        let waiting = hold
+            .as_mut()
+            .expect("`UpgradeFuture` polled after completion");
+        if let Some((span, token)) = &mut waiting.held {
+            let (raw, waker) = (waiting.lock.raw(), context.waker());
+            // SAFETY: the span is held with `Upgradable` and this token, and nothing else uses the
+            // hold until the upgrade is granted or cancelled.
+            *token = ready!(unsafe { raw.poll_upgrade(*span, *token, waits, waker) });
+        }
+        let hold = hold.take().expect("present at the start of this poll");
+        Poll::Ready(hold.into_mode())
+    }
+}
+
+impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> Drop for UpgradeFuture<P> {
+    fn drop(&mut self) {
+        self.withdraw();
+    }
+}
+
 impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
     /// Releases everything but `keep` (positions of the lock), and wakes the waiters that this
     /// unblocks. Never blocks. Ordering: Release.
@@ -114,11 +227,17 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
     ///
     /// # Errors
     /// `keep` is reversed, or does not lie within the hold.
-    pub fn shrink(&mut self, keep: Range<u64>) -> Result<(), PartError> {
-        let kept = self.part(keep)?;
+    pub fn shrink(&mut self, keep: impl IntoRange) -> Result<(), PartError> {
+        let kept = self.part(keep.bounds()?)?;
+        self.keep(kept);
+        Ok(())
+    }
+
+    /// Releases everything but `kept`, which lies within the hold.
+    fn keep(&mut self, kept: Option<Span>) {
         // Taken out first: the part that is released below must not be released again.
         let Some((span, token)) = self.held.take() else {
-            return Ok(());
+            return;
         };
         match kept {
             Some(keep) => {
@@ -134,7 +253,7 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
                     // SAFETY: as below.
                     unsafe { self.lock.raw().shrink(span, A::ACCESS, &mut token, keep) };
                     self.held = Some((keep, token));
-                    return Ok(());
+                    return;
                 }
                 // SAFETY: the span is held with this access and token, and `part` has checked that
                 // `keep` lies within. Afterwards `keep` is held by the stored token, even after a
@@ -149,7 +268,6 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
                 unsafe { self.lock.raw().unlock(span, A::ACCESS, token) }
             }
         }
-        Ok(())
     }
 
     /// Keeps the part below position `at`, and returns the rest as a hold of its own. Either part
@@ -160,7 +278,7 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
     /// `at` lies before the start or past the end of the hold, both parts would share a unit of the
     /// lock's granularity, or there is no memory. The hold is unchanged.
     pub fn split_off(&mut self, at: u64) -> Result<Self, PartError> {
-        self.part(at..at)?;
+        self.part((at..at).bounds()?)?;
         let Some((span, token)) = self.held else {
             return Ok(Self::of_nothing(self.lock.clone()));
         };
@@ -210,20 +328,11 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
         }
     }
 
-    /// Returns the span of `range`, which must lie within the hold. Every empty range lies within
-    /// an empty hold.
-    fn part(&self, range: Range<u64>) -> Result<Option<Span>, PartError> {
-        let Range { start, end } = range;
-        let part = Span::new(range).map_err(|_| PartError::Reversed { start, end })?;
-        let held = self.span().map_or(start..start, Span::range);
-        if start < held.start || end > held.end {
-            return Err(PartError::Outside {
-                start,
-                end,
-                held_start: held.start,
-                held_end: held.end,
-            });
-        }
-        Ok(part)
+    /// Returns the span of `part`, which must lie within the hold. Every empty range lies within an
+    /// empty hold.
+    fn part(&self, part: Bounds) -> Result<Option<Span>, PartError> {
+        let held = self.span().map_or(part.as_empty(), Span::range);
+        let Range { start, end } = in_hold(part, held)?;
+        Span::new(start..end).map_err(|_| PartError::Reversed { start, end })
     }
 }

@@ -15,6 +15,13 @@ pub(crate) fn full() {
     atomic::fence(SeqCst);
 }
 
+pub(crate) const FLAGS_MAY_FENCE: bool = false;
+
+#[inline]
+pub(crate) fn may_register() -> bool {
+    false
+}
+
 pub(crate) fn flags_fence() -> bool {
     false
 }

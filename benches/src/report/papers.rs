@@ -1,0 +1,232 @@
+//! The output of `compare papers`, on the terminal and as a page.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+
+use super::findings::Findings;
+use super::html::{END, begun, escaped, html_table};
+use super::plots;
+use super::table::{Column, drawn, titles};
+use super::text::{grouped, ratio_or_dash};
+use crate::load::Others;
+use crate::papers::published::Said;
+use crate::papers::{Outcome, PAPERS, Row, UNDECIDED};
+use crate::terminal::Width;
+
+const COLUMNS: [Column; 9] = [
+    Column::name("what"),
+    Column::name("to"),
+    Column::name("measured"),
+    Column::figure("how", 1),
+    Column::figure("paper", 0),
+    Column::figure("ours", 0),
+    Column::figure("ours/paper", 0),
+    Column::figure("winner", 0),
+    Column::figure("why", 0),
+];
+
+const LIST_COLUMNS: [Column; 6] = [
+    Column::name("figure"),
+    Column::name("section"),
+    Column::name("what"),
+    Column::name("to"),
+    Column::figure("paper", 0),
+    Column::name("measured here"),
+];
+
+const MISSING_COLUMNS: [Column; 3] = [
+    Column::name("figure"),
+    Column::name("what"),
+    Column::name("not shown here, because"),
+];
+
+/// The meaning of the columns.
+const READING: &str = "paper, ours: as a ratio of what is measured to the column `to`, or a number of its own; ours: the geometric mean of two runs; \
+winner: what is faster, or smaller, in both runs by more than 3 % and by more than half of what separates the runs; why: the reason below why ours differs from the paper's";
+
+impl Findings for Outcome {
+    type Row = Row;
+
+    fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    fn others(&self) -> Option<Others> {
+        Some(self.others)
+    }
+
+    fn media(&self) -> Vec<String> {
+        self.media.clone()
+    }
+
+    fn figures(&self, width: Width) -> Vec<String> {
+        let mut reasons = Vec::new();
+        let mut told = Vec::new();
+        for (title, rows) in by_figure(&self.rows) {
+            let cells = rows.iter().map(|row| {
+                let nth = numbered(&mut reasons, row.differs_because);
+                cells(row, nth.to_string())
+            });
+            let cells: Vec<_> = cells.collect();
+            told.push(format!("{title}\n{}", drawn(&COLUMNS, cells, width)));
+        }
+        if !told.is_empty() {
+            told.push(width.wrapped(READING));
+            told.push("They differ because:".to_owned());
+            let reasons = (1..).zip(reasons);
+            let reasons = reasons.map(|(nth, why)| width.wrapped(&format!("{nth}: {why}.")));
+            told.push(reasons.collect::<Vec<_>>().join("\n"));
+        }
+        let missing: Vec<_> = missing(&self.rows).collect();
+        if !missing.is_empty() {
+            told.push(drawn(&MISSING_COLUMNS, missing, width));
+        }
+        told
+    }
+
+    fn conclusions(&self, width: Width) -> Vec<String> {
+        vec![width.wrapped(&winners(&self.rows))]
+    }
+
+    fn page(&self, command: &str) -> Result<String> {
+        let own = [("media", self.media.join("; "))];
+        let title = "Spanlock: the figures of five papers";
+        let mut page = begun(title, command, self.others, &own)?;
+        writeln!(
+            page,
+            "<p>{}. {}</p>\n<ul>",
+            escaped(READING),
+            winners(&self.rows)
+        )?;
+        for (name, about) in PAPERS {
+            writeln!(page, "<li><code>{name}</code>: {}</li>", escaped(about))?;
+        }
+        let [paper, ours] = plots::PAIR.map(|it| {
+            let color = plots::html_color(it);
+            format!("<span class=\"key\" style=\"background:{color}\"></span>")
+        });
+        writeln!(page, "</ul>\n<p>{paper}paper{ours}ours, as ratios</p>")?;
+        for (title, rows) in by_figure(&self.rows) {
+            let all = rows.iter();
+            let all = all.map(|row| (String::new(), cells(row, row.differs_because.to_owned())));
+            html_table(&mut page, &title, titles(&COLUMNS), all)?;
+            let is_ratio = |it: &&&Row| it.to.is_some();
+            let name = |row: &Row| {
+                let subject = row.subject.unwrap_or_default();
+                format!("{}: {subject}, {}", row.row, row.here)
+            };
+            let pairs = rows.iter().filter(is_ratio);
+            let pairs = pairs.map(|row| (name(row), [row.published, row.ours]));
+            let pairs: Vec<_> = pairs.collect();
+            if !pairs.is_empty() {
+                page.push_str(&plots::pairs(&title, &pairs)?);
+            }
+        }
+        let missing = missing(&self.rows).map(|it| (String::new(), it));
+        html_table(
+            &mut page,
+            "Not shown here",
+            titles(&MISSING_COLUMNS),
+            missing,
+        )?;
+        page.push_str(END);
+        Ok(page)
+    }
+}
+
+/// Returns what `--list` shows: a table for each paper.
+pub fn listed(said: &[&Said], width: Width) -> Vec<String> {
+    let mut told = Vec::new();
+    for (paper, about) in PAPERS {
+        let of_paper = said.iter().filter(|it| it.paper == paper);
+        let cells: Vec<_> = of_paper
+            .map(|it| {
+                [
+                    it.figure.to_owned(),
+                    it.section.to_owned(),
+                    it.row.to_owned(),
+                    it.to.unwrap_or("–").to_owned(),
+                    it.published.map_or_else(|| "–".to_owned(), figure),
+                    match it.case {
+                        Some(case) => format!("{case}: {}", it.subject),
+                        None => format!("no, because {}", it.because),
+                    },
+                ]
+            })
+            .collect();
+        if !cells.is_empty() {
+            let table = drawn(&LIST_COLUMNS, cells, width);
+            told.push(format!("{paper}: {about}\n{table}"));
+        }
+    }
+    told
+}
+
+/// Returns the rows that have a number of ours by figure, each with a title.
+fn by_figure(rows: &[Row]) -> Vec<(String, Vec<&Row>)> {
+    let mut all: Vec<(String, Vec<&Row>)> = Vec::new();
+    for row in rows.iter().filter(|it| it.ours.is_some()) {
+        let title = format!("{}, {}", row.paper, row.figure);
+        match all.iter_mut().find(|it| it.0 == title) {
+            Some((_, of_figure)) => of_figure.push(row),
+            None => all.push((title, vec![row])),
+        }
+    }
+    all
+}
+
+/// Returns the cells of the rows without a number of ours.
+fn missing(rows: &[Row]) -> impl Iterator<Item = [String; 3]> {
+    let missing = rows.iter().filter(|it| it.ours.is_none());
+    missing.map(|row| {
+        let figure = format!("{}, {}", row.paper, row.figure);
+        [figure, row.row.to_owned(), row.differs_because.to_owned()]
+    })
+}
+
+/// Returns the number of a reason, and adds it if it is new.
+fn numbered(reasons: &mut Vec<&'static str>, why: &'static str) -> usize {
+    let known = reasons.iter().position(|it| *it == why);
+    known.unwrap_or_else(|| {
+        reasons.push(why);
+        reasons.len() - 1
+    }) + 1
+}
+
+/// Returns how many winners are those of the papers.
+fn winners(rows: &[Row]) -> String {
+    let both = rows
+        .iter()
+        .filter_map(|it| it.winner.zip(it.published_winner));
+    let both: Vec<_> = both.filter(|it| it.1 != UNDECIDED).collect();
+    let undecided = both.iter().filter(|it| it.0 == UNDECIDED).count();
+    let same = both.iter().filter(|it| it.0 == it.1).count();
+    format!(
+        "Where a paper has a winner, it is the same here in {same} of {} rows, another in {}, and undecided in {undecided}.",
+        both.len(),
+        both.len() - same - undecided,
+    )
+}
+
+fn cells(row: &Row, why: String) -> [String; 9] {
+    let dash = || "–".to_owned();
+    [
+        row.row.to_owned(),
+        row.to.unwrap_or("–").to_owned(),
+        row.subject.unwrap_or("–").to_owned(),
+        row.here.clone(),
+        row.published.map_or_else(dash, figure),
+        row.ours.map_or_else(dash, figure),
+        ratio_or_dash(row.ratio),
+        row.winner.unwrap_or("–").to_owned(),
+        why,
+    ]
+}
+
+fn figure(figure: f64) -> String {
+    match figure {
+        it if it < 1000.0 => format!("{it:.3}"),
+        it => grouped(it.round() as u64),
+    }
+}
