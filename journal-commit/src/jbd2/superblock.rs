@@ -265,7 +265,7 @@ impl FormatOptions {
         self
     }
 
-    /// Lets [`format`] replace a journal. What is in its log is lost, whether or not it was
+    /// Lets [`format()`] replace a journal. What is in its log is lost, whether or not it was
     /// recovered.
     pub fn overwrite(mut self) -> Self {
         self.overwrites = true;
