@@ -254,6 +254,8 @@ fn a_journal_is_created_only_in_zeros() {
         assert_eq!(log.visible(), image, "byte {at}");
     }
     let log = recorded(&vec![0; 64 * BLOCK]);
+    let error = create(recorded(&[])).unwrap_err();
+    assert!(matches!(error, jbd2::Error::TooSmall { .. }), "{error}");
     let handle_of = |journal: &Journal| journal.begin(1).map(|handle| handle.stop_durable());
     handle_of(&create(log.clone()).unwrap()).unwrap().unwrap();
     assert_eq!(create(log).unwrap().recovery().transactions, 1);

@@ -374,13 +374,39 @@ fn a_deadlock_is_an_error() {
 
 #[test]
 #[cfg(debug_assertions)]
-#[should_panic = "the changes of this block are lost"]
+#[should_panic = "the changes of these blocks are lost, because `dirty` was not called: {1}"]
 fn a_change_that_is_forgotten_is_found_in_debug_builds() {
     let devices = Devices::new(64, Flushes::Two);
     let journal = devices.open(options());
     let handle = journal.begin(1).unwrap();
     handle.get_write(1).unwrap().fill(9);
+    handle.get_write(2).unwrap().fill(9);
+    handle.get_write(2).unwrap().dirty().unwrap();
     handle.stop();
+}
+
+/// Neither a change for which no credit was left nor a forgotten `BlockMut` outlives its handle.
+#[test]
+fn a_block_is_free_once_its_handle_has_ended() {
+    let devices = Devices::new(64, Flushes::Two);
+    let journal = devices.open(options());
+    let mut handle = journal.begin(1).unwrap();
+    let (mut first, mut second) = (handle.get_write(1).unwrap(), handle.get_write(2).unwrap());
+    (first[0], second[0]) = (1, 1);
+    first.dirty().unwrap();
+    let error = second.dirty().unwrap_err();
+    assert!(
+        matches!(error, Error::NoCredits { block: 2, .. }),
+        "{error}"
+    );
+    std::mem::forget(handle.get_write(1).unwrap());
+    handle.restart(3).unwrap();
+    for block in [1, 2, 3] {
+        std::mem::forget(handle.get_write(block).unwrap());
+    }
+    handle.abort();
+    journal.wait(fill(&journal, &[1, 2, 3], 5)).unwrap();
+    assert_eq!([1, 2, 3].map(|block| byte(&journal, block)), [5; 3]);
 }
 
 #[test]

@@ -53,8 +53,20 @@ pub struct Overtaking {
 }
 
 /// What shuttle says if a schedule takes too many steps.
+#[cfg(any(
+    feature = "command",
+    spanlock_explorer,
+    spanlock_loom,
+    spanlock_shuttle
+))]
 pub(crate) const STEP_BOUND: &str = "exceeded max_steps bound";
 /// What loom says if an execution has too many branches.
+#[cfg(any(
+    feature = "command",
+    spanlock_explorer,
+    spanlock_loom,
+    spanlock_shuttle
+))]
 pub(crate) const BRANCH_BOUND: &str = "exceeded maximum number of branches";
 
 /// The exit status of a model binary that refuses its arguments.

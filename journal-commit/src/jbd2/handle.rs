@@ -89,8 +89,8 @@ struct Work {
     changes: BTreeMap<u64, Change>,
     /// The blocks of which a [`BlockMut`] exists. The handle holds these, too.
     taken: BTreeSet<u64>,
-    /// A block whose `BlockMut` was changed, but dropped without [`dirty`](BlockMut::dirty).
-    forgotten: Option<u64>,
+    /// Blocks whose `BlockMut` was changed, but dropped without [`dirty`](BlockMut::dirty).
+    forgotten: BTreeSet<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ impl Work {
             left: credits,
             changes: BTreeMap::new(),
             taken: BTreeSet::new(),
-            forgotten: None,
+            forgotten: BTreeSet::new(),
         })
     }
 
@@ -174,7 +174,11 @@ impl<'a> Handle<'a> {
     ///
     /// # Errors
     /// [`Error::TooManyCredits`] if no transaction can have that many; the handle is unchanged.
-    /// [`Error::Poisoned`]; no further change of the handle is committed.
+    /// [`Error::Poisoned`]: the changes so far may be durable or not, and the handle is of no use
+    /// any more.
+    ///
+    /// # Panics
+    /// As for [`stop`](Self::stop).
     pub fn restart(&mut self, credits: u32) -> Result<(), Error> {
         self.inner.check_credits(credits)?;
         self.inner.medium.check()?;
@@ -193,11 +197,12 @@ impl<'a> Handle<'a> {
     /// Puts the changes into the transaction, and releases the blocks.
     fn publish(&mut self) {
         let work = self.work.get_mut();
-        debug_assert_eq!(
-            work.forgotten, None,
-            "the changes of this block are lost: `dirty` was not called"
+        debug_assert!(
+            work.forgotten.is_empty(),
+            "the changes of these blocks are lost, because `dirty` was not called: {:?}",
+            work.forgotten
         );
-        // The blocks are released last, so no handle sees some of the changes and misses others.
+        // The blocks are released last: a handle that gets one of them sees all of the changes.
         for (&block, change) in &work.changes {
             match change {
                 Change::Content(content) => {
@@ -215,7 +220,11 @@ impl<'a> Handle<'a> {
 
     /// Discards the changes that were not published, and releases their blocks.
     fn free(&mut self) {
-        for (block, _) in std::mem::take(&mut self.work.get_mut().changes) {
+        let work = self.work.get_mut();
+        // No `BlockMut` exists any more. A block that is still taken was forgotten with its one.
+        let mut held = std::mem::take(&mut work.taken);
+        held.extend(std::mem::take(&mut work.changes).into_keys());
+        for block in held {
             self.inner.buffers.holders.free(block);
         }
     }
@@ -236,7 +245,8 @@ impl<'a> Handle<'a> {
     /// a change of the copy to the handle, call [`dirty`](BlockMut::dirty).
     ///
     /// Blocks while another handle has the block. A handle can have several blocks at a time. The
-    /// first change of a block in a transaction costs a credit.
+    /// first change of a block in a transaction costs a credit, and so does the first one after the
+    /// block was revoked.
     ///
     /// # Errors
     /// [`Error::Deadlock`], [`Error::AlreadyTaken`], [`Error::NoCredits`], [`Error::OutOfDevice`],
@@ -287,7 +297,8 @@ impl<'a> Handle<'a> {
 
     /// Reads the newest content of a block, this handle's changes included. `into` must have the
     /// size of a block. If another handle has the block, the call neither waits for that handle nor
-    /// sees its changes.
+    /// sees its changes. While that handle stops, one read may see its changes, and a next one of
+    /// another block may miss them: [`get_write`](Self::get_write) excludes that.
     pub fn read(&self, block: u64, into: &mut [u8]) -> Result<(), Error> {
         self.inner.check_read(block, into.len())?;
         match self.work.borrow().changes.get(&block) {
@@ -383,12 +394,12 @@ impl<'a> Handle<'a> {
 
 impl Drop for Handle<'_> {
     fn drop(&mut self) {
-        if !self.work.get_mut().changes.is_empty() {
+        let work = self.work.get_mut();
+        if !work.changes.is_empty() {
             // The handle was aborted. Nothing is in the transaction, so all credits are unused.
-            self.free();
-            let work = self.work.get_mut();
             work.left = work.given;
         }
+        self.free();
         if self.joined {
             self.leave();
         }
@@ -409,9 +420,12 @@ impl BlockMut<'_, '_> {
     /// Adds the changed content to the handle. Without this call, the block stays as it was.
     ///
     /// # Errors
-    /// [`Error::NoCredits`].
+    /// [`Error::NoCredits`]. This change is lost then: get the block again once the handle has more
+    /// credits.
     pub fn dirty(mut self) -> Result<(), Error> {
         let handle = self.handle;
+        // The caller learns of an error, so the changes are not forgotten then.
+        self.is_changed = false;
         let mut work = handle.work.borrow_mut();
         let is_paid = match work.changes.get(&self.block) {
             Some(change) => matches!(change, Change::Content(_)),
@@ -423,10 +437,7 @@ impl BlockMut<'_, '_> {
         }
         let content = Arc::new(std::mem::take(&mut self.bytes));
         work.changes.insert(self.block, Change::Content(content));
-        if work.forgotten == Some(self.block) {
-            work.forgotten = None;
-        }
-        self.is_changed = false;
+        work.forgotten.remove(&self.block);
         Ok(())
     }
 }
@@ -436,7 +447,7 @@ impl Drop for BlockMut<'_, '_> {
         let mut work = self.handle.work.borrow_mut();
         work.taken.remove(&self.block);
         if self.is_changed {
-            work.forgotten = Some(self.block);
+            work.forgotten.insert(self.block);
         }
         if !work.changes.contains_key(&self.block) {
             self.handle.inner.buffers.holders.free(self.block);

@@ -121,7 +121,9 @@ impl Journal {
     /// Opens the journal in `log` as [`open`](Self::open) does. If the place that the options name
     /// has only zeros, formats a journal there first, whose commits take `flushes`.
     ///
-    /// If a crash interrupts the creation, the next call completes it.
+    /// If a crash interrupts the creation, the next call with the same options and length completes
+    /// it. Such a remnant has a random UUID and a checksum at bytes 48 to 63 and 252 to 255 of the
+    /// superblock: data that differs from zeros only there is overwritten.
     ///
     /// # Errors
     /// [`Error::NotAJournal`] if the place has other contents, which stay as they are. Otherwise as
@@ -159,7 +161,8 @@ impl Journal {
     }
 
     /// Reads the newest content of a block, even if it is not committed yet. `into` must have the
-    /// size of a block.
+    /// size of a block. While a handle stops, one read may see its changes, and a next one of
+    /// another block may miss them.
     pub fn read(&self, block: u64, into: &mut [u8]) -> Result<(), Error> {
         self.inner.check_read(block, into.len())?;
         self.inner.read(block, into)
@@ -197,7 +200,8 @@ impl Journal {
     }
 
     /// Commits the running transaction, writes all blocks home, and leaves an empty log. Handles
-    /// borrow the journal, so all handles have ended or were forgotten.
+    /// borrow the journal, so all handles have ended or were forgotten. A forgotten handle in the
+    /// running transaction blocks this call for ever.
     pub fn close(mut self) -> Result<(), Error> {
         let running = self.inner.state.lock().running.as_ref().map(|it| it.tid);
         if let Some(tid) = running {

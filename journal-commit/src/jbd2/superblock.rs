@@ -337,6 +337,9 @@ fn remove_magic(blocks: &Blocks, superblock: u32, options: &FormatOptions) -> Re
 pub(crate) fn is_unused(blocks: &Blocks, options: &FormatOptions) -> std::io::Result<bool> {
     let superblock = options.place.superblock();
     let end = u32::try_from(blocks.count()).unwrap_or(u32::MAX);
+    if end <= superblock {
+        return Ok(true); // `format` says that this is too small.
+    }
     let mut new = fresh(options, superblock + 1, end);
     let new = new.sealed();
     // Each creation draws these anew.
