@@ -83,6 +83,11 @@ pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome
     let rows = rows?;
     let mut drifted = Vec::new();
     if plan.accept {
+        ensure!(
+            is_whole || record.is_of_this_compiler(),
+            "the record is of another compiler, so that its rows can only be replaced together: \
+             accept all of them, without --filter and --cores"
+        );
         record.merged(&rows, is_whole).write(&plan.project)?;
     } else {
         let compared = record.compare(&rows, is_whole, plan.cores.is_empty());

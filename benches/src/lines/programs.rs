@@ -202,8 +202,11 @@ fn row(cell: &Cell, text: &str) -> Result<Row> {
         bail!("it is no row");
     };
     let operations: f64 = operations.parse()?;
+    // A target of 0 is judged by this: no count but 0 may round to 0.
     let per = |count: &str| -> Result<f64> {
-        Ok((count.parse::<f64>()? / operations * 100.0).round() / 100.0)
+        let count: f64 = count.parse()?;
+        let hundredths = (count / operations * 100.0).round();
+        Ok(hundredths.max(if count > 0.0 { 1.0 } else { 0.0 }) / 100.0)
     };
     let [transfers, false_transfers, rmw] = counts else {
         bail!("a count is missing");

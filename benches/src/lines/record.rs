@@ -86,6 +86,11 @@ impl Record {
         text
     }
 
+    /// Returns whether the recorded rows are those of the compiler that is in use.
+    pub(super) fn is_of_this_compiler(&self) -> bool {
+        self.compiler == COMPILER
+    }
+
     /// Returns the record with these rows, and with no others if they are all.
     pub(super) fn merged(mut self, rows: &[Row], are_all: bool) -> Self {
         if are_all {

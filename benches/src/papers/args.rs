@@ -22,7 +22,7 @@ pub struct PapersArgs {
     pub figure: Vec<String>,
 
     /// Show the papers' numbers and what is not shown here, and measure nothing
-    #[arg(long, conflicts_with_all = ["json", "seconds", "dir"])]
+    #[arg(long, conflicts_with_all = ["json", "report", "seconds", "dir"])]
     pub list: bool,
 
     /// Seconds to measure each row of a comparison in each of the two runs

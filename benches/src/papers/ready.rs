@@ -20,6 +20,13 @@ const ROOM: [(&[&str], u64); 3] = [
 /// # Errors
 /// There is not, or they cannot; the error says what helps.
 pub(super) fn check(plan: &Plan) -> Result<()> {
+    if let Some(dir) = &plan.dir {
+        ensure!(
+            dir.is_dir(),
+            "--dir {}: there is no such folder, so nothing was measured",
+            dir.display()
+        );
+    }
     let needed = ROOM.iter().filter(|it| plan.of(it.0).next().is_some());
     let Some(needed) = needed.map(|it| it.1).max() else {
         return Ok(());
@@ -28,8 +35,9 @@ pub(super) fn check(plan: &Plan) -> Result<()> {
         Some(dir) => Place::chosen(dir),
         None => Place::system(Choice::Dir),
     };
-    // A folder that does not exist is reported by whatever creates files in it.
-    let room = place.room().unwrap_or(u64::MAX);
+    let room = place
+        .room()
+        .with_context(|| format!("cannot ask for the room in {}", place.path().display()))?;
     ensure!(
         room >= needed,
         "the folder {} has {} MiB of free space, and this run needs {}, so nothing was measured: free some there, or {}",
