@@ -8,6 +8,7 @@ mod format;
 mod histories;
 mod index;
 mod inodes;
+mod lanes;
 mod memory;
 mod mixed;
 mod names;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         mixed::file_page_end(),
         mixed::directory_page_end(),
         beside::suite(),
+        lanes::suite(),
     ]
     .into_iter();
     spanlock_verify::main(suites.chain(cleaning::suites()))
