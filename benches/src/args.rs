@@ -89,6 +89,19 @@ pub(crate) fn names(all: Vec<(&'static str, &'static str)>) -> PossibleValuesPar
     PossibleValuesParser::new(all.into_iter().map(|(name, _)| name))
 }
 
+/// Returns the end of the help text of a command: lists of everything that can be selected, with
+/// descriptions.
+pub(crate) fn help(lists: &[(&str, Vec<(&str, &str)>)]) -> String {
+    let list = |(title, all): &(&str, Vec<(&str, &str)>)| {
+        let lines = all
+            .iter()
+            .map(|(name, about)| format!("\n  {name}: {about}"));
+        format!("{title}:{}", lines.collect::<String>())
+    };
+    let lists: Vec<_> = lists.iter().map(list).collect();
+    format!("{}\n\n{ENVIRONMENT}", lists.join("\n\n"))
+}
+
 /// Returns the entries of `all` that are `chosen`, or all if none is.
 pub(crate) fn selected(
     all: Vec<(&'static str, &'static str)>,

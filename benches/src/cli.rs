@@ -13,7 +13,9 @@ use crate::failures::args::{Child, FailuresArgs};
 use crate::figures::args::FiguresArgs;
 use crate::file_core::args::FileCoreArgs;
 use crate::journal::args::JournalArgs;
+use crate::lines::args::LinesArgs;
 use crate::micro::{self, cases};
+use crate::node_log::args::NodeLogArgs;
 use crate::objects::args::ObjectsArgs;
 use crate::recovery::args::RecoveryArgs;
 use crate::recovery::child::RecoveryChild;
@@ -108,6 +110,16 @@ pub enum Command {
     /// persistent memory and on a disk
     #[command(after_help = ObjectsArgs::lists())]
     Objects(ObjectsArgs),
+    /// Compares NVM node logging with nodes in blocks, as F2FS has them, with a whole-file lock and
+    /// with a range lock, and with files: FxMark's DWOM and DWSL, Filebench's OLTP and Varmail,
+    /// checkpoints, and lookups of direct nodes, beside the figures of the papers
+    #[command(after_help = NodeLogArgs::lists())]
+    NodeLog(NodeLogArgs),
+    /// Counts the transfers of cache lines, and the read-modify-writes, of each lock and of the
+    /// file core on simulated cores. The counts are exact, and it is an error if they differ from
+    /// the committed ones. Also shows the hottest lines, and those that are falsely shared
+    #[command(after_help = ENVIRONMENT)]
+    Lines(LinesArgs),
     /// Rewrites the figures in documents from the result files in docs/figures, which the other
     /// commands write with --json
     #[command(after_help = FiguresArgs::lists())]

@@ -192,7 +192,9 @@ impl Run<'_> {
         let name = format!("{PREFIX}shared-file");
         let volume = self.volume.open_plain()?;
         let made = (volume.create_dir_all(PREFIX.trim_end_matches('/')))
-            .and_then(|()| workloads::preallocate(&volume, &name, slots))
+            .and_then(|()| volume.create(&name))
+            .map_err(Into::into)
+            .and_then(|file| workloads::fill(&file, slots))
             .with_context(|| format!("making {name} with 8 MiB for each of {slots} threads"));
         self.volume.advise(made, needs)?;
         drop(volume);
@@ -301,8 +303,9 @@ impl Task for SharedFileRound<'_> {
 
     fn run<L: RawRangeLock + 'static>(self, make: Make<L>) -> Result<Round> {
         let volume = self.volume.open(make)?;
+        let file = volume.open_file(self.name)?;
         self.workload
-            .round(&volume, self.name, self.threads, self.duration)
+            .round(&file, self.name, self.threads, self.duration)
     }
 }
 

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod aligned;
 pub mod args;
 pub mod cli;
 pub mod compare;
@@ -10,10 +11,12 @@ pub mod file_core;
 pub mod import;
 pub mod journal;
 pub mod killed;
+pub mod lines;
 pub mod load;
 pub mod locks;
 pub mod measure;
 pub mod micro;
+pub mod node_log;
 pub mod objects;
 pub mod peers;
 pub mod recovery;

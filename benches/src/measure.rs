@@ -92,6 +92,24 @@ const WARM_UP: u8 = 0;
 const MEASURE: u8 = 1;
 const STOP: u8 = 2;
 
+/// The phase of a round.
+pub(crate) struct Phase(AtomicU8);
+
+impl Phase {
+    pub(crate) fn is_warm_up(&self) -> bool {
+        // Relaxed, here and below: the threads learn only the phase from it.
+        self.0.load(Ordering::Relaxed) == WARM_UP
+    }
+
+    pub(crate) fn is_measured(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == MEASURE
+    }
+
+    fn set(&self, phase: u8) {
+        self.0.store(phase, Ordering::Relaxed);
+    }
+}
+
 /// Runs an operation on `workers` threads for `duration`, after a warm-up of a tenth of that time.
 ///
 /// `prepare` is called on each thread with the thread's number and returns the operation that the
@@ -129,43 +147,9 @@ where
     Op: FnMut() -> Result<(), E>,
     E: Into<anyhow::Error> + Send,
 {
-    let phase = AtomicU8::new(WARM_UP);
-    // The threads wait here until all of them are ready. A barrier would hang if a thread could not
-    // be started.
-    let gate = RwLock::new(());
-    let (ready, all_ready) = mpsc::channel();
-    let work = |worker, ready: mpsc::Sender<()>| {
-        pin(worker, workers);
+    let (done, took) = in_phases(workers, duration, |worker| {
         let mut op = prepare(worker);
-        drop(ready);
-        drop(gate.read());
-        measure(&phase, sample_every, &mut op)
-    };
-    let mut took = duration;
-    let done = std::thread::scope(|scope| {
-        let work = &work;
-        let closed = gate.write();
-        let threads: Result<Vec<_>> = (0..workers)
-            .map(|it| {
-                let ready = ready.clone();
-                spawn(scope, it, move || work(it, ready))
-            })
-            .collect();
-        drop(ready);
-        if threads.is_ok() {
-            // Returns once every thread has dropped its sender.
-            let _ = all_ready.recv();
-            drop(closed);
-            std::thread::sleep(duration / 10);
-            // Relaxed, here and below: the threads learn only the phase from it.
-            phase.store(MEASURE, Ordering::Relaxed);
-            let measured = Instant::now();
-            std::thread::sleep(duration);
-            took = measured.elapsed();
-        }
-        phase.store(STOP, Ordering::Relaxed);
-        let done: Vec<_> = threads?.into_iter().map(joined).collect();
-        anyhow::Ok(done)
+        move |phase: &Phase| measure(phase, sample_every, &mut op)
     })?;
     let mut round = Round {
         ops_per_s: 0.0,
@@ -189,6 +173,62 @@ where
     round.cpu_ns_per_op = cpu.as_nanos() as f64 / ops.max(1) as f64;
     round.bytes_per_s = round.ops_per_s * bytes_per_op as f64;
     Ok(round)
+}
+
+/// Runs a work on each of `workers` threads, through a warm-up of a tenth of `duration` and then a
+/// measurement of `duration`. `prepare` is called on each thread with its number, and returns the
+/// work, which must return soon after the measurement is over. Returns the threads' results, and
+/// how long the measurement took.
+///
+/// # Errors
+/// A thread cannot be started.
+pub(crate) fn in_phases<W, T>(
+    workers: usize,
+    duration: Duration,
+    prepare: impl Fn(usize) -> W + Sync,
+) -> Result<(Vec<T>, Duration)>
+where
+    W: FnOnce(&Phase) -> T,
+    T: Send,
+{
+    let phase = Phase(AtomicU8::new(WARM_UP));
+    // The threads wait here until all of them are ready. A barrier would hang if a thread could not
+    // be started.
+    let gate = RwLock::new(());
+    let (ready, all_ready) = mpsc::channel();
+    let work = |worker, ready: mpsc::Sender<()>| {
+        pin(worker, workers);
+        let work = prepare(worker);
+        drop(ready);
+        drop(gate.read());
+        work(&phase)
+    };
+    let mut took = duration;
+    let done = std::thread::scope(|scope| {
+        let work = &work;
+        let closed = gate.write();
+        let threads: Result<Vec<_>> = (0..workers)
+            .map(|it| {
+                let ready = ready.clone();
+                spawn(scope, it, move || work(it, ready))
+            })
+            .collect();
+        drop(ready);
+        if threads.is_ok() {
+            // Returns once every thread has dropped its sender.
+            let _ = all_ready.recv();
+            drop(closed);
+            std::thread::sleep(duration / 10);
+            phase.set(MEASURE);
+            let measured = Instant::now();
+            std::thread::sleep(duration);
+            took = measured.elapsed();
+        }
+        phase.set(STOP);
+        let done: Vec<_> = threads?.into_iter().map(joined).collect();
+        anyhow::Ok(done)
+    })?;
+    Ok((done, took))
 }
 
 /// Starts thread number `worker`.
@@ -238,18 +278,17 @@ struct Share {
 
 /// Runs one thread's share.
 fn measure<E>(
-    phase: &AtomicU8,
+    phase: &Phase,
     sample_every: u32,
     op: &mut impl FnMut() -> Result<(), E>,
 ) -> Result<Share, E> {
-    // Relaxed, here and below: as in `timed`.
-    while phase.load(Ordering::Relaxed) == WARM_UP {
+    while phase.is_warm_up() {
         op()?;
     }
     let mut latencies = latencies();
     let (mut ops, mut until_sample) = (0_u64, sample_every);
     let (started, cpu) = (Instant::now(), thread_time());
-    while phase.load(Ordering::Relaxed) == MEASURE {
+    while phase.is_measured() {
         until_sample -= 1;
         if until_sample == 0 {
             until_sample = sample_every;

@@ -4,9 +4,12 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use spanlock_pmem::{MappedFile, Options};
+use spanlock_pmem::{MappedFile, Options, Pmem};
 
 use crate::temporary::{Choice, Place};
+
+/// Bytes that are touched at once.
+const PIECE: usize = 1 << 20;
 
 /// A temporary file without a name. It disappears however the process ends.
 #[derive(Debug)]
@@ -54,6 +57,22 @@ impl Scratch {
         let mapped = MappedFile::open(&self.path, Options::new());
         let folder = self.place.path().display();
         mapped.with_context(|| format!("mapping a temporary file in {folder}"))
+    }
+
+    /// Maps the file, and touches all of it: no later access is the first to a page.
+    ///
+    /// # Errors
+    /// Same as [`map`](Self::map).
+    pub fn map_touched(&self) -> Result<MappedFile> {
+        let region = self.map()?;
+        let zeros = vec![0; PIECE];
+        for at in (0..region.len()).step_by(PIECE) {
+            let len = (region.len() - at).min(PIECE as u64) as usize;
+            // SAFETY: no other thread has this region yet. The fence follows.
+            let flushed = unsafe { region.write_streaming(at, &zeros[..len]) };
+            region.fence(flushed);
+        }
+        Ok(region)
     }
 
     /// Describes where the file lies, what survives there, and how it is flushed.

@@ -2,7 +2,7 @@
 
 mod shared_file;
 
-pub use shared_file::{PAGE, PAGES_APART, SharedFile, preallocate};
+pub use shared_file::{Bytes, PAGE, PAGES_APART, SharedFile, fill};
 
 /// The name of the import workload, which has its own module.
 pub const IMPORT: &str = "import";

@@ -26,7 +26,7 @@ fn the_documents_agree_with_the_result_files() {
 }
 
 #[test]
-fn the_comparisons_of_documents_have_valid_arguments_and_take_eighteen_minutes() {
+fn the_comparisons_of_documents_have_valid_arguments_and_take_twenty_three_minutes() {
     for run in &RUNS {
         let words = run.arguments.split_whitespace();
         let args = Args::try_parse_from(["compare"].into_iter().chain(words)).unwrap();
@@ -38,7 +38,7 @@ fn the_comparisons_of_documents_have_valid_arguments_and_take_eighteen_minutes()
         assert_eq!(name, run.name);
     }
     let total: u64 = RUNS.iter().map(|it| it.seconds).sum();
-    assert!(total <= 18 * 60, "{total} s");
+    assert!(total <= 23 * 60, "{total} s");
 }
 
 #[test]

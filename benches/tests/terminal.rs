@@ -11,7 +11,7 @@ use common::scene::*;
 use serde_json::Value;
 
 /// The smallest run of every command, each with another lock or contestant to compare with.
-const RUNS: [&[&str]; 8] = [
+const RUNS: [&[&str]; 9] = [
     &[
         "--workloads",
         "dwom,import",
@@ -64,6 +64,17 @@ const RUNS: [&[&str]; 8] = [
         "create",
         "--device",
         "pmem,disk",
+        "--threads",
+        "1",
+        "--seconds",
+        "0.01",
+    ],
+    &[
+        "node-log",
+        "--case",
+        "dwsl,checkpoint,lookup",
+        "--systems",
+        "baseline,nl",
         "--threads",
         "1",
         "--seconds",
@@ -178,6 +189,7 @@ fn every_help_names_the_files_and_the_environment() {
         "file-core",
         "recovery",
         "objects",
+        "node-log",
         "failures",
     ];
     let all = commands.map(|it| vec![it, "--help"]);

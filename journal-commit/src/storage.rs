@@ -1,15 +1,17 @@
-//! The trait [`Storage`], the medium of a journal or log, and its implementations for files and for
-//! persistent memory.
+//! The trait [`Storage`], the medium of a journal or log, and its implementations for files, for
+//! persistent memory, and for a part of another storage.
 
 use std::io;
 use std::sync::Arc;
 
 #[cfg(target_os = "linux")]
 mod file;
+mod part;
 mod pmem;
 
 #[cfg(target_os = "linux")]
 pub use file::{FileMode, FileStorage};
+pub use part::Part;
 pub use pmem::PmemStorage;
 
 /// The medium of a journal or log: a file, a device, or a region of persistent memory. Its length

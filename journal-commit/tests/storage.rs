@@ -1,9 +1,9 @@
 //! Tests of the storages: files, persistent memory, and the recording device.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 
 use spanlock_journal_commit::Storage;
-use spanlock_journal_commit::storage::{FileMode, FileStorage, PmemStorage};
+use spanlock_journal_commit::storage::{FileMode, FileStorage, Part, PmemStorage};
 use spanlock_journal_commit::testing::{Fault, FaultAt, FaultKind, Loss, Recorded};
 use spanlock_pmem::{MappedFile, Options};
 
@@ -243,5 +243,28 @@ fn a_read_only_region_refuses_writes() {
         let mut found = [0; 4];
         storage.read_at(&mut found, 0).unwrap();
         assert_eq!(&found, b"kept");
+    }
+}
+
+#[test]
+fn a_part_keeps_to_its_bytes() {
+    let device = Recorded::new(4096);
+    let part = Part::new(&device, 512..2048).unwrap();
+    assert_eq!(part.len(), 1536);
+    part.write_at(&[1; 100], 1436).unwrap();
+    part.write_fua(&[2; 512], 0).unwrap();
+    let mut found = [0; 100];
+    part.read_at(&mut found, 1436).unwrap();
+    assert_eq!(found, [1; 100]);
+    let refused = |it: io::Result<()>| it.unwrap_err().kind() == ErrorKind::InvalidInput;
+    assert!(refused(part.write_at(&[1; 100], 1437)));
+    assert!(refused(part.write_fua(&[1; 512], 1536)));
+    assert!(refused(part.read_at(&mut found, u64::MAX)));
+    let bytes = device.visible();
+    let used = bytes.iter().enumerate().filter(|(_, it)| **it != 0);
+    let used: Vec<_> = used.map(|(at, _)| at).collect();
+    assert!(used.into_iter().eq((512..1024).chain(1948..2048)));
+    for range in [0..4097, 5000..5000] {
+        assert!(refused(Part::new(&device, range).map(drop)));
     }
 }

@@ -47,7 +47,7 @@ pub use batch::Vector;
 pub use check::Finding;
 pub use error::Error;
 pub use held::Held;
-pub use medium::{Disk, Medium, Part, Persistent};
+pub use medium::{Disk, Medium, Persistent};
 pub use options::Options;
 
 use batch::{Batch, blocks, check_count, check_range};

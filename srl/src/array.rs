@@ -27,7 +27,8 @@
 //!   created when a small request first needs one of its words, and stays until the lock is
 //!   dropped. A tail of more than 64 MiB is allocated with the lock, so that the constructor can
 //!   report that there is no memory for it. Where the system provides zeroed memory page by page, a
-//!   page of words takes memory only once a request uses one of these words.
+//!   page of words takes memory only once a request uses one of these words. Head and tail share no
+//!   cache line with other memory, unless they take less than one ([`Padded`]).
 //! - **Scans**: the segments of a missing tail are free. A scan does not create the tail.
 //!
 //! # Invariants
@@ -60,15 +61,15 @@
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
-use alloc::boxed::Box;
-use core::ptr::{NonNull, null_mut, slice_from_raw_parts_mut};
+use core::ptr::{NonNull, null_mut};
 use core::slice;
 
 use spanlock_range_lock::words::Word;
-use spanlock_sync::atomic::{AtomicPtr, Ordering::*, free_slice, zeroed_slice};
+use spanlock_sync::atomic::{AtomicPtr, Ordering::*};
 use spanlock_sync::injected_bug;
 
 use crate::lock::Srl;
+use crate::padded::Padded;
 use crate::segment::{SegmentError, Segments};
 use crate::store::{Piece, SegmentStore, words_of};
 
@@ -79,7 +80,7 @@ const LARGEST_LAZY_TAIL: usize = 64 << 20;
 #[derive(Debug)]
 pub struct Array<W: Word> {
     /// The words of the first segments.
-    head: Box<[W]>,
+    head: Padded<W>,
     /// The words of all other segments.
     tail: Tail<W>,
     segments: Segments,
@@ -109,7 +110,7 @@ impl<W: Word> Array<W> {
         let words = usize::try_from(count.div_ceil(u64::from(W::LANES)));
         let parts = words.ok().and_then(|words| {
             let head = words.min(most);
-            Some((zeroed_slice(head)?, Tail::new(words - head)?))
+            Some((Padded::zeroed(head)?, Tail::new(words - head)?))
         });
         let (head, tail) = parts.ok_or_else(|| segments.no_memory())?;
         Ok(Array {
@@ -270,7 +271,7 @@ impl<W: Word> Tail<W> {
         let first = if len <= LARGEST_LAZY_TAIL / size_of::<W>() {
             null_mut()
         } else {
-            Box::into_raw(zeroed_slice::<W>(len)?).cast()
+            Padded::into_raw(Padded::<W>::zeroed(len)?).as_ptr()
         };
         Some(Tail {
             first: AtomicPtr::new(first),
@@ -296,7 +297,7 @@ impl<W: Word> Tail<W> {
     /// Creates the words, unless another thread has done so meanwhile; returns them. Returns `None`
     /// if there is no memory for them.
     fn make(&self) -> Option<&[W]> {
-        Some(self.link(zeroed_slice(self.len)?))
+        Some(self.link(Padded::zeroed(self.len)?))
     }
 
     /// Creates the words if they are missing. Returns `None` if there is no memory for them.
@@ -309,12 +310,12 @@ impl<W: Word> Tail<W> {
 
     /// Makes these the tail's words, unless another thread has linked some meanwhile; returns the
     /// words.
-    fn link(&self, made: Box<[W]>) -> &[W] {
-        let made = Box::into_raw(made);
+    fn link(&self, made: Padded<W>) -> &[W] {
+        let made = made.into_raw();
         // Release [U→V]: publishes the words. Acquire on failure [V→U]: this thread uses the words
         // that another thread linked.
-        let linked = (self.first).compare_exchange(null_mut(), made.cast(), Release, Acquire);
-        let words = match linked {
+        let linked = (self.first).compare_exchange(null_mut(), made.as_ptr(), Release, Acquire);
+        let first = match linked {
             Err(_)
                 if injected_bug!(
                     "loser-keeps-its-tail",
@@ -322,17 +323,17 @@ impl<W: Word> Tail<W> {
                     killed_by = "tail-growth, tail-across"
                 ) =>
             {
-                made
+                made.as_ptr()
             }
-            Ok(_) => made,
+            Ok(_) => made.as_ptr(),
             Err(other) => {
-                // SAFETY: `made` comes from a box, and no other thread has it.
-                free_slice(unsafe { Box::from_raw(made) });
-                slice_from_raw_parts_mut(other, self.len)
+                // SAFETY: `made` was given up above, and no other thread has it.
+                drop(unsafe { Padded::from_raw(made, self.len) });
+                other
             }
         };
         // SAFETY: these are the words of the tail, which stay while `self` is borrowed (AR-I2).
-        unsafe { &*words }
+        unsafe { slice::from_raw_parts(first, self.len) }
     }
 
     /// Returns the size of the words in bytes, or 0 while they are missing.
@@ -351,11 +352,10 @@ impl<W: Word> Drop for Tail<W> {
         if self.len == 0 {
             return;
         }
-        let first = self.load();
-        if !first.is_null() {
-            let words = slice_from_raw_parts_mut(first, self.len);
-            // SAFETY: the words come from a box of this length, and no other thread has the tail.
-            free_slice(unsafe { Box::from_raw(words) });
+        if let Some(first) = NonNull::new(self.load()) {
+            // SAFETY: the tail's words were given up with this length, and no other thread has the
+            // tail.
+            drop(unsafe { Padded::from_raw(first, self.len) });
         }
     }
 }

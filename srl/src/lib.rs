@@ -10,6 +10,7 @@ pub mod docs;
 mod gate;
 mod lock;
 pub mod packed;
+mod padded;
 mod request;
 mod segment;
 mod segment_words;

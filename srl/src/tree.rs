@@ -32,7 +32,8 @@
 //!   allocator. A thread that shrinks the tree waits for other threads. It delays only the requests
 //!   that the closed gate stops, by about one system call per node.
 //! - **Memory**: leaves in use take 4 bytes per segment (half a byte packed), and inner nodes take
-//!   8 per slot. [`memory_usage`](crate::Srl::memory_usage) returns the sum.
+//!   8 per slot. [`memory_usage`](crate::Srl::memory_usage) returns the sum. A node shares no cache
+//!   line with other memory, unless it takes less than one ([`Padded`]).
 //!
 //! # Shrinking
 //! Before a word's memory is freed, three things must be certain. No thread holds the word, no
@@ -119,7 +120,6 @@ mod node;
 mod shape;
 mod shrink;
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
@@ -127,9 +127,10 @@ use core::ptr::NonNull;
 
 use spanlock_range_lock::words::Word;
 use spanlock_sync::BlockingMutex;
-use spanlock_sync::atomic::{AtomicUsize, Ordering::*, Zeroed, zeroed_slice};
+use spanlock_sync::atomic::{AtomicUsize, Ordering::*, Zeroed};
 use spanlock_sync::rcu::{Rcu, ReadGuard};
 
+use crate::padded::{Padded, bytes_of};
 use crate::segment::{SegmentError, Segments};
 use crate::store::{Piece, SegmentStore, words_of};
 use node::{Node, Slot};
@@ -140,7 +141,7 @@ pub use shape::Shape;
 
 /// The words of segments, in the leaves of a radix tree.
 pub struct Tree<W: Word> {
-    root: Box<[Slot]>,
+    root: Padded<Slot>,
     levels: Levels,
     segments: Segments,
     rcu: Rcu,
@@ -149,7 +150,7 @@ pub struct Tree<W: Word> {
     /// Held by the thread that shrinks the tree, which may sleep meanwhile. Contains the nodes that
     /// were unlinked but cannot be freed yet.
     shrinking: BlockingMutex<Vec<Unlinked>>,
-    words: PhantomData<Box<[W]>>,
+    words: PhantomData<Padded<W>>,
 }
 
 impl<W: Word> Tree<W> {
@@ -158,7 +159,7 @@ impl<W: Word> Tree<W> {
         shape.check(W::LANES.trailing_zeros())?;
         let levels = shape.above_leaves(segments)?;
         let root_slots = (segments.count().saturating_sub(1) >> levels.root_shift) as usize + 1;
-        let root = zeroed_slice(root_slots).ok_or_else(|| segments.no_memory())?;
+        let root = Padded::zeroed(root_slots).ok_or_else(|| segments.no_memory())?;
         Ok(Tree {
             root,
             levels,
@@ -173,7 +174,7 @@ impl<W: Word> Tree<W> {
     /// Returns the size of all nodes in bytes.
     pub(crate) fn memory_usage(&self) -> usize {
         // Relaxed: a count for statistics.
-        size_of_val(&*self.root) + self.bytes.load(Relaxed)
+        bytes_of::<Slot>(self.root.len()) + self.bytes.load(Relaxed)
     }
 
     /// Returns the root's slot for a segment.
@@ -292,7 +293,7 @@ impl<W: Word> Tree<W> {
 
     #[cold]
     fn make<T: Zeroed + 'static>(&self, slot: &Slot, len: usize) -> Option<NonNull<Node>> {
-        let bytes = len * size_of::<T>();
+        let bytes = bytes_of::<T>(len);
         // Relaxed, both: a count for statistics. Count before the node is linked, so that the count
         // includes the node when another thread frees it.
         self.bytes.fetch_add(bytes, Relaxed);
@@ -427,7 +428,7 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
 
 impl<W: Word> Drop for Tree<W> {
     fn drop(&mut self) {
-        for slot in &self.root {
+        for slot in self.root.iter() {
             // SAFETY: no other thread has the tree.
             unsafe { self.free(0, slot.load(), &|_| {}) };
         }

@@ -6,7 +6,12 @@
 //!
 //! Not reached by models: `tests/mapped.rs` covers it.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(spanlock_simulated))]
+use core::sync::atomic::AtomicU64;
+#[cfg(spanlock_simulated)]
+use spanlock_cores::atomic::AtomicU64;
+
+use core::sync::atomic::Ordering;
 
 /// Stores `value` at `at`, atomically. Ordering: Release.
 ///

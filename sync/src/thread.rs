@@ -17,7 +17,8 @@ pub fn index() -> usize {
 
 /// Returns how many cores this process may use, at least 1; under a checker, 2.
 ///
-/// Only the first call counts the cores, because counting takes system calls. A lock's constructor
+/// A thread that is bound to fewer cores than the main thread gets the main thread's number. Only
+/// the first call counts the cores, because counting takes system calls. A lock's constructor
 /// may call this function, and a file system may create a lock for each file that it opens.
 pub fn cores() -> usize {
     world::cores()

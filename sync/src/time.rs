@@ -1,6 +1,6 @@
 //! The clock, where there is one.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Returns the present moment, or `None` if the target has no clock.
 ///
@@ -12,8 +12,22 @@ pub fn now() -> Option<Instant> {
     if cfg!(all(target_family = "wasm", target_os = "unknown")) {
         None
     } else {
-        Some(Instant::now())
+        Some(clock())
     }
+}
+
+/// Returns the time since a moment that [`now`] returned.
+#[inline]
+pub fn elapsed(since: Instant) -> Duration {
+    clock().saturating_duration_since(since)
+}
+
+#[inline]
+fn clock() -> Instant {
+    #[cfg(not(spanlock_simulated))]
+    return Instant::now();
+    #[cfg(spanlock_simulated)]
+    spanlock_cores::instant()
 }
 
 /// Whether a checker runs this code. Then nothing may depend on the time.

@@ -4,35 +4,44 @@
 //! so the code that uses them does not know which of the two it runs on. Each of the two is a
 //! *world*.
 //!
-//! Inside a kernel, `kernel/` replaces a few of the modules: what a kernel must provide.
+//! Inside a kernel, `kernel/` replaces a few of the modules: what a kernel must provide. On
+//! simulated cores, `simulated/` does.
 //!
 //! Not reached by models: a table in `docs/worlds.md` names the test that covers each item.
 
 pub(crate) mod atomic;
-#[cfg(not(spanlock_kernel))]
+#[cfg(not(any(spanlock_kernel, spanlock_simulated)))]
 pub(crate) mod barrier;
 mod bug;
 pub(crate) mod cell;
 #[cfg(feature = "epoch")]
 pub(crate) mod epoch;
 pub(crate) mod foreign;
-#[cfg(all(target_os = "linux", feature = "std", not(miri)))]
+#[cfg(all(
+    target_os = "linux",
+    feature = "std",
+    not(any(miri, spanlock_simulated))
+))]
 mod fork;
 pub(crate) mod hint;
 #[cfg(spanlock_kernel)]
 pub(crate) mod kernel;
-#[cfg(not(spanlock_kernel))]
+#[cfg(not(any(spanlock_kernel, spanlock_simulated)))]
 mod mutex;
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", not(spanlock_simulated)))]
 pub(crate) mod parker;
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", not(spanlock_simulated)))]
 pub(crate) mod rcu;
-#[cfg(feature = "std")]
+#[cfg(spanlock_simulated)]
+pub(crate) mod simulated;
+#[cfg(all(feature = "std", not(spanlock_simulated)))]
 pub(crate) mod thread;
 pub(crate) mod wait;
 
 #[cfg(spanlock_kernel)]
 pub(crate) use kernel::{barrier, mutex, parker};
+#[cfg(spanlock_simulated)]
+pub(crate) use simulated::{barrier, mutex, parker, rcu, thread};
 
 /// Items that the root of the crate re-exports.
 pub(crate) mod public {

@@ -149,6 +149,8 @@ fn modelled_code_knows_only_the_facade() {
         "shuttle::",
         "spanlock_loom",
         "spanlock_shuttle",
+        "spanlock_simulated",
+        "spanlock_cores",
         "crossbeam_epoch",
     ];
     let mut wrong = Vec::new();

@@ -13,7 +13,8 @@ use spanlock_benches::recovery::heap::CountedHeap;
 use spanlock_benches::report::{Findings, LOSS_MARK, Outputs, command, targets};
 use spanlock_benches::terminal::Terminal;
 use spanlock_benches::{
-    compare, contention, failures, figures, file_core, journal, micro, objects, recovery, temporary,
+    compare, contention, failures, figures, file_core, journal, lines, micro, node_log, objects,
+    recovery, temporary,
 };
 
 /// Counts only in a child of `recovery`.
@@ -50,6 +51,12 @@ fn run(args: &Args) -> Result<()> {
         }),
         Some(Command::Objects(args)) => compared(&args.outputs, None, |bar, say| {
             objects::run(&args.plan(), bar, say)
+        }),
+        Some(Command::NodeLog(args)) => compared(&args.outputs, None, |bar, say| {
+            node_log::run(&args.plan(), bar, say)
+        }),
+        Some(Command::Lines(args)) => compared(&args.outputs, None, |bar, say| {
+            lines::run(&args.plan(cli::project()?), bar, say)
         }),
         Some(Command::Failures(args)) => compared(&args.outputs, None, |bar, _| {
             failures::run(&args.task(), bar)

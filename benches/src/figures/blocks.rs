@@ -2,6 +2,7 @@
 
 mod input;
 mod locks;
+mod node_log;
 mod storage;
 mod summary;
 mod targets;
@@ -30,7 +31,7 @@ struct Kind {
 }
 
 #[rustfmt::skip] // A kind is one line.
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 14] = [
     Kind { name: "headline", options: &["lock", "device"], render: summary::headline },
     Kind { name: "losses", options: &["of"], render: summary::losses },
     Kind { name: "targets", options: &["of"], render: targets::targets },
@@ -42,6 +43,8 @@ const KINDS: [Kind; 12] = [
     Kind { name: "operations", options: &["cases", "locks"], render: storage::operations },
     Kind { name: "recovery", options: &["cases"], render: storage::recovery },
     Kind { name: "objects", options: &["device", "cases", "layouts", "threads"], render: storage::objects },
+    Kind { name: "node-log", options: &["cases", "systems", "threads"], render: node_log::node_log },
+    Kind { name: "node-log-times", options: &["cases", "systems", "threads"], render: node_log::times },
     Kind { name: "failures", options: &["contestants"], render: storage::failures },
 ];
 

@@ -12,7 +12,7 @@ pub struct Run {
 
 /// All comparisons, in the order in which they run.
 #[rustfmt::skip] // A comparison is one line.
-pub const RUNS: [Run; 8] = [
+pub const RUNS: [Run; 9] = [
     Run { name: "micro", arguments: "--micro --seconds 0.5", seconds: 75 },
     Run { name: "compare", arguments: "--threads 1,2,8 --seconds 0.8", seconds: 140 },
     Run { name: "contention", arguments: "contention", seconds: 85 },
@@ -20,6 +20,7 @@ pub const RUNS: [Run; 8] = [
     Run { name: "file-core", arguments: "file-core", seconds: 60 },
     Run { name: "recovery", arguments: "recovery --files 1000000 --large", seconds: 90 },
     Run { name: "objects", arguments: "objects --seconds 0.2", seconds: 375 },
+    Run { name: "node-log", arguments: "node-log", seconds: 300 },
     Run { name: "failures", arguments: "failures", seconds: 90 },
 ];
 

@@ -20,6 +20,7 @@ impl Project {
             ("file-core", file_core()),
             ("recovery", recovery()),
             ("objects", objects()),
+            ("node-log", node_log()),
             ("failures", failures()),
         ] {
             project.write_results(name, &result(name, &rows));
@@ -222,6 +223,28 @@ fn objects() -> Value {
         }]);
     }
     Value::Array(rows)
+}
+
+fn node_log() -> Value {
+    let times = json!({ "per_s": 1.0, "mean_ns": 1500.0, "p99_ns": 2500, "max_ns": 3_000_000 });
+    let row = |system: &str, threads: usize, per_s: f64| {
+        json!({
+            "case": "dwsl", "system": system, "device": "disk", "threads": threads, "per_s": per_s,
+            "ratio": per_s / 1000.0, "write": times, "read": null, "fsync": times, "checkpoint": null,
+            "stall_ns": 4000, "bytes_per_fsync": 4096.0, "targets": [],
+        })
+    };
+    let mut rows = [
+        row("baseline", 1, 1000.0),
+        row("nl", 1, 9000.0),
+        row("nl", 8, 12_000.0),
+    ];
+    for (row, measured) in rows[1..].iter_mut().zip([9.0, 12.0]) {
+        row["targets"] = json!([{
+            "figure": "ratio", "bound": "at-least", "asked": 10.0, "measured": measured, "met": measured >= 10.0,
+        }]);
+    }
+    json!(rows)
 }
 
 fn failures() -> Value {
@@ -451,6 +474,7 @@ fn targets_are_met_or_missed() {
             "| `file-core` | `overwrite-64k`, 1 thread | to_limit ≥ 0.8 | 0.70 to 0.90 | **missed** by `lock-0` (0.70), `lock-1` (0.75) |",
             "| `file-core` | `overwrite-64k`, 1 thread | max_ns ≤ 1.00 ms | – | not measured |",
             "| `objects` | `disk`, `write`: `packed`, `direct` | to_raw ≥ 0.977 | `random/64k`, 1 thread 0.90, `random/1m`, 1 thread 0.98 | **missed** by `random/64k`, 1 thread |",
+            "| `node-log` | `dwsl`: `nl` | ratio ≥ 10 | 1 thread 9.00, 8 threads 12.0 | **missed** by 1 thread |",
         ]
     );
     assert_eq!(project.table("targets of=journal").len(), 4);
@@ -483,6 +507,14 @@ fn every_table_has_its_rows() {
         (
             "objects device=disk cases=create/batch-64,write/random/64k",
             "| `create/batch-64` | `packed` | `direct` | 120,000 (12.5) | 250,000 (12.5) |\n| `write/random/64k` | `packed` | `direct` | 1,000 (0.90) | – |",
+        ),
+        (
+            "node-log cases=dwsl",
+            "| `dwsl` | `baseline` | 1,000 (1.00) | – |\n| `dwsl` | `nl` | 9,000 (9.00) | 12,000 (12.0) |",
+        ),
+        (
+            "node-log-times systems=nl threads=8",
+            "| `dwsl` | `nl` | 8 | 1.50 µs, 2.50 µs, 3.00 ms | 1.50 µs, 2.50 µs, 3.00 ms | – | 4.00 µs | 4,096 |",
         ),
         (
             "failures",

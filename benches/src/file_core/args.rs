@@ -8,7 +8,7 @@ use spanlock_range_lock::RwCounter;
 
 use super::Plan;
 use super::operations::operations;
-use crate::args::{ENVIRONMENT, OutputArgs, names, seconds, selected, threads};
+use crate::args::{OutputArgs, help, names, seconds, selected, threads};
 use crate::locks;
 
 /// The locks that are measured by default: ours, and the usual whole-file locks.
@@ -56,14 +56,7 @@ pub struct FileCoreArgs {
 impl FileCoreArgs {
     /// Returns a list of the cases and locks, with descriptions.
     pub(crate) fn lists() -> String {
-        let lists = [("Cases", cases()), ("Locks", all_locks())];
-        let list = |(title, all): (&str, Vec<(&str, &str)>)| {
-            let lines = all
-                .iter()
-                .map(|(name, about)| format!("\n  {name}: {about}"));
-            format!("{title}:{}", lines.collect::<String>())
-        };
-        format!("{}\n\n{ENVIRONMENT}", lists.map(list).join("\n\n"))
+        help(&[("Cases", cases()), ("Locks", all_locks())])
     }
 
     /// Returns the plan, with defaults filled in.

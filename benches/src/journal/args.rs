@@ -9,7 +9,7 @@ use super::contestants::{self, CONTESTANTS};
 use super::devices::DEVICES;
 use super::rows::{BLOCKS, COMMIT};
 use super::thesis::{FIO, IOR};
-use crate::args::{ENVIRONMENT, OutputArgs, names, seconds, selected, threads};
+use crate::args::{OutputArgs, help, names, seconds, selected, threads};
 
 /// All workloads, each with a description.
 pub const WORKLOADS: [(&str, &str); 4] = [
@@ -74,18 +74,11 @@ pub struct JournalArgs {
 impl JournalArgs {
     /// Returns a list of everything that can be selected, with descriptions.
     pub(crate) fn lists() -> String {
-        let lists = [
+        help(&[
             ("Workloads", WORKLOADS.to_vec()),
             ("Contestants", all_contestants()),
             ("Devices", DEVICES.to_vec()),
-        ];
-        let list = |(title, all): (&str, Vec<(&str, &str)>)| {
-            let lines = all
-                .iter()
-                .map(|(name, about)| format!("\n  {name}: {about}"));
-            format!("{title}:{}", lines.collect::<String>())
-        };
-        format!("{}\n\n{ENVIRONMENT}", lists.map(list).join("\n\n"))
+        ])
     }
 
     /// Returns which arguments contradict each other, and how to fix that.

@@ -1,10 +1,8 @@
 //! The devices that store the contestants' files, and their flushes.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use spanlock_journal_commit::storage::{FileMode, FileStorage};
@@ -12,7 +10,6 @@ use tempfile::TempDir;
 
 use super::meter::{Meter, Metered, MeteredQueue};
 use super::queued::QueuedStorage;
-use crate::measure::median;
 use crate::temporary::{Choice, Folder, Place};
 
 /// The device whose flush sleeps for a millisecond.
@@ -175,7 +172,7 @@ impl Device {
     }
 
     /// Returns the current duration of a flush, which is the unit of think times. On a disk it is
-    /// the median of eleven `fdatasync` calls, each after a write of 4 KiB.
+    /// that of [`Folder::flush_takes`].
     ///
     /// # Errors
     /// The operating system's error.
@@ -183,21 +180,6 @@ impl Device {
         if let Some(takes) = self.modelled {
             return Ok(takes);
         }
-        let folder = self.folder("flushed")?;
-        let path = folder.path().join("file");
-        let measured = || -> std::io::Result<f64> {
-            let file = File::create(&path)?;
-            let mut took = Vec::new();
-            // The first flush also writes the file's length, so it is not counted.
-            for nth in 0..12_u8 {
-                file.write_all_at(&[nth; 4096], 0)?;
-                let began = Instant::now();
-                file.sync_data()?;
-                took.push(began.elapsed().as_secs_f64());
-            }
-            Ok(median(&took[1..]))
-        };
-        let takes = measured().with_context(|| format!("flushing {}", path.display()))?;
-        Ok(Duration::from_secs_f64(takes))
+        self.folder.flush_takes()
     }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use super::Plan;
 use super::devices::DEVICES;
 use super::work::GROUPS;
-use crate::args::{ENVIRONMENT, OutputArgs, names, seconds, selected, threads};
+use crate::args::{OutputArgs, help, names, seconds, selected, threads};
 
 /// The arguments of `compare objects`.
 #[derive(Args, Clone, Debug)]
@@ -42,17 +42,10 @@ pub struct ObjectsArgs {
 impl ObjectsArgs {
     /// Returns a list of everything that can be selected, with descriptions.
     pub(crate) fn lists() -> String {
-        let lists = [
+        help(&[
             ("Groups of cases", GROUPS.to_vec()),
             ("Devices", DEVICES.to_vec()),
-        ];
-        let list = |(title, all): (&str, Vec<(&str, &str)>)| {
-            let lines = all
-                .iter()
-                .map(|(name, about)| format!("\n  {name}: {about}"));
-            format!("{title}:{}", lines.collect::<String>())
-        };
-        format!("{}\n\n{ENVIRONMENT}", lists.map(list).join("\n\n"))
+        ])
     }
 
     /// Returns the plan, with defaults filled in.

@@ -50,8 +50,6 @@ pub const DEVICES: [(&str, &str); 4] = [
 
 /// A run uses `/dev/shm` only if four fifths of the free bytes there are at least this many.
 const ROOM: u64 = 3 << 30;
-/// Bytes that are written at once where a file is filled.
-const PIECE: usize = 1 << 20;
 
 /// A folder for files, and how stores and raw bytes are kept there.
 #[derive(Debug)]
@@ -184,17 +182,8 @@ impl Device {
         Ok(Raw::File(file))
     }
 
-    /// Maps new bytes, which are all touched: no later access is the first to a page.
     fn mapped(&self, bytes: u64) -> Result<MappedFile> {
-        let region = Scratch::new(Some(self.place.path()), bytes)?.map()?;
-        let zeros = vec![0; PIECE];
-        for at in (0..region.len()).step_by(PIECE) {
-            let len = (region.len() - at).min(PIECE as u64) as usize;
-            // SAFETY: no other thread has this region yet. The fence follows.
-            let flushed = unsafe { region.write_streaming(at, &zeros[..len]) };
-            region.fence(flushed);
-        }
-        Ok(region)
+        Scratch::new(Some(self.place.path()), bytes)?.map_touched()
     }
 
     fn region(&self, bytes: u64) -> Result<Persistent<MappedFile>> {

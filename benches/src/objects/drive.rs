@@ -17,8 +17,9 @@ use spanlock_object_store::Layout;
 use spanlock_object_store::space::{self, Vector};
 
 use super::devices::{Device, PMEM, Raw};
-use super::subjects::{Area, Batches, Objects, PageAligned};
+use super::subjects::{Area, Batches, Objects};
 use super::work::{Access, Creation, LOG_BYTES, PUT_BYTES, PUT_MODE, StoreMode, Work};
+use crate::aligned::PageAligned;
 use crate::measure::{self, Latencies, Round, SAMPLE_EVERY, joined, pin, record, spawn};
 
 /// Checkpoints that a row with the longest creations waits for.

@@ -1,7 +1,6 @@
 //! What is measured, behind traits: a store, a space, and raw bytes, on any medium.
 
 use std::io;
-use std::ops::Range;
 
 use spanlock_object_store::space::{self, Medium, Space, Vector};
 use spanlock_object_store::{Error, Store};
@@ -94,30 +93,4 @@ pub trait Area: Send {
     /// # Errors
     /// The device's error.
     fn read(&mut self, at: u64, into: &mut [u8]) -> io::Result<()>;
-}
-
-/// Bytes that begin at a page, so that they can be written past the page cache without a copy.
-#[derive(Debug)]
-pub struct PageAligned {
-    memory: Vec<u8>,
-    range: Range<usize>,
-}
-
-impl PageAligned {
-    /// Returns `len` bytes.
-    pub fn new(len: usize) -> Self {
-        const PAGE: usize = 4096;
-        let memory = vec![0x5a; len + PAGE];
-        let address = memory.as_ptr().addr();
-        let start = address.next_multiple_of(PAGE) - address;
-        PageAligned {
-            memory,
-            range: start..start + len,
-        }
-    }
-
-    /// Returns the bytes.
-    pub fn bytes(&mut self) -> &mut [u8] {
-        &mut self.memory[self.range.clone()]
-    }
 }

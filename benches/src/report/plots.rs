@@ -120,6 +120,39 @@ fn plotted(
     })
 }
 
+/// Plots which share of operations took no longer than a time, with a line for each of some
+/// systems, coloured by its index. Times are in nanoseconds, on a logarithmic scale.
+///
+/// # Errors
+/// The plot cannot be drawn.
+pub(super) fn cumulative(caption: &str, lines: &[Vec<(u64, f64)>]) -> Result<String> {
+    let times = || lines.iter().flatten().map(|it| it.0.max(1) as f64);
+    let least = times().fold(f64::MAX, f64::min);
+    let most = times().fold(least, f64::max) * 1.1;
+    draw(|root| {
+        let mut chart = ChartBuilder::on(root)
+            .caption(caption, TEXT)
+            .margin(10)
+            .x_label_area_size(26)
+            .y_label_area_size(52)
+            .build_cartesian_2d((least..most).log_scale(), 0.0..1.0)?;
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .x_labels(5)
+            .x_label_formatter(&|ns| time(*ns))
+            .y_labels(6)
+            .label_style(TEXT)
+            .draw()?;
+        for (place, points) in lines.iter().enumerate() {
+            let points = points.iter().map(|&(ns, share)| (ns.max(1) as f64, share));
+            let style = color(place).stroke_width(2);
+            chart.draw_series(LineSeries::new(points, style))?;
+        }
+        Ok(())
+    })
+}
+
 /// Plots ratios to the baseline as bars, grouped by number of threads. `rows` belong to one
 /// workload. Returns `None` if there are no ratios.
 ///

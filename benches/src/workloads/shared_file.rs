@@ -14,10 +14,11 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use spanlock_file_core::{Error, File, Volume};
+use spanlock_file_core::File;
 use spanlock_pmem::MappedFile;
 use spanlock_range_lock::RawRangeLock;
 
+use crate::aligned::PageAligned;
 use crate::measure::{self, Round};
 
 /// Bytes per operation.
@@ -25,6 +26,31 @@ pub const PAGE: usize = 4096;
 
 /// Bytes from one thread's page to the next thread's.
 pub const PAGES_APART: u64 = 8 << 20;
+
+/// A file that a workload can run on.
+pub trait Bytes: Sync {
+    /// Reads at an offset. Returns the number of bytes that there were.
+    ///
+    /// # Errors
+    /// The file's error.
+    fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize>;
+
+    /// Writes all of `data` at an offset.
+    ///
+    /// # Errors
+    /// The file's error.
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()>;
+}
+
+impl<L: RawRangeLock> Bytes for File<MappedFile, L> {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize> {
+        Ok(File::read_at(self, into, offset)?)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        Ok(File::write_at(self, data, offset)?)
+    }
+}
 
 /// A workload of writes and reads in a fixed ratio.
 #[derive(Clone, Copy, Debug)]
@@ -40,40 +66,48 @@ pub struct SharedFile {
 }
 
 impl SharedFile {
-    /// Runs one round on the file `name`, which [`preallocate`] has created.
+    /// Runs one round on a file that [`fill`] has filled. `name` is for errors.
     ///
     /// # Errors
     /// An operation fails, or a page does not hold what was written last.
-    pub fn round<L: RawRangeLock + 'static>(
+    pub fn round(
         &self,
-        volume: &Volume<MappedFile, L>,
+        file: &impl Bytes,
         name: &str,
         threads: usize,
         duration: Duration,
     ) -> Result<Round> {
-        let file = volume.open_file(name)?;
         let round = measure::timed(threads, duration, PAGE as u64, |worker| {
-            self.operations(&file, worker as u64)
+            self.operations(file, worker as u64)
         });
         let round = round.with_context(|| format!("{} on {name}", self.name))?;
-        for worker in 0..threads as u64 {
-            let mut page = [0; PAGE];
-            file.read_at(&mut page, worker * PAGES_APART)?;
-            ensure!(
-                page[1..] == page_of(worker)[1..],
-                "{}: the page of thread {worker} in {name} differs from what the thread wrote: the lock or the file core is broken",
-                self.name
-            );
-        }
+        self.check(file, name, threads)?;
         Ok(round)
     }
 
+    /// Checks that each thread's page holds what the thread wrote.
+    ///
+    /// # Errors
+    /// A page does not, or cannot be read.
+    pub fn check(&self, file: &(impl Bytes + ?Sized), name: &str, threads: usize) -> Result<()> {
+        for worker in 0..threads as u64 {
+            let mut page = PageAligned::new(PAGE);
+            file.read_at(page.bytes(), worker * PAGES_APART)?;
+            ensure!(
+                page.bytes()[1..] == page_of(worker).bytes()[1..],
+                "{}: the page of thread {worker} in {name} differs from what the thread wrote: the lock is broken, or what stores the file",
+                self.name
+            );
+        }
+        Ok(())
+    }
+
     /// Returns the operation that thread `worker` repeats.
-    fn operations<L: RawRangeLock>(
+    pub fn operations(
         &self,
-        file: &File<MappedFile, L>,
+        file: &(impl Bytes + ?Sized),
         worker: u64,
-    ) -> impl FnMut() -> Result<(), Error> {
+    ) -> impl FnMut() -> Result<()> {
         let (writes, period) = (self.writes, self.writes + self.reads);
         let mut page = page_of(worker);
         let mut turn = 0;
@@ -85,41 +119,38 @@ impl SharedFile {
             }
             if write {
                 // Change the content each time, as an application would.
+                let page = page.bytes();
                 page[0] = page[0].wrapping_add(1);
-                file.write_at(black_box(&page), worker * PAGES_APART)
+                file.write_at(black_box(page), worker * PAGES_APART)
             } else {
-                file.read_at(black_box(&mut page), worker * PAGES_APART)
+                file.read_at(black_box(page.bytes()), worker * PAGES_APART)
                     .map(|read| assert_eq!(read, PAGE, "the file was written whole"))
             }
         }
     }
 }
 
-/// Creates the file `name` with a page for each of `threads` threads, and fills the space between
-/// them.
+/// Fills an empty file: a page for each of `threads` threads, and the space between them.
 ///
 /// # Errors
 /// There is not enough space.
-pub fn preallocate<L: RawRangeLock>(
-    volume: &Volume<MappedFile, L>,
-    name: &str,
-    threads: usize,
-) -> Result<(), Error> {
-    let file = volume.create(name)?;
-    let filling = vec![0x5a; 1 << 20];
+pub fn fill(file: &(impl Bytes + ?Sized), threads: usize) -> Result<()> {
+    let mut filling = PageAligned::new(1 << 20);
+    let filling = filling.bytes();
     for worker in 0..threads as u64 {
         let start = worker * PAGES_APART;
         for at in (start..start + PAGES_APART).step_by(filling.len()) {
-            file.write_at(&filling, at)?;
+            file.write_at(filling, at)?;
         }
-        file.write_at(&page_of(worker), start)?;
+        file.write_at(page_of(worker).bytes(), start)?;
     }
     Ok(())
 }
 
 /// Returns the content of a thread's page. It ends with the thread's number.
-fn page_of(worker: u64) -> [u8; PAGE] {
-    let mut page = [worker as u8; PAGE];
-    page[PAGE - 8..].copy_from_slice(&worker.to_le_bytes());
+fn page_of(worker: u64) -> PageAligned {
+    let mut page = PageAligned::new(PAGE);
+    page.bytes().fill(worker as u8);
+    page.bytes()[PAGE - 8..].copy_from_slice(&worker.to_le_bytes());
     page
 }

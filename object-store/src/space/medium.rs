@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use spanlock_journal_commit::Storage;
 
-pub use disk::{Disk, Part};
+pub use disk::Disk;
 pub use persistent::Persistent;
 
 /// The bytes of a space. Several threads may call its methods at once.

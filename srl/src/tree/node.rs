@@ -4,9 +4,11 @@
 //! level tells which of the two it is, and how many elements the node has. So a node needs no
 //! header.
 
-use alloc::boxed::Box;
+use core::ptr::NonNull;
 
-use spanlock_sync::atomic::{AtomicPtr, Ordering::*, Zeroed, free_slice, zeroed_slice};
+use spanlock_sync::atomic::{AtomicPtr, Ordering::*, Zeroed};
+
+use crate::padded::{Padded, bytes_of};
 
 /// The first slot or word of a node.
 #[derive(Debug)]
@@ -59,7 +61,7 @@ impl Slot {
     /// If another thread has linked a node meanwhile, returns that node with `false`. Returns
     /// `None` if there is no memory.
     pub(super) fn make<T: Zeroed + 'static>(&self, len: usize) -> Option<(*mut Node, bool)> {
-        let node = Box::into_raw(zeroed_slice::<T>(len)?).cast();
+        let node = Padded::<T>::zeroed(len)?.into_raw().as_ptr().cast();
         match self.link(node) {
             Ok(()) => Some((node, true)),
             Err(other) => {
@@ -86,10 +88,8 @@ pub(super) unsafe fn contents<'a, T>(node: *mut Node, len: usize) -> &'a [T] {
 /// # Safety
 /// The node was created with `len` elements of type `T`, and no thread uses it any more.
 pub(super) unsafe fn free<T: 'static>(node: *mut Node, len: usize) -> usize {
-    let contents = core::ptr::slice_from_raw_parts_mut(node.cast::<T>(), len);
-    // SAFETY: `make` got the pointer from a box of this type, and the caller gives it up.
-    let contents = unsafe { Box::from_raw(contents) };
-    let bytes = size_of_val(&*contents);
-    free_slice(contents);
-    bytes
+    // SAFETY: `make` got the pointer from a slice of this type and length, and the caller gives it
+    // up.
+    drop(unsafe { Padded::from_raw(NonNull::new_unchecked(node.cast::<T>()), len) });
+    bytes_of::<T>(len)
 }

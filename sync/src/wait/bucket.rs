@@ -436,7 +436,8 @@ impl Bucket {
             not(all(target_os = "linux", feature = "std", not(miri))),
             spanlock_explorer,
             spanlock_loom,
-            spanlock_shuttle
+            spanlock_shuttle,
+            spanlock_simulated
         ),
         allow(dead_code)
     )]

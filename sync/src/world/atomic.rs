@@ -1,9 +1,14 @@
-//! The processor's atomics.
+//! The processor's atomics, or those of the simulated cores.
 
 use alloc::alloc::{Layout, alloc_zeroed};
 use alloc::boxed::Box;
 
-pub use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
+#[cfg(not(spanlock_simulated))]
+use core::sync::atomic as imp;
+#[cfg(spanlock_simulated)]
+use spanlock_cores::atomic as imp;
+
+pub use imp::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
 
 use crate::atomic::{Exclusive, Zeroed};
 

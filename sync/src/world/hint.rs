@@ -1,6 +1,9 @@
 //! Spinning, as shipped.
 
+#[cfg(not(spanlock_simulated))]
 pub(crate) use core::hint::spin_loop as pause;
+#[cfg(spanlock_simulated)]
+pub(crate) use spanlock_cores::pause;
 
 /// Whether a checker runs.
 pub(crate) const IS_CHECKED: bool = false;
@@ -68,6 +71,6 @@ fn lets_another_run() -> bool {
     /// another thread takes two switches, and the time for which that thread runs.
     const SWITCHES: core::time::Duration = core::time::Duration::from_micros(3);
     let before = crate::time::now();
-    std::thread::yield_now();
-    before.is_none_or(|before| before.elapsed() > SWITCHES)
+    crate::thread::yield_now();
+    before.is_none_or(|before| crate::time::elapsed(before) > SWITCHES)
 }

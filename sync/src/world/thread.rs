@@ -21,7 +21,36 @@ pub(crate) fn index() -> usize {
 
 pub(crate) fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
-    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get))
+    *CORES.get_or_init(|| {
+        let mine = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        mine_or_more(mine)
+    })
+}
+
+/// Returns the number of cores of the main thread, if it is bound to more cores than the calling
+/// thread, and `mine` otherwise. A thread that is bound to one core may be the first to create a
+/// lock, and others use the lock later.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn mine_or_more(mine: usize) -> usize {
+    let bound_to = |thread: libc::pid_t| {
+        // SAFETY: a set of cores is plain data.
+        let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };
+        // SAFETY: the set has this size. The call writes nothing else.
+        let result = unsafe { libc::sched_getaffinity(thread, size_of_val(&set), &mut set) };
+        // SAFETY: the function only reads the set.
+        (result == 0).then(|| unsafe { libc::CPU_COUNT(&set) as usize })
+    };
+    // SAFETY: the function has no conditions.
+    let main = unsafe { libc::getpid() };
+    match (bound_to(0), bound_to(main)) {
+        (Some(this), Some(main)) if main > this => main,
+        _ => mine,
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn mine_or_more(mine: usize) -> usize {
+    mine
 }
 
 /// Returns the identity of the calling thread.

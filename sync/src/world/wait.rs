@@ -1,10 +1,10 @@
 //! The process's one waiting table.
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use core::time::Duration;
 
 use super::mutex::Mutex;
+use crate::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use crate::wait::bucket::Bucket;
 
 pub use super::bug::is_wake_left_out;
@@ -57,7 +57,7 @@ impl Moment {
 
     /// Returns whether this moment is longer ago than `time`.
     pub(crate) fn is_past(self, time: Duration) -> bool {
-        self.0.is_none_or(|moment| moment.elapsed() > time)
+        (self.0).is_none_or(|moment| crate::time::elapsed(moment) > time)
     }
 }
 
@@ -94,12 +94,16 @@ impl Moment {
     }
 }
 
-#[cfg(all(target_os = "linux", feature = "std", not(miri)))]
+#[cfg(all(
+    target_os = "linux",
+    feature = "std",
+    not(any(miri, spanlock_simulated))
+))]
 pub(in crate::world) mod fork;
 
 /// Returns a number that distinguishes the calling thread from the other living threads. Without
 /// std, it is the same for all.
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", not(spanlock_simulated)))]
 pub(crate) fn thread() -> usize {
     std::thread_local! { static PLACE: core::cell::Cell<u8> = const { core::cell::Cell::new(0) }; }
     PLACE.with(|place| core::ptr::from_ref(place).addr())
@@ -109,6 +113,9 @@ pub(crate) fn thread() -> usize {
 pub(crate) fn thread() -> usize {
     0
 }
+
+#[cfg(spanlock_simulated)]
+pub(crate) use spanlock_cores::core as thread;
 
 /// A number that distinguishes locks. It is 0 until the lock has its first waiter.
 #[derive(Default)]

@@ -21,6 +21,7 @@ const CRATES: &[&str] = &[
     "pmem",
     "journal-commit",
     "file-core",
+    "node-log",
     "benches",
 ];
 

@@ -10,13 +10,14 @@ use crate::target::Bound;
 use crate::workloads::IMPORT;
 
 /// The comparisons with targets.
-const OF: [&str; 6] = [
+const OF: [&str; 7] = [
     "micro",
     "compare",
     "journal",
     "file-core",
     "recovery",
     "objects",
+    "node-log",
 ];
 
 /// A verdict names as many rows as this. Of more, it gives the number.
@@ -32,6 +33,7 @@ struct Row {
     layout: Option<String>,
     mode: Option<String>,
     contestant: Option<String>,
+    system: Option<String>,
     threads: Option<usize>,
     think: Option<f64>,
     blocks: Option<u64>,
@@ -142,6 +144,9 @@ impl Row {
             );
         }
         let case = name(&self.workload) + &name(&self.case);
+        if self.system.is_some() {
+            return (format!("{case}: {}", name(&self.system)), threads);
+        }
         match of {
             "recovery" => (case, threads),
             "micro" => (case, name(&self.lock)),

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::storage::Part;
 
 use super::Medium;
 
@@ -43,7 +44,7 @@ impl<S: Storage> Disk<S> {
 }
 
 impl<S: Storage> Medium for Disk<S> {
-    type Ring = Part<S>;
+    type Ring = Part<Arc<S>>;
 
     fn len(&self) -> u64 {
         self.storage.len()
@@ -82,12 +83,8 @@ impl<S: Storage> Medium for Disk<S> {
         Ok(())
     }
 
-    fn ring(&self, range: Range<u64>) -> io::Result<Part<S>> {
-        if range.start > range.end || range.end > self.storage.len() {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let storage = self.storage.clone();
-        Ok(Part { storage, range })
+    fn ring(&self, range: Range<u64>) -> io::Result<Part<Arc<S>>> {
+        Part::new(self.storage.clone(), range)
     }
 
     fn reserve(&self, range: Range<u64>) -> io::Result<()> {
@@ -106,45 +103,5 @@ impl<S: Storage> Medium for Disk<S> {
         }
         let _ = range;
         Ok(())
-    }
-}
-
-/// A part of a storage.
-#[derive(Debug)]
-pub struct Part<S> {
-    storage: Arc<S>,
-    range: Range<u64>,
-}
-
-impl<S: Storage> Part<S> {
-    /// Returns where `len` bytes at `offset` lie in the whole storage.
-    fn place(&self, offset: u64, len: usize) -> io::Result<u64> {
-        match offset.checked_add(len as u64) {
-            Some(end) if end <= self.len() => Ok(self.range.start + offset),
-            _ => Err(io::ErrorKind::InvalidInput.into()),
-        }
-    }
-}
-
-impl<S: Storage> Storage for Part<S> {
-    fn len(&self) -> u64 {
-        self.range.end - self.range.start
-    }
-
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.storage.read_at(buf, self.place(offset, buf.len())?)
-    }
-
-    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.storage.write_at(data, self.place(offset, data.len())?)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.storage.flush()
-    }
-
-    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.storage
-            .write_fua(data, self.place(offset, data.len())?)
     }
 }
