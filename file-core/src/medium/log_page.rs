@@ -165,12 +165,17 @@ impl LogPages {
     /// Creates the states of `count` pages from `first` on, none of which is a log page.
     pub(crate) fn new(first: u32, count: u32) -> Self {
         let rows = (count as usize).div_ceil(ROW);
-        let words = || (0..rows * ROW).map(|_| AtomicU64::new(0)).collect();
+        // Not a loop that stores zeros: in incremental builds, rustc 1.95 crashes on it, because
+        // LLVM makes it a call of a function that the module has lost. This converts in place.
+        let zeros = || {
+            let zeros = vec![0; rows * ROW].into_iter();
+            zeros.map(AtomicU64::new).collect()
+        };
         LogPages {
             first,
             rows,
-            states: words(),
-            identities: words(),
+            states: zeros(),
+            identities: zeros(),
         }
     }
 
