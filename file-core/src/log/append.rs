@@ -64,6 +64,8 @@ impl Log {
         live: &dyn Live,
     ) -> Result<Slots, Error> {
         let thread = thread::index();
+        // Now, because the others may soon wait for the mutex.
+        let is_crowded = !self.has_lanes() && self.is_crowded(&medium.space);
         let mut state = self.lock();
         // The addition that failed may have skipped slots for which a cleaning waits. The cleaning
         // holds the mutex from saying so until it sleeps, so this comes after one or the other.
@@ -88,6 +90,10 @@ impl Log {
             }
             state = clean::if_due(self, state, medium, live);
         }
+        state.crowded = match is_crowded {
+            true => state.crowded.saturating_add(1),
+            false => 0,
+        };
         if let Ok(taken) = self.extend(&mut state, medium, slots, Class::Growth, thread) {
             return Ok(taken);
         }

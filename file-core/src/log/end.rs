@@ -35,13 +35,8 @@ impl Tail {
         !self.is_poisoned() && self.slot() + slots <= PAGE_SLOTS
     }
 
-    /// Returns whether `slots` were taken from an end of this value.
-    pub(super) fn is_before(self, slots: &Slots) -> bool {
-        self == Tail::new(slots.page, slots.slot)
-    }
-
     /// Returns the number of slots in the page that are not reserved.
-    fn left(self) -> u32 {
+    pub(super) fn left(self) -> u32 {
         PAGE_SLOTS.saturating_sub(self.slot())
     }
 }

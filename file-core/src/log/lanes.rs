@@ -28,8 +28,8 @@
 //! # Properties
 //! - **Cost**: a write in its own lane changes no word that another lane's thread changes. It loads
 //!   the ranks of the log pages that it replaces groups of.
-//! - **When**: a log gets lanes when threads collide on its one tail, and keeps them while it is in
-//!   memory.
+//! - **When**: a log gets lanes if operations of several threads are under way each time that a page
+//!   becomes full, and keeps them while it is in memory.
 //! - **Limits**: there are [`LANES`] lanes. Threads with equal numbers, modulo that, share one. A
 //!   file of a few hot pages that all threads overwrite is as slow as without lanes.
 //! - **Cleaning** keeps pages with open slots, so it closes the lanes that are far behind.
@@ -63,19 +63,19 @@ pub(crate) enum Order {
     After(Rank),
 }
 
-/// An end on cache lines of its own. It takes two because processors fetch lines in pairs.
+/// A value on cache lines of its own: two, because processors fetch lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Lane(End);
+pub(super) struct Apart<T>(pub(super) T);
 
 /// The ends of a log that has lanes.
 #[derive(Debug)]
 pub(super) struct Lanes {
-    /// See [`Newest`]. Changed under the log's mutex.
-    newest: AtomicU64,
+    /// See [`Newest`]. Changed under the log's mutex. A write in its own lane does not read it.
+    newest: Apart<AtomicU64>,
     /// The highest rank of a page whose groups later writes may not find through the index.
-    barrier: AtomicU32,
-    ends: [Lane; LANES],
+    barrier: Apart<AtomicU32>,
+    ends: [Apart<End>; LANES],
 }
 
 /// The rank of the newest page, and the lane that has it.
@@ -96,23 +96,19 @@ impl Newest {
     }
 }
 
-/// Returns the lane that a thread uses while the newest page has this rank.
+/// Returns the lane that a thread uses.
 #[inline]
-fn lane_for(thread: usize, newest: Rank) -> usize {
-    match newest {
-        // The ranks are used up, so one lane gets all pages (F-L7).
-        Rank::HIGHEST => 0,
-        _ => thread % LANES,
-    }
+fn lane_of(thread: usize) -> usize {
+    thread % LANES
 }
 
 impl Lanes {
     /// Creates lanes without pages.
     pub(super) fn new() -> Lanes {
         Lanes {
-            newest: AtomicU64::new(Newest::new(Rank::LOWEST, 0).0),
-            barrier: AtomicU32::new(Rank::LOWEST.0),
-            ends: core::array::from_fn(|_| Lane(End::closed())),
+            newest: Apart(AtomicU64::new(Newest::new(Rank::LOWEST, 0).0)),
+            barrier: Apart(AtomicU32::new(Rank::LOWEST.0)),
+            ends: core::array::from_fn(|_| Apart(End::closed())),
         }
     }
 
@@ -121,7 +117,7 @@ impl Lanes {
         // Relaxed: a thread whose group must come after another one has synchronized with that
         // one's thread, by the range lock. So it sees the newest page of that time, or a later one
         // (F-L10).
-        Newest(self.newest.load(Ordering::Relaxed))
+        Newest(self.newest.0.load(Ordering::Relaxed))
     }
 
     fn end_of(&self, newest: Newest) -> &End {
@@ -131,24 +127,32 @@ impl Lanes {
     /// Takes slots of the thread's own page or, if they would come too early there, of the newest.
     #[inline]
     pub(super) fn try_take(&self, space: &Space, count: u32, order: Order) -> Option<Slots> {
-        let newest = self.newest();
         let least = match order {
-            Order::Last => newest.rank(),
+            Order::Last => return self.take_newest(space, count, None),
             // Relaxed: as in `newest`.
-            Order::After(rank) => rank.max(Rank(self.barrier.load(Ordering::Relaxed))),
+            Order::After(rank) => rank.max(Rank(self.barrier.0.load(Ordering::Relaxed))),
         };
-        let own = &self.ends[lane_for(thread::index(), newest.rank())].0;
+        let own = &self.ends[lane_of(thread::index())].0;
         let seen = own.tail();
-        let has_room = seen.has_room(count);
-        if has_room && space.log_pages.rank(seen.page()) >= least {
-            return own.take(space, seen, count, least);
+        if !seen.has_room(count) {
+            // A new page for this lane comes after all others. If the ranks are used up, the lane
+            // gets none (F-L7).
+            return match self.newest().rank() {
+                Rank::HIGHEST => self.take_newest(space, count, Some(least)),
+                _ => None,
+            };
         }
-        if !has_room && order != Order::Last {
-            // A new page for this lane comes after all others.
-            return None;
+        match space.log_pages.rank(seen.page()) >= least {
+            true => own.take(space, seen, count, least),
+            false => self.take_newest(space, count, Some(least)),
         }
+    }
+
+    /// Takes slots of the newest page, whose rank must be at least `least`, or that of the newest.
+    fn take_newest(&self, space: &Space, count: u32, least: Option<Rank>) -> Option<Slots> {
+        let newest = self.newest();
         let end = self.end_of(newest);
-        end.take(space, end.tail(), count, least)
+        end.take(space, end.tail(), count, least.unwrap_or(newest.rank()))
     }
 
     /// Returns the rank of the `nth` page that is added next. The caller holds the mutex.
@@ -160,10 +164,14 @@ impl Lanes {
     /// Moves the lane of thread `thread` to slot `slot` of `page`, which is linked and becomes the
     /// newest page, with this rank. The caller holds the mutex.
     pub(super) fn enter(&self, space: &Space, thread: usize, rank: Rank, page: u32, slot: u32) {
-        let lane = lane_for(thread, rank);
+        let lane = match rank {
+            // The ranks are used up, so one lane gets all pages (F-L7).
+            Rank::HIGHEST => 0,
+            _ => lane_of(thread),
+        };
         // F-L10: this comes first. Relaxed: T of the entry carries it.
         let newest = Newest::new(rank, lane);
-        self.newest.store(newest.0, Ordering::Relaxed);
+        self.newest.0.store(newest.0, Ordering::Relaxed);
         self.ends[lane].0.enter(space, page, slot);
     }
 
@@ -172,7 +180,7 @@ impl Lanes {
     pub(super) fn raise_barrier(&self, space: &Space, page: u32) {
         let Rank(rank) = space.log_pages.rank(page);
         // Relaxed: the range lock orders this before the writes that must see it.
-        self.barrier.fetch_max(rank, Ordering::Relaxed);
+        self.barrier.0.fetch_max(rank, Ordering::Relaxed);
     }
 
     /// Returns whether the newest page has room.
@@ -190,9 +198,9 @@ impl Lanes {
     /// besides the newest stay open. The caller holds the mutex.
     pub(super) fn close_old(&self, space: &Space, all: bool) -> usize {
         let newest = self.newest();
-        let open = |(lane, it): &(usize, &Lane)| *lane != newest.lane() && it.0.is_open();
+        let open = |(lane, it): &(usize, &Apart<End>)| *lane != newest.lane() && it.0.is_open();
         let mut stay = 0;
-        for (_, Lane(end)) in self.ends.iter().enumerate().filter(open) {
+        for (_, Apart(end)) in self.ends.iter().enumerate().filter(open) {
             // The page has open slots, so this is its rank.
             let Rank(rank) = space.log_pages.rank(end.tail().page());
             if all || rank.saturating_add(STALE) < newest.rank().0 {

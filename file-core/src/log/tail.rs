@@ -100,12 +100,12 @@ mod tests;
 use core::ptr;
 
 use spanlock_pmem::{Durable, Flushed, Pmem};
-use spanlock_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use spanlock_sync::atomic::{AtomicPtr, Ordering};
 use spanlock_sync::{Condvar, Mutex, MutexGuard, epoch, injected_bug, thread};
 
 use crate::log::chain::{Cleaning, LogState, Slots, pointer_after, store_log_page};
 use crate::log::end::End;
-use crate::log::lanes::{Lanes, Order};
+use crate::log::lanes::{Apart, Lanes, Order};
 use crate::medium::alloc::Class;
 use crate::medium::bytes::Medium;
 use crate::medium::error::Error;
@@ -129,26 +129,29 @@ impl SlotAddress {
 
 /// The log of one inode.
 ///
-/// It has cache lines of its own, because every append writes to it while its neighbours in memory
-/// are only read. It takes two lines because processors fetch lines in pairs. If it has lanes,
-/// appends only read it, until a page is full.
+/// It has cache lines of its own, because appends write to it while its neighbours in memory are
+/// only read.
 #[derive(Debug)]
-#[repr(align(128))]
 pub(crate) struct Log {
-    /// Where slots are reserved until the log has lanes. Always tells whether the log is poisoned.
-    end: End,
-    /// Null until threads have collided too often. From then on, `end` has no room.
-    lanes: AtomicPtr<Lanes>,
-    /// How often a thread has found that another one moved `end`, between looking at it and moving
-    /// it, since the log last got a page.
-    collisions: AtomicU32,
+    /// Apart, because every append reads it, and changes it only until the log has lanes.
+    ends: Apart<Ends>,
     state: Mutex<LogState>,
     /// Notified when the slots that a thread waits for have ended, and when a cleaning ends.
     progress: Condvar,
 }
 
-/// A log gets lanes with the next page if its threads have collided this often in the last one.
-const CONTENDED: u32 = 4;
+/// Where operations reserve slots.
+#[derive(Debug)]
+struct Ends {
+    /// The one end until the log has lanes. Always tells whether the log is poisoned.
+    one: End,
+    /// Null until threads contend for `one`. From then on, `one` has no room.
+    lanes: AtomicPtr<Lanes>,
+}
+
+/// A log gets lanes once this many pages in a row were [crowded](Log::is_crowded) when they became
+/// full.
+const CONTENDED: u32 = 2;
 
 impl Log {
     /// Creates an empty log.
@@ -160,18 +163,24 @@ impl Log {
     pub(crate) fn new(state: LogState, next: u32) -> Self {
         let last = state.pages.last().copied().unwrap_or(0);
         Log {
-            end: End::new(last, next),
-            lanes: AtomicPtr::new(ptr::null_mut()),
-            collisions: AtomicU32::new(0),
+            ends: Apart(Ends {
+                one: End::new(last, next),
+                lanes: AtomicPtr::new(ptr::null_mut()),
+            }),
             state: Mutex::new(state),
             progress: Condvar::new(),
         }
     }
 
     #[inline]
+    fn one(&self) -> &End {
+        &self.ends.0.one
+    }
+
+    #[inline]
     fn lanes(&self) -> Option<&Lanes> {
         // Acquire [W←V]: the new lanes.
-        let lanes = self.lanes.load(Ordering::Acquire);
+        let lanes = self.ends.0.lanes.load(Ordering::Acquire);
         // SAFETY: `open_lanes` has stored a valid pointer if it is not null. Only `drop` frees the
         // lanes, when nobody has the log.
         unsafe { lanes.as_ref() }
@@ -188,13 +197,13 @@ impl Log {
     fn open_lanes(&self, space: &Space) -> &Lanes {
         let lanes = Box::into_raw(epoch::owned(Box::new(Lanes::new())));
         // Release [V→W]: the new lanes.
-        self.lanes.store(lanes, Ordering::Release);
+        self.ends.0.lanes.store(lanes, Ordering::Release);
         // SAFETY: as in `lanes`.
         let lanes = unsafe { &*lanes };
-        let before = self.end.tail();
-        // F-L5: a thread that poisons the log changes `end` before this does, or else it finds the
-        // lanes (T, U).
-        let before = self.end.enter(space, before.page(), PAGE_SLOTS);
+        let before = self.one().tail();
+        // F-L5: a thread that poisons the log changes the end before this does, or else it finds
+        // the lanes (T, U).
+        let before = self.one().enter(space, before.page(), PAGE_SLOTS);
         if before.is_poisoned() {
             lanes.poison();
         }
@@ -209,8 +218,7 @@ impl Log {
         threads: &[usize],
     ) -> Result<(), Error> {
         let mut state = self.lock();
-        // Relaxed: a statistic.
-        self.collisions.store(CONTENDED, Ordering::Relaxed);
+        state.crowded = CONTENDED;
         for &thread in threads {
             let slots = self.extend(&mut state, medium, 1, Class::Growth, thread)?;
             medium.space.log_pages.skip(slots.page, slots.count);
@@ -225,13 +233,15 @@ impl Log {
             return lanes.try_take(space, count, order);
         }
         // There is one page with room, so all groups are in order.
-        let seen = self.end.tail();
-        let slots = self.end.take(space, seen, count, Rank::LOWEST)?;
-        if !seen.is_before(&slots) {
-            // Relaxed: a statistic.
-            self.collisions.fetch_add(1, Ordering::Relaxed);
-        }
-        Some(slots)
+        self.one()
+            .take(space, self.one().tail(), count, Rank::LOWEST)
+    }
+
+    /// Returns whether other threads' operations are under way in the page of the end, which has no
+    /// room. A thread that writes alone never finds it so. The answer may be outdated.
+    pub(super) fn is_crowded(&self, space: &Space) -> bool {
+        let tail = self.one().tail();
+        tail.page() != 0 && space.log_pages.state(tail.page()).open() > tail.left()
     }
 
     /// Keeps later writes from coming before the group in `page` (F-L9). The caller has slots
@@ -254,12 +264,13 @@ impl Log {
     ) -> Result<Slots, Error> {
         let (space, id) = (&*medium.space, state.id);
         let count = slots.div_ceil(PAGE_SLOTS);
-        let new = space.alloc.take(id.inode as u64, count, class)?;
+        // A lane then gets the pages again that it had, and their lines are where its thread runs.
+        let lane = if self.has_lanes() { thread as u64 } else { 0 };
+        let new = (space.alloc).take(u64::from(id.inode) + lane, count, class)?;
         let new: Vec<u32> = new.pages().collect();
         let birth = state.take_births(u64::from(count));
         let guard = self.poison_on_unwind();
-        // Relaxed: a statistic.
-        let is_contended = self.collisions.swap(0, Ordering::Relaxed) >= CONTENDED;
+        let is_contended = state.crowded >= CONTENDED;
         let lanes = (self.lanes()).or_else(|| is_contended.then(|| self.open_lanes(space)));
         let rank = |nth| lanes.map_or(Rank::LOWEST, |lanes| lanes.next_rank(nth));
         let mut stored = Flushed::nothing();
@@ -296,7 +307,7 @@ impl Log {
         let next = slots - last as u32 * PAGE_SLOTS;
         match lanes {
             Some(lanes) => lanes.enter(space, thread, rank(last), new[last], next),
-            None => _ = self.end.enter(space, new[last], next),
+            None => _ = self.one().enter(space, new[last], next),
         }
         Ok(Slots {
             page: new[0],
@@ -308,7 +319,7 @@ impl Log {
 
     /// Closes the pages with room, so that their slots settle. The caller holds the mutex.
     pub(crate) fn close(&self, space: &Space) {
-        self.end.close(space);
+        self.one().close(space);
         if let Some(lanes) = self.lanes() {
             lanes.close(space);
         }
@@ -332,8 +343,8 @@ impl Log {
                 space.log_pages.set_rank(last, rank);
                 lanes.enter(space, thread::index(), rank, last, next);
             }
-            (Some(&last), None) => _ = self.end.enter(space, last, next),
-            (None, _) => _ = self.end.enter(space, 0, PAGE_SLOTS),
+            (Some(&last), None) => _ = self.one().enter(space, last, next),
+            (None, _) => _ = self.one().enter(space, 0, PAGE_SLOTS),
         }
     }
 
@@ -341,7 +352,7 @@ impl Log {
     pub(crate) fn has_room(&self, slots: u32) -> bool {
         match self.lanes() {
             Some(lanes) => lanes.has_room(slots),
-            None => self.end.tail().has_room(slots),
+            None => self.one().tail().has_room(slots),
         }
     }
 
@@ -394,7 +405,7 @@ impl Log {
 
     /// Returns whether an operation panicked midway (F-L5).
     pub(crate) fn is_poisoned(&self) -> bool {
-        self.end.tail().is_poisoned()
+        self.one().tail().is_poisoned()
     }
 
     /// Checks that no operation panicked midway (F-L5).
@@ -438,7 +449,7 @@ impl Log {
     }
 
     pub(crate) fn poison(&self) {
-        self.end.poison();
+        self.one().poison();
         if let Some(lanes) = self.lanes() {
             lanes.poison();
         }
@@ -453,7 +464,7 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         // Relaxed: nobody else has the log.
-        let lanes = self.lanes.load(Ordering::Relaxed);
+        let lanes = self.ends.0.lanes.load(Ordering::Relaxed);
         if !lanes.is_null() {
             // SAFETY: `open_lanes` took the pointer from a box, and stored it once.
             epoch::free(unsafe { Box::from_raw(lanes) });

@@ -62,7 +62,7 @@ fn a_full_lane_needs_a_page_unless_the_group_comes_last() {
 fn a_page_that_comes_too_early_is_refused_after_the_addition() {
     let (space, first) = space();
     let lanes = two(&space, first);
-    let own = &lanes.ends[lane_for(thread::index(), Rank::LOWEST)].0;
+    let own = &lanes.ends[lane_of(thread::index())].0;
     let least = space.log_pages.rank(first + 1);
     for _ in 0..2 {
         let refused = own.take(&space, own.tail(), PAGE_SLOTS / 2, least);
@@ -94,8 +94,9 @@ fn lanes_that_are_far_behind_are_closed() {
 fn one_lane_gets_all_pages_when_the_ranks_are_used_up() {
     let (space, first) = space();
     let lanes = two(&space, first);
-    let last = Newest::new(Rank(u32::MAX - 2), lane_for(thread::index(), Rank::LOWEST));
-    lanes.newest.store(last.0, Ordering::Relaxed);
+    let last = Newest::new(Rank(u32::MAX - 2), lane_of(thread::index()));
+    lanes.newest.0.store(last.0, Ordering::Relaxed);
+    lanes.close(&space);
     assert_eq!(
         [0, 1, 2].map(|nth| lanes.next_rank(nth).0),
         [u32::MAX - 1, u32::MAX, u32::MAX]
