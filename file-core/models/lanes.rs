@@ -1,5 +1,5 @@
 //! Threads that have log pages of their own: what recovery finds has the order in which the changes
-//! of a page took effect.
+//! of a page took effect. Also crashes of such changes.
 //!
 //! The main thread's page comes first in the log. So if its change is the later one, it belongs
 //! into the other thread's page.
@@ -10,10 +10,11 @@ use std::time::{Duration, SystemTime};
 use spanlock_file_core::{File, FormatOptions};
 use spanlock_pmem::simulated::Simulated;
 use spanlock_srl::SrlArray;
+use spanlock_testkit::crashes::{MakeMedium, threads};
 use spanlock_verify::{Program, Scene, Suite};
 
 use crate::memory::wide;
-use crate::store::{self, FILE, PAGE, Volume, content};
+use crate::store::{self, FILE, Files, Kind, PAGE, SHORT, Volume, content, number, roomy};
 
 const CLAIM: &str = "recovery finds what memory has, if threads append to log pages of their own";
 
@@ -142,4 +143,38 @@ fn opening() -> Scene<Open> {
         })
         .thread(["write"], |open| open.perform(Operation::Write, 1))
         .at_end(Open::assert_sound)
+}
+
+/// The kinds of operations that crash in lanes, beside an overwrite or another one of their kind.
+const KINDS: [Kind; 4] = [Kind::Patch, Kind::Append, Kind::Truncate, Kind::Punch];
+
+pub(crate) fn crashes() -> Suite {
+    let subject = Arc::new(Files {
+        created: SHORT,
+        segment: PAGE,
+        lanes: &[0, 1],
+    });
+    let medium: MakeMedium = Arc::new(roomy);
+    let claim = "after a crash, every operation that returned is there, every other one is there \
+                 as a whole or not at all, and the volume goes on working";
+    let mut suite = Suite::new("file-core-lanes-crashes").step_bound(2_000);
+    for (at, one) in KINDS.into_iter().enumerate() {
+        for other in KINDS.into_iter().skip(at.max(1)) {
+            if one == Kind::Patch {
+                continue;
+            }
+            let why = "both append to the newest page, as in the suite `file-core`";
+            suite = suite.no_pair(one.name(), other.name(), why);
+        }
+    }
+    let pairs = KINDS.map(|other| [Kind::Patch, other]);
+    let reversed = [[Kind::Truncate, Kind::Patch], [Kind::Punch, Kind::Patch]];
+    for [one, other] in pairs.into_iter().chain(reversed) {
+        let name = format!("{}-{}", one.name(), other.name());
+        let operations: [&[u32]; 2] = [&[number(one, 0)], &[number(other, 1)]];
+        let program = threads(&name, claim, &subject, &medium, &operations);
+        suite =
+            suite.program(program.bounded(1, "each execution recovers all of its crash images"));
+    }
+    suite
 }

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         files: Arc::new(Files {
             created,
             segment: PAGE,
+            lanes: &[],
         }),
         bounded,
     };
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         mixed::directory_page_end(),
         beside::suite(),
         lanes::suite(),
+        lanes::crashes(),
     ]
     .into_iter();
     spanlock_verify::main(suites.chain(cleaning::suites()))

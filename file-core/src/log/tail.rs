@@ -217,7 +217,7 @@ impl Log {
         medium: &Medium<P>,
         threads: &[usize],
     ) -> Result<(), Error> {
-        let mut state = self.lock();
+        let mut state = self.wait_for_turn(self.lock());
         state.crowded = CONTENDED;
         for &thread in threads {
             let slots = self.extend(&mut state, medium, 1, Class::Growth, thread)?;
