@@ -28,7 +28,7 @@
 //! # Properties
 //! - **Cost**: a write in its own lane changes no word that another lane's thread changes. It loads
 //!   the ranks of the log pages that it replaces groups of.
-//! - **When**: a log gets lanes if operations of several threads are under way each time that a page
+//! - **When**: a log gets lanes if operations of several threads are under way whenever a page
 //!   becomes full, and keeps them while it is in memory.
 //! - **Limits**: there are [`LANES`] lanes. Threads with equal numbers, modulo that, share one. A
 //!   file of a few hot pages that all threads overwrite is as slow as without lanes.
