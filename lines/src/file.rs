@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 const VOLUME: u64 = 64 << 20;
 
 /// Nanoseconds that do not count, and that do. The log gets lanes in the former.
-const TIMES: (u64, u64) = (200_000, 150_000);
+const TIMES: (u64, u64) = (500_000, 150_000);
 
 /// The nanoseconds between two steps of the clock, which is as coarse as the volume's own.
 const STEP: u64 = 1_000_000;
