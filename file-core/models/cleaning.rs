@@ -79,6 +79,7 @@ impl Cleaned {
         Cleaned(Files {
             created: SHORT,
             segment: LARGEST,
+            lanes: &[],
         })
     }
 

@@ -8,6 +8,7 @@ mod format;
 mod histories;
 mod index;
 mod inodes;
+mod lanes;
 mod memory;
 mod mixed;
 mod names;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         files: Arc::new(Files {
             created,
             segment: PAGE,
+            lanes: &[],
         }),
         bounded,
     };
@@ -64,6 +66,8 @@ fn main() -> ExitCode {
         mixed::file_page_end(),
         mixed::directory_page_end(),
         beside::suite(),
+        lanes::suite(),
+        lanes::crashes(),
     ]
     .into_iter();
     spanlock_verify::main(suites.chain(cleaning::suites()))

@@ -62,7 +62,7 @@ pub(crate) fn suite() -> Suite {
 const UNCHANGED: &str = "neither changes anything";
 
 /// Makes a lock with few segments, so that a read of the whole file takes few steps.
-fn wide(capacity: u64) -> SrlArray {
+pub(crate) fn wide(capacity: u64) -> SrlArray {
     SrlArray::with_segment_size(capacity, 16 * PAGE).expect("memory, and a power of two")
 }
 

@@ -96,6 +96,7 @@ impl On {
                 files: Files {
                     created,
                     segment: PAGE,
+                    lanes: &[],
                 },
                 renamed,
             }),

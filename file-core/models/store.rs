@@ -170,6 +170,8 @@ pub(crate) struct Files {
     pub(crate) created: &'static str,
     /// The size of the range lock's segments.
     pub(crate) segment: u64,
+    /// The threads that get pages of the file's log, in this order.
+    pub(crate) lanes: &'static [usize],
 }
 
 /// A name of one slot of the directory's log.
@@ -232,7 +234,11 @@ impl Subject for Files {
 
     fn recover(&self, region: &Arc<Simulated>) -> Result<Open, String> {
         let volume = open_with(region.clone(), self.segment).map_err(|why| why.to_string())?;
-        Ok(Open::new(volume))
+        let open = Open::new(volume);
+        if let (Some(file), [_, ..]) = (&open.file, self.lanes) {
+            file.give_lanes(self.lanes).map_err(|why| why.to_string())?;
+        }
+        Ok(open)
     }
 
     fn state(&self, open: &Open) -> Result<Content, String> {

@@ -12,13 +12,17 @@
 //! | `clean.rs` | cleaning one log; `clean/copy.rs` copies its live groups |
 //! | `reservation.rs` | the slots of one operation, until it has committed |
 //! | `live.rs` | what a cleaning must keep |
-//! | `tail.rs` | the end of a log; adding pages to it |
+//! | `tail.rs` | where the slots of a log are reserved; adding pages to it |
+//! | `lanes.rs` | log pages that threads have of their own; the order of groups in them |
+//! | `end.rs` | the word from which slots of one page are reserved |
 //! | `chain.rs` | the pages of a log, and their pointers |
 //! | `record.rs` | the records that groups contain |
 
 pub(crate) mod append;
 pub(crate) mod chain;
 pub(crate) mod clean;
+mod end;
+pub(crate) mod lanes;
 pub(crate) mod live;
 pub(crate) mod record;
 pub(crate) mod reservation;

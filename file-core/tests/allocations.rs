@@ -104,6 +104,26 @@ fn overwriting_a_whole_page_allocates_nothing() {
 }
 
 #[test]
+fn overwriting_a_whole_page_in_a_lane_allocates_nothing() {
+    with_file(
+        |capacity| SrlArray::new(capacity).unwrap(),
+        |file| {
+            // Whatever number this thread has.
+            let lanes: Vec<usize> = (0..16).collect();
+            file.give_lanes(&lanes).unwrap();
+            let pages = 10;
+            let allocating = (0..pages * SLOTS).filter(|nth| {
+                let at = nth % PAGES * PAGE as u64;
+                allocations(|| file.write_at(&[2; PAGE], at).unwrap()) > 0
+            });
+            let allocating = allocating.count() as u64;
+            // One slot of the lane's first page is skipped.
+            assert!((pages..=pages + 1).contains(&allocating), "{allocating}");
+        },
+    );
+}
+
+#[test]
 fn overwriting_a_part_of_a_page_allocates_its_copy() {
     with_file(
         |_| RwCounter::new(),

@@ -13,8 +13,11 @@ const PAGE: usize = 4096;
 /// Enough for all pages that the operations take, and for the log.
 const VOLUME: u64 = 64 << 20;
 
-/// Nanoseconds that do not count, and that do.
-const TIMES: (u64, u64) = (50_000, 150_000);
+/// Nanoseconds that do not count, and that do. The log gets lanes in the former.
+const TIMES: (u64, u64) = (500_000, 150_000);
+
+/// The nanoseconds between two steps of the clock, which is as coarse as the volume's own.
+const STEP: u64 = 1_000_000;
 
 /// What a core writes from and reads to: a page of memory, as of a program that shares none.
 #[repr(align(4096))]
@@ -43,7 +46,7 @@ impl Task for OnFile {
             let options = FormatOptions::new()
                 .inodes(64)
                 .max_file_size(largest)
-                .clock(spanlock_cores::now);
+                .clock(|| spanlock_cores::now() / STEP * STEP);
             let lock = move |capacity| make(Needs { capacity, cores });
             let volume = Volume::format(pmem, &options, lock).expect("the options fit the volume");
             let file = volume.create("file").expect("there is room");

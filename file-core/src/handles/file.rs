@@ -62,6 +62,13 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         Ok(File::new(Arc::clone(shared), inode))
     }
 
+    /// Gives the threads with these [numbers](spanlock_sync::thread::index) a page of the file's
+    /// log each, in this order, as if they had contended for its end. For models and tests.
+    #[doc(hidden)]
+    pub fn give_lanes(&self, threads: &[usize]) -> Result<(), Error> {
+        self.inode.log.give_lanes(&self.shared.medium, threads)
+    }
+
     /// Opens the file that has a name which was [listed](Shared::files), and adds it to `seen`.
     /// Returns `None` if the path does not lead to a file any more, or if the file was in `seen`
     /// because it has several names.

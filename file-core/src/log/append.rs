@@ -6,10 +6,11 @@
 //! a full volume it cleans early, and finally takes pages from the reserve.
 
 use spanlock_pmem::Pmem;
-use spanlock_sync::injected_bug;
+use spanlock_sync::{injected_bug, thread};
 
 use crate::log::chain::{Cleaning, Slots};
 use crate::log::clean;
+use crate::log::lanes::Order;
 use crate::log::live::{Live, bound};
 use crate::log::reservation::Reservation;
 use crate::log::tail::Log;
@@ -18,9 +19,9 @@ use crate::medium::bytes::Medium;
 use crate::medium::error::Error;
 
 impl Log {
-    /// Reserves `slots` consecutive slots, adding pages or cleaning the log if needed. `class`
-    /// decides how much of the reserve may be used for new log pages. `live` lists the groups that
-    /// a cleaning keeps.
+    /// Reserves `slots` consecutive slots, adding pages or cleaning the log if needed. `order` says
+    /// after which groups they must come. `class` decides how much of the reserve may be used for
+    /// new log pages. `live` lists the groups that a cleaning keeps.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Poisoned`]: nothing is reserved.
@@ -29,13 +30,14 @@ impl Log {
         &'l self,
         medium: &'l Medium<P>,
         slots: u32,
+        order: Order,
         class: Class,
         live: &dyn Live,
     ) -> Result<Reservation<'l>, Error> {
         let space = &*medium.space;
-        let slots = match self.try_take(space, slots) {
+        let slots = match self.try_take(space, slots, order) {
             Some(slots) => slots,
-            None => self.reserve_slowly(medium, slots, class, live)?,
+            None => self.reserve_slowly(medium, slots, order, class, live)?,
         };
         // From here on, a panic poisons the log.
         let reservation = Reservation {
@@ -57,9 +59,13 @@ impl Log {
         &self,
         medium: &Medium<P>,
         slots: u32,
+        order: Order,
         class: Class,
         live: &dyn Live,
     ) -> Result<Slots, Error> {
+        let thread = thread::index();
+        // Now, because the others may soon wait for the mutex.
+        let is_crowded = !self.has_lanes() && self.is_crowded(&medium.space);
         let mut state = self.lock();
         // The addition that failed may have skipped slots for which a cleaning waits. The cleaning
         // holds the mutex from saying so until it sleeps, so this comes after one or the other.
@@ -67,7 +73,7 @@ impl Log {
         loop {
             self.check_poison(&state)?;
             // Another thread may have added a page.
-            if let Some(taken) = self.try_take(&medium.space, slots) {
+            if let Some(taken) = self.try_take(&medium.space, slots, order) {
                 return Ok(taken);
             }
             let passes_cleaning = injected_bug!(
@@ -84,16 +90,21 @@ impl Log {
             }
             state = clean::if_due(self, state, medium, live);
         }
-        if let Ok(taken) = self.extend(&mut state, medium, slots, Class::Growth) {
+        state.crowded = match is_crowded {
+            true => state.crowded.saturating_add(1),
+            false => 0,
+        };
+        if let Ok(taken) = self.extend(&mut state, medium, slots, Class::Growth, thread) {
             return Ok(taken);
         }
         // Cleaning may fail for lack of pages. That is fine: the append may still fit, and a later
         // append tries again.
         state = clean::if_it_helps(self, state, medium, slots, live);
         self.check_poison(&state)?;
-        match self.try_take(&medium.space, slots) {
+        // The newest page is always late enough, and no new page need be found for it.
+        match self.try_take(&medium.space, slots, Order::Last) {
             Some(taken) => Ok(taken),
-            None => self.extend(&mut state, medium, slots, class),
+            None => self.extend(&mut state, medium, slots, class, thread),
         }
     }
 

@@ -30,6 +30,9 @@ pub(crate) struct LogState {
     clean_at: usize,
     /// Removals clean the log once it has fewer live slots than this.
     pub(crate) trim_below: u64,
+    /// How many pages in a row were crowded when they became full, up to the page before the last.
+    /// This says whether the log gets lanes.
+    pub(crate) crowded: u32,
 }
 
 impl LogState {
@@ -41,6 +44,7 @@ impl LogState {
             pages,
             births,
             cleaning: Cleaning::None,
+            crowded: 0,
         }
     }
 

@@ -117,10 +117,11 @@ pub(crate) fn if_due<'l, P: Pmem>(
     live: &dyn Live,
 ) -> MutexGuard<'l, LogState> {
     let (id, pages) = (state.id, state.pages.clone());
+    let lanes = log.close_old_lanes(&medium.space, false) as u64;
     let turn = Turn::begin(log, state, Cleaning::Beside);
 
     let pages = unlink_dead(log, id, &pages, medium);
-    let mut bound = bound(&medium.space, 0);
+    let mut bound = bound(&medium.space, 0) + lanes;
     if pages.len() as u64 > bound {
         let old = oldest_settled(&pages, medium);
         let others = (pages.len() - old.len()) as u64;
@@ -194,6 +195,7 @@ fn beside<'l, P: Pmem>(
     report: &mut CleanReport,
 ) -> MutexGuard<'l, LogState> {
     let (id, pages) = (state.id, state.pages.clone());
+    log.close_old_lanes(&medium.space, true);
     let turn = Turn::begin(log, state, Cleaning::Beside);
     let kept = unlink_dead(log, id, &pages, medium);
     report.count_unlinked(pages.len() - kept.len());

@@ -42,7 +42,7 @@
 //! The comments at the accesses say why no model can need these orderings. G is the load in
 //! `state`, and the read-modify-writes in `wait_for`, `unlink` and `take_live`.
 
-use spanlock_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use spanlock_sync::atomic::{AtomicU64, Ordering};
 use spanlock_sync::injected_bug;
 
 use crate::medium::layout::PAGE_SLOTS;
@@ -110,48 +110,119 @@ impl PageState {
     }
 }
 
+/// The position of a log page among those of its log, in memory: a page with a higher rank comes
+/// later in the chain. Only the pages of lanes have ranks of their own: see F-L7 of
+/// [`crate::log::tail`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank(pub(crate) u32);
+
+impl Rank {
+    /// The rank of a page that was in the log before it had lanes, or to which a cleaning has
+    /// copied groups.
+    pub(crate) const LOWEST: Rank = Rank(0);
+    pub(crate) const HIGHEST: Rank = Rank(u32::MAX);
+}
+
+/// A log page's seed and rank, which stay the same while it is linked.
+#[derive(Clone, Copy)]
+struct Identity(u64);
+
+impl Identity {
+    fn new(seed: u32, rank: Rank) -> Identity {
+        Identity(u64::from(rank.0) << 32 | u64::from(seed))
+    }
+
+    fn seed(self) -> u32 {
+        self.0 as u32
+    }
+
+    fn rank(self) -> Rank {
+        Rank((self.0 >> 32) as u32)
+    }
+}
+
+/// The number of pages in a row whose words lie on different lines: as many as two lines have
+/// words, because processors fetch lines in pairs.
+const ROW: usize = 16;
+
 /// The states of all pages of a volume.
+///
+/// Consecutive pages may be in use by different threads. So their words do not lie next to each
+/// other: the pages form rows of [`ROW`] pages, and the words are stored column by column.
 #[derive(Debug)]
 pub(crate) struct LogPages {
     first: u32,
+    /// The number of rows.
+    rows: usize,
     states: Box<[AtomicU64]>,
-    /// The pages' seeds; see [`PageId::seed`](crate::medium::layout::PageId::seed). Every append
-    /// reads a seed. If it were next to the state, it would often be out of the cache, because
-    /// every append changes a state.
-    seeds: Box<[AtomicU32]>,
+    /// See [`Identity`]; the seed is that of
+    /// [`PageId::seed`](crate::medium::layout::PageId::seed). Every append reads it. If it were
+    /// next to the state, it would often be out of the cache, because every append changes a state.
+    identities: Box<[AtomicU64]>,
 }
 
 impl LogPages {
     /// Creates the states of `count` pages from `first` on, none of which is a log page.
     pub(crate) fn new(first: u32, count: u32) -> Self {
+        let rows = (count as usize).div_ceil(ROW);
+        // Not a loop that stores zeros: in incremental builds, rustc 1.95 crashes on it, because
+        // LLVM makes it a call of a function that the module has lost. This converts in place.
+        let zeros = || {
+            let zeros = vec![0; rows * ROW].into_iter();
+            zeros.map(AtomicU64::new).collect()
+        };
         LogPages {
             first,
-            states: (0..count).map(|_| AtomicU64::new(0)).collect(),
-            seeds: (0..count).map(|_| AtomicU32::new(0)).collect(),
+            rows,
+            states: zeros(),
+            identities: zeros(),
         }
     }
 
-    fn word(&self, page: u32) -> &AtomicU64 {
-        &self.states[(page - self.first) as usize]
+    /// Returns the index of the page's words.
+    #[inline]
+    fn at(&self, page: u32) -> usize {
+        let nth = (page - self.first) as usize;
+        nth % ROW * self.rows + nth / ROW
     }
 
-    fn seed_of(&self, page: u32) -> &AtomicU32 {
-        &self.seeds[(page - self.first) as usize]
+    #[inline]
+    fn word(&self, page: u32) -> &AtomicU64 {
+        &self.states[self.at(page)]
+    }
+
+    #[inline]
+    fn identity(&self, page: u32) -> Identity {
+        // Relaxed: see `start`.
+        Identity(self.identities[self.at(page)].load(Ordering::Relaxed))
     }
 
     /// Makes `page` a log page. The caller owns it: no log has it yet.
-    pub(crate) fn start(&self, page: u32, seed: u32, state: PageState) {
+    pub(crate) fn start(&self, page: u32, seed: u32, rank: Rank, state: PageState) {
         // Relaxed, both: what leads other threads to the page carries them. It is the log's tail
         // (letter T of `tail.rs`) or a value of the index (letter L of `index.rs`).
-        self.seed_of(page).store(seed, Ordering::Relaxed);
+        let identity = Identity::new(seed, rank);
+        self.identities[self.at(page)].store(identity.0, Ordering::Relaxed);
         self.word(page).store(state.0, Ordering::Relaxed);
     }
 
     /// Returns the page's seed. The caller has found the page in its log.
     #[inline]
     pub(crate) fn seed(&self, page: u32) -> u32 {
+        self.identity(page).seed()
+    }
+
+    /// Returns the page's rank. If the page may have left its log, the result says nothing.
+    #[inline]
+    pub(crate) fn rank(&self, page: u32) -> Rank {
+        self.identity(page).rank()
+    }
+
+    /// Changes the rank of a page that becomes the newest of its log.
+    pub(crate) fn set_rank(&self, page: u32, rank: Rank) {
         // Relaxed: see `start`.
-        self.seed_of(page).load(Ordering::Relaxed)
+        let identity = Identity::new(self.seed(page), rank);
+        self.identities[self.at(page)].store(identity.0, Ordering::Relaxed);
     }
 
     /// Returns a page's state. If it is settled, the caller sees what its operations have changed.

@@ -65,6 +65,7 @@
 use spanlock_pmem::{Durable, Flushed, Pmem};
 use spanlock_sync::{Mutex, MutexGuard, injected_bug};
 
+use crate::log::lanes::Order;
 use crate::log::record::{GroupWriter, add_bytes, put_add, put_rename, rename_bytes, slots_for};
 use crate::log::reservation::Reservation;
 use crate::log::tail::{Log, PoisonOnUnwind};
@@ -208,7 +209,9 @@ impl Directory {
             });
         };
         let slots = slots_of(name);
-        let reserved = self.log.reserve(medium, slots, Class::Growth, &self.names);
+        let reserved = self
+            .log
+            .reserve(medium, slots, Order::Last, Class::Growth, &self.names);
         let reservation = match reserved {
             Ok(reservation) => reservation,
             Err(error) => {
@@ -264,7 +267,8 @@ impl Directory {
         id: InodeId,
     ) -> Result<(), Error> {
         let slots = slots_of(name);
-        let reservation = (self.log).reserve(medium, slots, Class::Growth, &self.names)?;
+        let reservation =
+            (self.log).reserve(medium, slots, Order::Last, Class::Growth, &self.names)?;
         self.add(state, medium, name, id, Flushed::nothing(), reservation);
         Ok(())
     }
@@ -343,7 +347,8 @@ impl Directory {
         doomed: DoomedLog<'_>,
     ) -> Result<(), Error> {
         let slots = slots_for(rename_bytes(name, old)) as u32;
-        let mut reservation = (self.log).reserve(medium, slots, Class::Growth, &self.names)?;
+        let mut reservation =
+            (self.log).reserve(medium, slots, Order::Last, Class::Growth, &self.names)?;
         // Reserving may have moved the groups.
         let renamed = (self.names.get(old)).expect("the caller has found it, under the same lock");
         let replaced = self.names.get(name);

@@ -201,6 +201,31 @@ impl Index {
         true
     }
 
+    /// Calls `each` with the log pages to which the file pages `pages` refer, but not twice in a
+    /// row with the same one. A cleaning may replace them meanwhile.
+    ///
+    /// # Safety
+    /// The caller holds the pages, shared or exclusively (F-X1).
+    #[inline]
+    pub(crate) unsafe fn each_log_page(&self, pages: Range<u64>, mut each: impl FnMut(u32)) {
+        let (mut first, mut last) = (pages.start, 0);
+        while first < pages.end {
+            let slot = first as usize % FANOUT;
+            let count = ((pages.end - first) as usize).min(FANOUT - slot);
+            // SAFETY: the caller holds the page.
+            let values = unsafe { self.leaf(first as u32) };
+            for value in values.map_or(&[][..], |it| &it[slot..slot + count]) {
+                // Relaxed: F-X3, as in `get`. If a cleaning replaces it, the caller needs neither.
+                let log_page = value.log_page.load(Ordering::Relaxed);
+                if log_page != last && log_page != 0 {
+                    each(log_page);
+                }
+                last = log_page;
+            }
+            first += count as u64;
+        }
+    }
+
     /// Maps `page` of the file by a group in `log_page`, and returns its previous mapping and that
     /// mapping's log page.
     ///

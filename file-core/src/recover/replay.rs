@@ -26,7 +26,7 @@ use crate::medium::layout::{
     EXTENT_BYTES, Geometry, PAGE, PAGE_SLOTS, PAYLOAD_BYTES, PageId, SLOT_BYTES, TAIL_AT,
     WORD_BYTES, WRITE_HEADER_BYTES, get_u64, mark_of, page_at, slots_of_mark,
 };
-use crate::medium::log_page::{LogPages, PageState};
+use crate::medium::log_page::{LogPages, PageState, Rank};
 use crate::medium::reports::Repair;
 use crate::recover::damage::Fix;
 use crate::recover::reader::{Chain, EachDamage, LogReader};
@@ -475,7 +475,7 @@ impl ReplayedLog {
             let is_last = nth + 1 == pages.len();
             let open = if is_last { PAGE_SLOTS - next } else { 0 };
             let state = PageState::recovered(open, page.tombs, page.is_continued);
-            log_pages.start(id.page, id.seed(), state);
+            log_pages.start(id.page, id.seed(), Rank::LOWEST, state);
         }
         let pages = pages.iter().map(|it| it.page).collect();
         Log::new(LogState::new(chain.inode.id.log(), pages, births), next)

@@ -12,6 +12,7 @@
 use spanlock_pmem::{Flushed, Pmem};
 use spanlock_sync::injected_bug;
 
+use crate::log::lanes::Order;
 use crate::log::reservation::Reservation;
 use crate::log::tail::{Log, PoisonOnUnwind};
 use crate::medium::alloc::Class;
@@ -162,7 +163,7 @@ impl<P: Pmem, L> Shared<P, L> {
     fn reserve_name<'a>(&'a self, at: &'a NameAt<'a>, id: InodeId) -> Result<NewName<'a>, Error> {
         let (log, names) = (&at.directory.log, &at.directory.names);
         let slots = slots_of(at.name);
-        let reservation = log.reserve(&self.medium, slots, Class::Growth, names)?;
+        let reservation = log.reserve(&self.medium, slots, Order::Last, Class::Growth, names)?;
         Ok(NewName {
             at,
             id,
@@ -191,7 +192,7 @@ impl<P: Pmem, L> Shared<P, L> {
         let slots = [one, other].map(|it| slots_of(it.name));
         let (log, names) = (&one.directory.log, &one.directory.names);
         let all = slots.iter().sum();
-        let reserved = log.reserve(&self.medium, all, Class::Growth, names)?;
+        let reserved = log.reserve(&self.medium, all, Order::Last, Class::Growth, names)?;
         let (reservation, other_reservation) = reserved.split(slots[0]);
         Ok([
             NewName {

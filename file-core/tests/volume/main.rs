@@ -15,6 +15,7 @@ mod fsx;
 mod full;
 mod growth;
 mod journal;
+mod lanes;
 mod lazy;
 mod model;
 mod names;

@@ -25,6 +25,7 @@
 //! part of a page also copies the page, and allocates memory for the copy.
 
 use core::mem::replace;
+use core::ops::Range;
 use core::slice;
 
 use spanlock_pmem::{Flushed, Pmem};
@@ -34,13 +35,16 @@ use spanlock_sync::injected_bug;
 use crate::handles::file::File;
 use crate::handles::file::pages::NewPages;
 use crate::handles::file::replaced_pages::ReplacedPages;
+use crate::log::lanes::Order;
 use crate::log::record::{GroupWriter, WriteHeader, slots_for};
 use crate::log::reservation::Reservation;
 use crate::medium::alloc::Class;
 use crate::medium::error::Error;
 use crate::medium::extent::{Extent, ExtentList};
 use crate::medium::layout::{MAX_GROUP_SLOTS, MAX_WRITE_BYTES, PAGE_BYTES, SLOT_BYTES};
+use crate::medium::log_page::Rank;
 use crate::object::index::node::Mapping;
+use crate::object::inode::Inode;
 
 /// What becomes of consecutive pages of the file. No part is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +111,19 @@ impl Change<'_> {
             *at += u64::from(part.len());
             Some((from, *part))
         })
+    }
+
+    /// Returns the file pages that it changes, without those that a truncation removes.
+    fn file_pages(&self) -> Range<u64> {
+        let first = u64::from(self.first);
+        let pages = self.parts.iter().map(|part| u64::from(part.len()));
+        first..first + pages.sum::<u64>()
+    }
+
+    /// Returns whether later writes may replace its group although the index does not lead them to
+    /// it (F-L9).
+    fn is_barrier(&self) -> bool {
+        self.takes_away() || self.sets_modified.is_some()
     }
 
     fn takes_away(&self) -> bool {
@@ -185,7 +202,9 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
                 max: MAX_WRITE_BYTES,
             }
         } else {
-            match inode.log.reserve(medium, slots as u32, change.class, self) {
+            let order = self.order(change);
+            let reserved = (inode.log).reserve(medium, slots as u32, order, change.class, self);
+            match reserved {
                 Ok(reservation) => {
                     self.commit(change, new, &extents, &header, slots, reservation);
                     return Ok(());
@@ -196,6 +215,39 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         // F-M2: nothing has been stored to these pages.
         extents.iter().for_each(|extent| alloc.release(extent));
         Err(error)
+    }
+
+    /// Returns after which groups of the log the group of this change must come (F-L8, F-L9).
+    fn order(&self, change: &Change<'_>) -> Order {
+        let Inode { log, index, .. } = &*self.inode;
+        if change.is_barrier() {
+            let is_early = injected_bug!(
+                "early-barrier",
+                "a truncation, hole or time may come before the changes that it replaces",
+                killed_by = "file-core-lanes/hole-write, file-core-lanes/truncate-write"
+            );
+            return match is_early {
+                true => Order::After(Rank::LOWEST),
+                false => Order::Last,
+            };
+        }
+        // Without lanes, there is no choice.
+        if !log.has_lanes() {
+            return Order::Last;
+        }
+        let ranks = &self.shared.medium.space.log_pages;
+        let mut most = Rank::LOWEST;
+        let each = |log_page| most = most.max(ranks.rank(log_page));
+        // SAFETY: the caller holds the pages of the change.
+        unsafe { index.each_log_page(change.file_pages(), each) };
+        if injected_bug!(
+            "early-write",
+            "a write may come before the groups that it replaces",
+            killed_by = "file-core-lanes/write-write, file-core-lanes/write-allocate"
+        ) {
+            most = Rank::LOWEST;
+        }
+        Order::After(most)
     }
 
     /// Performs the part that cannot fail, from the first store to freeing the old pages. The
@@ -218,6 +270,14 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         let checksums = scratch(&mut few, &mut many, count as usize);
         let tombs = change.takes_away() as u32;
         let log_page = reservation.place().page;
+        let is_left_out = injected_bug!(
+            "no-barrier",
+            "a write may come before a truncation, hole or time that it replaces",
+            killed_by = "file-core-lanes/write-hole, file-core-lanes/write-time"
+        );
+        if change.is_barrier() && !is_left_out {
+            (self.inode.log).raise_barrier(&medium.space, log_page);
+        }
 
         let mut flushed = Flushed::nothing();
         new.each(extents, checksums, |page, content| {

@@ -12,7 +12,7 @@ use crate::medium::bytes::Medium;
 use crate::medium::error::Error;
 use crate::medium::extent::Extent;
 use crate::medium::layout::{LogId, PAGE_SLOTS, PageId, SLOT_BYTES, WORD_BYTES, mark_of, seal};
-use crate::medium::log_page::PageState;
+use crate::medium::log_page::{PageState, Rank};
 use crate::medium::space::Space;
 
 /// Counts the slots that [`CopyWriter`] would write.
@@ -198,7 +198,8 @@ impl<'a, P: Pmem> CopyWriter<'a, P> {
             };
             let open = if nth == last { open } else { 0 };
             let pages = &self.medium.space.log_pages;
-            pages.start(*page, id.seed(), PageState::recovered(open, 0, false));
+            let state = PageState::recovered(open, 0, false);
+            pages.start(*page, id.seed(), Rank::LOWEST, state);
             pages.add_live(*page, *live);
         }
         Ok(self.fresh)

@@ -11,6 +11,7 @@ use spanlock_sync::atomic::Ordering;
 
 use super::*;
 use crate::FormatOptions;
+use crate::log::end::Tail;
 use crate::log::live::{EmitGroup, IsOld, Live};
 use crate::log::reservation::Reservation;
 use crate::medium::alloc::Class;
@@ -53,7 +54,7 @@ fn medium() -> Medium<MappedFile> {
 }
 
 fn reserve<'l>(log: &'l Log, medium: &'l Medium<MappedFile>) -> Result<Reservation<'l>, Error> {
-    log.reserve(medium, 1, Class::Growth, &Nothing)
+    log.reserve(medium, 1, Order::Last, Class::Growth, &Nothing)
 }
 
 #[test]
@@ -105,7 +106,7 @@ fn a_cleaning_that_waits_for_a_skipped_slot_goes_on() {
     let (medium, log) = &*shared;
     let page = log.lock().pages[0];
     // What `try_take` does if another thread has taken room between its check and its addition.
-    log.tail.fetch_add(2, Ordering::Relaxed);
+    log.one().0.fetch_add(2, Ordering::Relaxed);
     let before = medium.space.log_pages.state(page);
 
     let (sender, cleaned) = mpsc::channel();
@@ -129,10 +130,10 @@ fn a_cleaning_that_waits_for_a_skipped_slot_goes_on() {
 fn an_addition_to_a_poisoned_tail_skips_its_slots() {
     let (medium, log) = nearly_full();
     let page = log.lock().pages[0];
-    let before = Tail(log.tail.fetch_add(1, Ordering::Relaxed));
+    let before = Tail(log.one().0.fetch_add(1, Ordering::Relaxed));
     log.poison();
     let poisoned = Tail(before.0 | Tail::POISON);
-    log.skip_added(&medium.space, poisoned, 1);
+    log.one().skip_added(&medium.space, poisoned, 1);
     assert!(medium.space.log_pages.state(page).is_settled());
 }
 
@@ -144,10 +145,60 @@ fn refused_additions_do_not_move_the_tail() {
         if poisons {
             log.poison();
         }
-        let before = log.tail.load(Ordering::Relaxed);
+        let before = log.one().0.load(Ordering::Relaxed);
         for count in [1, 2, PAGE_SLOTS] {
-            assert!(log.try_take(&medium.space, count).is_none());
+            assert!(log.try_take(&medium.space, count, Order::Last).is_none());
         }
-        assert_eq!(log.tail.load(Ordering::Relaxed), before);
+        assert_eq!(log.one().0.load(Ordering::Relaxed), before);
+    }
+}
+
+#[test]
+fn a_log_gets_lanes_if_operations_are_under_way_when_its_pages_become_full() {
+    for is_crowded in [false, true] {
+        let medium = medium();
+        let id = LogId {
+            inode: ROOT,
+            generation: 1,
+        };
+        let log = Log::empty(id);
+        let mut under_way = Vec::new();
+        for nth in 0..2 * PAGE_SLOTS + 1 {
+            assert!(!log.has_lanes());
+            let reservation = reserve(&log, &medium).unwrap();
+            if is_crowded && nth % PAGE_SLOTS == 0 {
+                under_way.push(reservation);
+            } else {
+                reservation.end(PageUse::default());
+            }
+        }
+        assert_eq!(log.has_lanes(), is_crowded);
+        under_way.into_iter().for_each(Reservation::cancel);
+    }
+}
+
+#[test]
+fn a_poisoned_log_refuses_additions_to_its_lanes() {
+    let medium = medium();
+    let id = LogId {
+        inode: ROOT,
+        generation: 1,
+    };
+    for poisons_before in [false, true] {
+        let log = Log::empty(id);
+        let own = spanlock_sync::thread::index();
+        if poisons_before {
+            log.poison();
+        }
+        log.give_lanes(&medium, &[own, own + 1]).unwrap();
+        if !poisons_before {
+            log.poison();
+        }
+        for order in [Order::Last, Order::After(Rank::LOWEST)] {
+            assert!(log.try_take(&medium.space, 1, order).is_none());
+            let refused = log.reserve(&medium, 1, order, Class::Growth, &Nothing);
+            let refused = refused.map(|it| it.end(PageUse::default()));
+            assert_eq!(refused, Err(Error::Poisoned { inode: ROOT }));
+        }
     }
 }

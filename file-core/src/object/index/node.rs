@@ -88,6 +88,8 @@ pub(super) enum Body {
 
 pub(super) struct Inner(pub(super) [AtomicPtr<Node>; FANOUT]);
 
+/// It begins with a cache line, so that writers of pages in different nodes share no line.
+#[repr(align(64))]
 pub(super) struct Node {
     /// The height of the node; 0 for leaves.
     pub(super) level: u32,
