@@ -195,7 +195,10 @@ fn bad_input_is_an_error_before_anything_is_measured() {
     scene.fails(&["papers", "--list", "--json", "x"], &["--list", "--json"]);
     scene.fails(
         &["papers", "OBJ", "--dir", "nowhere"],
-        &["in nowhere", "another folder with --dir"],
+        &[
+            "--dir nowhere: there is no such folder",
+            "nothing was measured",
+        ],
     );
     scene.fails(
         &["papers", "SRL", "--json", "source/none/x"],
