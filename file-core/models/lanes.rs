@@ -48,7 +48,14 @@ pub(crate) fn suite() -> Suite {
             suite = suite.no_pair("open-lanes", one, "as the pair with a write");
         }
     }
-    suite.program(opening())
+    for other in others.iter().chain(&["poison"]) {
+        suite = suite.no_pair(
+            "poison",
+            other,
+            "a log that is poisoned only refuses changes",
+        );
+    }
+    suite.program(opening()).program(poisoning())
 }
 
 /// An operation that changes the file's second page or its attributes.
@@ -143,6 +150,23 @@ fn opening() -> Scene<Open> {
         })
         .thread(["write"], |open| open.perform(Operation::Write, 1))
         .at_end(Open::assert_sound)
+}
+
+/// A thread opens the lanes of the file's log, with a page for itself, while another one poisons the
+/// log.
+fn poisoning() -> Scene<Open> {
+    let claim = "a poisoned log refuses changes in lanes that another thread opens meanwhile";
+    Program::new("poisoning", claim)
+        .scene(|| Open::with_lanes(&[]))
+        .thread(["open-lanes"], |open: &Open| {
+            // It fails if the log is poisoned already.
+            let _ = open.file.give_lanes(&[0]);
+        })
+        .thread(["poison"], |open| open.file.poison_log())
+        .at_end(|open| {
+            let changed = open.file.write_at(b"too late", PAGE);
+            assert!(changed.is_err(), "the log is poisoned");
+        })
 }
 
 /// The kinds of operations that crash in lanes, beside an overwrite or another one of their kind.

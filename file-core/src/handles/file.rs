@@ -69,6 +69,12 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         self.inode.log.give_lanes(&self.shared.medium, threads)
     }
 
+    /// Poisons the file's log, as a panic in the middle of a change does. For models.
+    #[doc(hidden)]
+    pub fn poison_log(&self) {
+        self.inode.log.poison();
+    }
+
     /// Opens the file that has a name which was [listed](Shared::files), and adds it to `seen`.
     /// Returns `None` if the path does not lead to a file any more, or if the file was in `seen`
     /// because it has several names.

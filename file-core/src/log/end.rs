@@ -135,7 +135,6 @@ impl End {
     /// Refuses all additions from now on.
     pub(super) fn poison(&self) {
         // Acquire [U←T]: the lanes, if they were opened before: see `Log::open_lanes`.
-        // equivalent(Relaxed): no program of ours poisons a log while another thread opens lanes.
         self.0.fetch_or(Tail::POISON, Ordering::Acquire);
     }
 }

@@ -40,6 +40,7 @@
 mod tests;
 
 use spanlock_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use spanlock_sync::hint::scaled;
 use spanlock_sync::thread;
 
 use crate::log::chain::Slots;
@@ -47,8 +48,8 @@ use crate::log::end::End;
 use crate::medium::log_page::Rank;
 use crate::medium::space::Space;
 
-/// The number of lanes of a log.
-pub(super) const LANES: usize = 16;
+/// The number of lanes of a log. Under a checker, each thread of a program has one.
+pub(super) const LANES: usize = scaled(16, 2) as usize;
 
 /// A cleaning closes a lane whose page is this far behind the newest: twice as far as a lane is in
 /// use if all threads write equally often.

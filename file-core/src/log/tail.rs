@@ -76,7 +76,7 @@
 //! | letter | where | pairs with | carries | needed by the model |
 //! |---|---|---|---|---|
 //! | T | `End::enter`: the exchange, Release | U | the linked page's state and rank | `roots` |
-//! | U | `End::take`: the addition, Acquire; `End::poison` | T | | `roots` |
+//! | U | `End::take`: the addition, Acquire; `End::poison` | T | | `roots`; `poisoning` |
 //! | V | `Log::open_lanes`: the store, Release | W | the new lanes | `opening` |
 //! | W | `Log::lanes`: the load, Acquire | V | | `opening` |
 //!
