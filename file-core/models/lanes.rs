@@ -152,8 +152,8 @@ fn opening() -> Scene<Open> {
         .at_end(Open::assert_sound)
 }
 
-/// A thread opens the lanes of the file's log, with a page for itself, while another one poisons the
-/// log.
+/// A thread opens the lanes of the file's log, with a page for itself, while another one poisons
+/// the log.
 fn poisoning() -> Scene<Open> {
     let claim = "a poisoned log refuses changes in lanes that another thread opens meanwhile";
     Program::new("poisoning", claim)

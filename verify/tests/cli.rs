@@ -528,7 +528,8 @@ fn a_reason_above_a_statement_belongs_to_its_mutant() {
     let args = ["mutants", "-p", "slot", "--sites", "--filter", "reasons.rs"];
     let list = says(0, &args, &[]);
     let mut reasons = Vec::new();
-    for row in list.lines().skip(2) {
+    let table = list.lines().filter(|line| line.starts_with('|'));
+    for row in table.skip(2) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let line = cells[1].split(':').nth(1).expect("a line");
         reasons.push((line, cells[2], cells[3]));
