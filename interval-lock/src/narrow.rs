@@ -16,7 +16,7 @@ use crate::tree::Index;
 use crate::wide::Batch;
 
 /// How many rounds a thread spins between two tries.
-const ROUNDS_PER_RETRY: u32 = 4;
+const ROUNDS_PER_RETRY: u32 = 8;
 
 /// These functions are not inlined, and none is generic. Their results fit in two registers, so the
 /// code around the calls stays small.
