@@ -46,7 +46,7 @@ pub struct Outcome {
     pub rows: Vec<Row>,
     /// How the rows differ from the record.
     pub drifted: Vec<String>,
-    /// What was not run or not compared, and why.
+    /// What was not run, and why.
     pub notes: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome
         "--filter {}: none of the {all} cells has such a name; one is `read-same/rw-counter/2`",
         plan.filter.join(",")
     );
-    let mut notes = Vec::from_iter(programs.skipped().map(str::to_owned));
+    let notes = Vec::from_iter(programs.skipped().map(str::to_owned));
     let is_whole = cells.len() == all && plan.cores.is_empty() && notes.is_empty();
     notes.iter().for_each(|note| say(note));
     cells.retain(|it| programs.can_run(it));
@@ -83,16 +83,9 @@ pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome
     let rows = rows?;
     let mut drifted = Vec::new();
     if plan.accept {
-        ensure!(
-            is_whole || record.is_of_this_compiler(),
-            "the record is of another compiler, so that its rows can only be replaced together: \
-             accept all of them, without --filter and --cores"
-        );
         record.merged(&rows, is_whole).write(&plan.project)?;
     } else {
-        let compared = record.compare(&rows, is_whole, plan.cores.is_empty());
-        drifted = compared.drifted;
-        notes.extend(compared.note);
+        drifted = record.compare(&rows, is_whole, plan.cores.is_empty());
     }
     Ok(Outcome {
         rows,
