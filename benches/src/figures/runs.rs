@@ -21,7 +21,7 @@ pub const RUNS: [Run; 10] = [
     Run { name: "recovery", arguments: "recovery --files 1000000 --large", seconds: 90 },
     Run { name: "objects", arguments: "objects --seconds 0.2", seconds: 375 },
     Run { name: "node-log", arguments: "node-log", seconds: 300 },
-    Run { name: "papers", arguments: "papers", seconds: 900 },
+    Run { name: "papers", arguments: "papers", seconds: 530 },
     Run { name: "failures", arguments: "failures", seconds: 90 },
 ];
 
