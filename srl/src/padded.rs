@@ -1,8 +1,8 @@
 //! Slices of words or slots that share no cache line with other memory.
 //!
-//! A word changes with each hold of its segment. If it shared a line with something that other
-//! threads read, as the fields of a lock or the words of another node, then the line would move
-//! between their cores, although their segments are disjoint.
+//! A word changes with each hold of its segment. Other threads read the fields of the lock and the
+//! words of other nodes. If one of these lay on the word's line, the line would move between cores
+//! whose segments are disjoint.
 //!
 //! So a slice has lines of its own. If it takes more than a page, it instead begins and ends with
 //! elements that nobody uses, one line of each: to align it, the system would clear all pages at

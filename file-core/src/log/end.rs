@@ -107,8 +107,8 @@ impl End {
         let mut before = self.tail();
         loop {
             let new = Tail::new(page, slot).0 | before.0 & Tail::POISON;
-            // Release [T→U]: the page's state and rank, and that it is linked. Relaxed on failure:
-            // tried again.
+            // Release [T→U]: the page's state and rank, and that it is linked. Relaxed on
+            // failure: tried again.
             match (self.0).compare_exchange(before.0, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => before = Tail(now),

@@ -57,9 +57,9 @@
 //!   pages have the highest one, and belong to one lane.
 //! - **F-L8** The rank of a group's page is at least the barrier, and at least the rank of each
 //!   page with a group that it replaces. It is read while the slots keep the page in the log.
-//! - **F-L9** If the index does not lead to a group that later ones must not precede, the rank of
-//!   its page is at least that of the newest page, and the barrier is raised to it before the
-//!   group's range is released. This holds for groups that take something away or set the time.
+//! - **F-L9** The index does not lead to a group that takes something away or sets the time. Later
+//!   groups must not precede it. So its page has at least the rank of the newest page, and the
+//!   barrier is raised to that rank before the group's range is released.
 //! - **F-L10** The log names a page as its newest before any operation reserves slots there.
 //!
 //! From these it follows that of two groups with conflicting holds, the later one comes later in

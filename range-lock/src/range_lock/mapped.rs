@@ -58,9 +58,13 @@ impl<P: LockRef, T> RangeGuard<P, T, Exclusive> {
     /// ```
     /// use spanlock_range_lock::{RangeLock, RwCounter};
     ///
-    /// let sectors = RangeLock::with_lock(vec![0_u8; 4096], RwCounter::new())?; let mut magic =
-    /// sectors.write(512..1024)?.map(|sector| sector.first_chunk_mut::<4>().unwrap()); *magic =
-    /// *b"SPAN"; drop(magic); let mut last = sectors.write_at(4095)?; *last += 1;
+    /// let sectors = RangeLock::with_lock(vec![0_u8; 4096], RwCounter::new())?;
+    /// let sector = sectors.write(512..1024)?;
+    /// let mut magic = sector.map(|sector| sector.first_chunk_mut::<4>().unwrap());
+    /// *magic = *b"SPAN";
+    /// drop(magic);
+    /// let mut last = sectors.write_at(4095)?;
+    /// *last += 1;
     /// # Ok::<(), spanlock_range_lock::RangeError>(())
     /// ```
     pub fn map<U: ?Sized>(
