@@ -1,7 +1,7 @@
 //! Turso: a checkpoint publishes what it has backfilled after it has released its lock.
 //!
-//! A checkpoint that a reader keeps from copying all frames releases the lock of checkpoints when it
-//! has copied the others. Then it waits for the database's flush, and publishes the number of
+//! A checkpoint that a reader keeps from copying all frames releases the lock of checkpoints when
+//! it has copied the others. Then it waits for the database's flush, and publishes the number of
 //! frames that it has copied. In between, another checkpoint may copy the rest and restart the log.
 //!
 //! | step | checkpoint A | connection B |

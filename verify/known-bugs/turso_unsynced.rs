@@ -12,8 +12,8 @@
 //!
 //! - Described in: <https://github.com/tursodatabase/turso/pull/7781>
 //!
-//! The fixed form flushes the log first. A thread that reads the medium at any moment stands for the
-//! power failure.
+//! The fixed form flushes the log first. A thread that reads the medium at any moment stands for
+//! the power failure.
 //!
 //! This is an interleaving bug.
 

@@ -1,8 +1,8 @@
 //! A write-ahead log as SQLite and Turso have it, for the bugs in its checkpoints.
 //!
-//! A commit appends a *frame*, the new content of the only page. A checkpoint copies frames into the
-//! database, and publishes how many of them it has *backfilled*. If all frames are, a commit may
-//! *restart* the log: the next frame is the first one again. A reader looks for the page in the
+//! A commit appends a *frame*, the new content of the only page. A checkpoint copies frames into
+//! the database, and publishes how many of them it has *backfilled*. If all frames are, a commit
+//! may *restart* the log: the next frame is the first one again. A reader looks for the page in the
 //! frames that are not backfilled, and then in the database.
 
 use spanlock_sync::Mutex;
