@@ -5,8 +5,8 @@ use spanlock_cores::Program;
 use crate::file::OnFile;
 use crate::{cells, locks};
 
-/// Nanoseconds that do not count, and that do. Both are longer than where only transfers count: the
-/// cores that wait for a whole-file lock finish few operations.
+/// Nanoseconds that do not count, and that do. The latter are more than where only transfers count:
+/// the cores that wait for a whole-file lock finish few operations.
 const TIMES: (u64, u64) = (400_000, 600_000);
 
 /// Runs a case at a point: the nanoseconds that it takes to copy a page, the times of transfers and

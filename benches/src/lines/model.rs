@@ -24,7 +24,7 @@ pub const FIGURES: [Figure; 2] = [
         case: "file-overwrite",
         workload: "dwom",
         name: "Figure 12(a)",
-        lacks: "the model has no limit of memory bandwidth; in the paper, overwrites under every range lock stall at 2 GB/s, the limit of its Optane memory. So the paper's ratios of overwrites are mostly those of that memory to one core",
+        lacks: "the model has no limit of memory bandwidth. In the paper, overwrites under every range lock stall at 2 GB/s, the limit of its Optane memory. So its ratios are far below the model's, and the model does not confirm them",
     },
     Figure {
         case: "file-read",
