@@ -11,6 +11,7 @@ mod lines;
 mod losses;
 mod machine;
 mod micro;
+mod model;
 mod node_log;
 mod objects;
 mod outputs;
