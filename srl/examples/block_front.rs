@@ -1,17 +1,17 @@
-//! The front of a block device that takes writes of any length, over a file that takes whole blocks
-//! only (`O_DIRECT`). A write of a part of a block is a cycle: read the block, replace a part, write
-//! the block. Two cycles on one block, or a cycle and a write of the block, must not overlap in
-//! time, or one of the changes is lost (cloud-hypervisor, issue 8812).
+//! The front of a block device that takes writes of any length, over a file that takes whole
+//! blocks only (`O_DIRECT`). A write of a part of a block is a cycle: read the block, replace a
+//! part, write the block. Two cycles on one block, or a cycle and a write of the block, must not
+//! overlap in time, or one of the changes is lost (cloud-hypervisor, issue 8812).
 //!
-//! One thread has many requests in flight. Each acquires its blocks by a future, and then moves the
-//! hold into the transfer, which releases it when it completes. So a request that is cancelled while
-//! it waits leaves no trace, and one that is cancelled later cannot release blocks that the device
-//! still writes.
+//! One thread has many requests in flight. Each acquires its blocks by a future, and then moves
+//! the hold into the transfer, which releases it when it completes. So a request that is cancelled
+//! while it waits leaves no trace, and one that is cancelled later cannot release blocks that the
+//! device still writes.
 //!
 //! ```text
-//! cargo run --release -p spanlock-srl --example block_front                      # measures
-//! cargo run --release -p spanlock-srl --example block_front -- /mnt/disk/file    # the same, in that folder
-//! cargo run -p spanlock-srl --example block_front -- --demonstrate               # a short check
+//! cargo run -p spanlock-srl --example block_front -- --demonstrate          # a short check
+//! cargo run --release -p spanlock-srl --example block_front                 # measures a model
+//! cargo run --release -p spanlock-srl --example block_front -- /mnt/disk    # with O_DIRECT
 //! ```
 
 use std::error::Error;
@@ -182,8 +182,8 @@ fn is_whole(offset: u64, bytes: u64) -> bool {
     offset.is_multiple_of(BLOCK) && bytes == BLOCK
 }
 
-/// Writes from `in_flight` clients, of which each waits for its write before it issues the next, for
-/// `time`. Returns the writes per second, and how many sectors have lost a change.
+/// Writes from `in_flight` clients, of which each waits for its write before it issues the next,
+/// for `time`. Returns the writes per second, and how many sectors have lost a change.
 ///
 /// Eight clients share a block, and each has one of its sectors: that is what they write in
 /// `partial` of ten thousand writes. Otherwise, they write a whole block of their own.
