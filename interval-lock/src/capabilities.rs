@@ -15,7 +15,6 @@ use spanlock_sync::Park;
 use crate::lock::{IntervalLock, index, token};
 use crate::narrow::finish;
 use crate::requests::Wakes;
-use crate::wide::Batch;
 
 // SAFETY: the hold keeps its nodes and only its access changes, so no writer is granted in between
 // (IL-I2). Every later hold that conflicts with the old one is granted under the mutex of a shard
@@ -128,30 +127,22 @@ unsafe impl<P: Park> RawRangeLockBatch for IntervalLock<P> {
     unsafe fn lock_batch(
         &self,
         batch: &[(Span, Access)],
-        tokens: &mut Vec<Token>,
+        tokens: &mut [Token],
     ) -> Result<(), RangeError> {
-        // Extend before any hold is taken: if this failed later, holds would lose their tokens.
-        let old = extend(tokens, batch)?;
-        let taken = (self.core).take_all(batch, &mut tokens[old..], Self::SLEEP);
-        taken.map_err(|error| {
-            tokens.truncate(old);
-            error.in_batch(batch)
-        })
+        let taken = self.core.take_all(batch, tokens, Self::SLEEP);
+        taken.map_err(|error| error.in_batch(batch))
     }
 
     unsafe fn try_lock_batch(
         &self,
         batch: &[(Span, Access)],
-        tokens: &mut Vec<Token>,
+        tokens: &mut [Token],
     ) -> Result<(), TryLockError> {
-        let old = extend(tokens, batch)?;
-        let error = match self.core.try_take_all(batch, &mut tokens[old..]) {
-            Ok(true) => return Ok(()),
-            Ok(false) => TryLockError::WouldBlock,
-            Err(error) => error.in_batch(batch).into(),
-        };
-        tokens.truncate(old);
-        Err(error)
+        match self.core.try_take_all(batch, tokens) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(TryLockError::WouldBlock),
+            Err(error) => Err(error.in_batch(batch).into()),
+        }
     }
 }
 
@@ -172,17 +163,10 @@ unsafe impl<P: Park> RawRangeLockBatchWait for IntervalLock<P> {
         batch: &[(Span, Access)],
         request: Pin<&mut IntervalBatchRequest>,
         waker: &Waker,
-        tokens: &mut Vec<Token>,
+        tokens: &mut [Token],
     ) -> Poll<Result<(), RangeError>> {
         let waiting = &mut request.get_mut().waiting;
-        let old = extend(tokens, batch)?;
-        // The waker may panic.
-        let mut appended = Appended { tokens, old };
-        let own = &mut appended.tokens[old..];
-        let poll = self.core.poll_all(batch, waiting, own, waker);
-        if let Poll::Ready(Ok(())) = poll {
-            appended.old = appended.tokens.len();
-        }
+        let poll = self.core.poll_all(batch, waiting, tokens, waker);
         poll.map_err(|error| error.in_batch(batch))
     }
 
@@ -193,26 +177,6 @@ unsafe impl<P: Park> RawRangeLockBatchWait for IntervalLock<P> {
     ) {
         self.core.give_up_all(batch, &mut request.get_mut().waiting);
     }
-}
-
-/// Tokens past the first `old` ones that are not valid. Dropping it removes them.
-struct Appended<'a> {
-    tokens: &'a mut Vec<Token>,
-    old: usize,
-}
-
-impl Drop for Appended<'_> {
-    fn drop(&mut self) {
-        self.tokens.truncate(self.old);
-    }
-}
-
-/// Appends a token for each span; returns the index of the first.
-fn extend(tokens: &mut Vec<Token>, batch: Batch<'_>) -> Result<usize, RangeError> {
-    let (old, memory) = (tokens.len(), tokens.try_reserve(batch.len()));
-    memory.map_err(|_| NoMemory.in_batch(batch))?;
-    tokens.resize(old + batch.len(), Token::NONE);
-    Ok(old)
 }
 
 #[cfg(feature = "statistics")]

@@ -447,6 +447,10 @@ unsafe impl<P: Park> RawRangeLock for IntervalLock<P> {
     unsafe fn unlock(&self, span: Span, _access: Access, token: Token) {
         self.core.release(span, index(token));
     }
+
+    unsafe fn unlock_all(&self, batch: &[(Span, Access)], tokens: &[Token]) {
+        self.core.release_all(batch, tokens);
+    }
 }
 
 // SAFETY: `Ready` is returned only for a request that is `Held`, with the guarantees above. A

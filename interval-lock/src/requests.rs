@@ -262,6 +262,33 @@ impl Requests {
         index
     }
 
+    /// Adds a node of a batch like [`hold`](Self::hold), unless a node blocks it. `behind` is the
+    /// batch's last node here, if that is known to overlap no other. Returns the node, and whether
+    /// it is known to overlap no other. Needs room.
+    #[inline]
+    pub(crate) fn try_hold_behind(
+        &mut self,
+        behind: Option<Index>,
+        span: Span,
+        access: Access,
+        number: u64,
+    ) -> Option<(Index, bool)> {
+        let gap = behind.and_then(|index| self.tree.gap_behind(index, span));
+        let gap = gap.unwrap_or_else(|| self.tree.gap(span));
+        if !gap.free && !self.admits(span, access) {
+            return None;
+        }
+        let index = self.tree.insert(gap, span);
+        *self.tree.value_mut(index) = Claim::new(access, Stage::Held, number);
+        Some((index, gap.free))
+    }
+
+    /// Removes a node that was added as a hold since the shard was locked: no request has counted
+    /// it.
+    pub(crate) fn take_back(&mut self, index: Index) {
+        self.tree.remove(index);
+    }
+
     /// Adds a waiting narrow request; returns its index. At least one node must block it. Needs
     /// room.
     pub(crate) fn queue(&mut self, span: Span, access: Access) -> Index {
@@ -360,6 +387,17 @@ impl Requests {
         debug_assert!(self.has_no_waiters());
         debug_assert!(self.claim(index).stage == Stage::Held);
         self.tree.remove(index);
+    }
+
+    /// Returns whether there are this many nodes. If so many are holds, nobody waits.
+    pub(crate) fn are_holds(&self, count: usize) -> bool {
+        self.tree.len() == count
+    }
+
+    /// Removes all nodes, which [are holds](Self::are_holds).
+    pub(crate) fn clear(&mut self) {
+        debug_assert!(self.has_no_waiters());
+        self.tree.clear();
     }
 
     /// Removes a node, granted or not.

@@ -83,6 +83,10 @@ impl Mask {
         Mask(self.0 | other.0)
     }
 
+    pub(crate) fn with(self, shard: usize) -> Mask {
+        Mask(self.0 | 1 << shard)
+    }
+
     pub(crate) fn has(self, shard: usize) -> bool {
         self.0 >> shard & 1 == 1
     }
@@ -197,13 +201,29 @@ impl Shards {
 
     /// Returns the shards that `span` touches.
     pub(crate) fn touched(&self, span: Span) -> Mask {
-        let all = Mask((1 << self.count()) - 1);
         let [first, last] = [span.start(), span.end() - 1].map(|at| at >> self.stripe_bits);
+        if first == last {
+            return Mask(1 << self.of_stripe(first));
+        }
+        let all = Mask((1 << self.count()) - 1);
         if last - first >= 4 * self.count() as u64 {
             return all;
         }
         let bits = (first..=last).map(|stripe| 1 << self.of_stripe(stripe));
         Mask(bits.fold(0, |set, bit| set | bit))
+    }
+
+    /// Returns how many nodes a batch has in each shard, and the shards in which it has any.
+    pub(crate) fn nodes(&self, batch: &[(Span, Access)]) -> ([usize; MAX_SHARDS], Mask) {
+        let (mut nodes, mut all) = ([0; MAX_SHARDS], Mask::NONE);
+        for &(span, _) in batch {
+            let touched = self.touched(span);
+            all = all.union(touched);
+            for shard in touched.shards() {
+                nodes[shard] += 1;
+            }
+        }
+        (nodes, all)
     }
 
     /// Returns all shards.
@@ -306,22 +326,10 @@ impl Locked<'_> {
         guards.filter_map(|(shard, guard)| Some((shard, &mut **guard.as_mut()?)))
     }
 
-    /// Makes room for the nodes of a batch in all locked shards. `touched` returns the shards that
-    /// a span touches.
-    pub(crate) fn reserve(
-        &mut self,
-        batch: &[(Span, Access)],
-        touched: impl Fn(Span) -> Mask,
-    ) -> Result<(), NoMemory> {
-        for (shard, requests) in self.each() {
-            let touches = |&&(span, _): &&(Span, Access)| touched(span).has(shard);
-            let nodes = match batch {
-                [_] => 1,
-                _ => batch.iter().filter(touches).count(),
-            };
-            requests.reserve(nodes)?;
-        }
-        Ok(())
+    /// Makes room for the nodes of a request in all locked shards. `nodes` says how many each gets.
+    pub(crate) fn reserve(&mut self, nodes: &[usize; MAX_SHARDS]) -> Result<(), NoMemory> {
+        self.each()
+            .try_for_each(|(shard, requests)| requests.reserve(nodes[shard]))
     }
 
     /// Draws the number of a new request that touches all locked shards (IL-S3).

@@ -233,6 +233,39 @@ impl<T: Default> Tree<T> {
         }
     }
 
+    /// Returns the place where `span` belongs, if that is known without a search to be right behind
+    /// the span at `index`, which must be in the tree and end at or before the start of `span`. No
+    /// other span may have overlapped that one when it was inserted.
+    ///
+    /// The place is then free: spans that come before overlap neither.
+    #[inline]
+    pub(crate) fn gap_behind(&self, index: Index, span: Span) -> Option<Gap> {
+        let leaf = self.slots[index as usize].leaf;
+        let entries = self.node(leaf).entries();
+        let at = match entries.last() {
+            Some(last) if last.to == index => entries.len(),
+            _ => self.node(leaf).position(index) + 1,
+        };
+        let free = match entries.get(at) {
+            Some(later) => later.span.start() >= span.end(),
+            None => self.is_last(leaf),
+        };
+        let at = at as u8;
+        free.then_some(Gap { leaf, at, free })
+    }
+
+    /// Returns whether all spans that are not below `node` come before those that are.
+    fn is_last(&self, mut node: Index) -> bool {
+        while node != self.root {
+            let parent = self.node(node).parent;
+            if self.node(parent).entries().last().map(|last| last.to) != Some(node) {
+                return false;
+            }
+            node = parent;
+        }
+        true
+    }
+
     /// Inserts a span at `gap`; returns its index. There must be [`room`](Self::room), and the
     /// tree must not have changed since [`gap`](Self::gap) returned.
     ///
@@ -270,6 +303,15 @@ impl<T: Default> Tree<T> {
         }
         self.slots[index as usize].leaf = self.free_slot;
         self.free_slot = index;
+    }
+
+    /// Removes all spans. Keeps the room.
+    pub(crate) fn clear(&mut self) {
+        self.nodes.clear();
+        self.slots.clear();
+        (self.free_node, self.free_slot, self.len) = (NIL, NIL, 0);
+        // There is room for it (IL-T6).
+        self.root = self.allocate_node(0);
     }
 
     /// Changes the bounds of the span at `index`.

@@ -40,12 +40,12 @@ impl Core {
         tokens: &mut [Token],
         sleep: Sleep,
     ) -> Result<(), NoMemory> {
-        let touched = self.touched(batch);
+        let (nodes, touched) = self.shards.nodes(batch);
         let mut spin = Backoff::new();
         let mut spins = scaled(1, 0) == 1;
         let mut locked = loop {
             let mut locked = self.shards.lock(touched);
-            if self.hold_all(&mut locked, batch, tokens)? {
+            if self.hold_all(&mut locked, &nodes, batch, tokens)? {
                 return Ok(());
             }
             if !spins {
@@ -73,8 +73,9 @@ impl Core {
         batch: Batch<'_>,
         tokens: &mut [Token],
     ) -> Result<bool, NoMemory> {
-        let mut locked = self.shards.lock(self.touched(batch));
-        self.hold_all(&mut locked, batch, tokens)
+        let (nodes, touched) = self.shards.nodes(batch);
+        let mut locked = self.shards.lock(touched);
+        self.hold_all(&mut locked, &nodes, batch, tokens)
     }
 
     /// Polls a request for a span that touches several shards; see
@@ -88,11 +89,11 @@ impl Core {
         waker: &Waker,
     ) -> Poll<Result<Token, NoMemory>> {
         let (batch, mut tokens) = ([(span, access)], [Token::NONE]);
-        let touched = self.touched(&batch);
+        let (nodes, touched) = self.shards.nodes(&batch);
         let mut locked = self.shards.lock(touched);
         if let Some(index) = request.place {
             tokens = [token(index)];
-        } else if self.hold_all(&mut locked, &batch, &mut tokens)? {
+        } else if self.hold_all(&mut locked, &nodes, &batch, &mut tokens)? {
             return Poll::Ready(Ok(tokens[0]));
         } else {
             self.counters.waits();
@@ -115,10 +116,10 @@ impl Core {
         tokens: &mut [Token],
         waker: &Waker,
     ) -> Poll<Result<(), NoMemory>> {
-        let touched = self.touched(batch);
+        let (nodes, touched) = self.shards.nodes(batch);
         let mut locked = self.shards.lock(touched);
         if waiting.is_empty() {
-            if self.hold_all(&mut locked, batch, tokens)? {
+            if self.hold_all(&mut locked, &nodes, batch, tokens)? {
                 return Poll::Ready(Ok(()));
             }
             let memory = waiting.try_reserve_exact(batch.len());
@@ -183,6 +184,32 @@ impl Core {
         locked.nodes(touched, first, |_, requests, index| {
             requests.leave(index, &mut wakes);
         });
+        drop(locked);
+        wakes.wake();
+    }
+
+    /// Releases every span of a batch.
+    pub(crate) fn release_all(&self, batch: Batch<'_>, tokens: &[Token]) {
+        let (nodes, touched) = self.shards.nodes(batch);
+        let mut wakes = Wakes::default();
+        let mut locked = self.shards.lock_to_release(touched);
+        // Often these are all nodes of a shard, which then need not be removed one by one.
+        let mut clears = Mask::NONE;
+        for (shard, requests) in locked.each() {
+            if requests.are_holds(nodes[shard]) {
+                clears = clears.with(shard);
+            }
+        }
+        if clears != touched {
+            self.each(&mut locked, batch, tokens, |locked, shard, index| {
+                if !clears.has(shard) {
+                    locked.shard(shard).leave(index, &mut wakes);
+                }
+            });
+        }
+        for shard in clears.shards() {
+            locked.shard(shard).clear();
+        }
         drop(locked);
         wakes.wake();
     }
@@ -337,36 +364,58 @@ impl Core {
         })
     }
 
-    fn touched(&self, batch: Batch<'_>) -> Mask {
-        let spans = batch.iter().map(|&(span, _)| self.shards.touched(span));
-        spans.fold(Mask::NONE, Mask::union)
-    }
-
-    /// Takes every span if none is blocked; returns whether it did. Their shards are locked. If it
-    /// did not, there is room for waiting nodes.
+    /// Takes every span if none is blocked; returns whether it did. Their shards are locked, and
+    /// get this many nodes. If it did not, there is room for waiting nodes.
     ///
     /// # Errors
     /// If there is no memory. Nothing has changed.
     fn hold_all(
         &self,
         locked: &mut Locked<'_>,
+        nodes: &[usize; MAX_SHARDS],
         batch: Batch<'_>,
         tokens: &mut [Token],
     ) -> Result<bool, NoMemory> {
-        locked.reserve(batch, |span| self.shards.touched(span))?;
-        if !self.admits_all(locked, batch) {
-            return Ok(false);
-        }
+        locked.reserve(nodes)?;
         let number = locked.new_number();
-        for (&(span, access), place) in batch.iter().zip(tokens) {
-            let mut next = 0;
-            for shard in self.shards.touched(span).descending() {
-                next = locked.shard(shard).hold(span, access, number, next);
-            }
-            *place = token(next);
+        let mut behind = [None; MAX_SHARDS];
+        for at in 0..batch.len() {
+            let (span, access) = batch[at];
+            let touched = self.shards.touched(span);
+            let first = if touched.is_one() {
+                let shard = touched.first();
+                let requests = locked.shard(shard);
+                let held = requests.try_hold_behind(behind[shard], span, access, number);
+                held.map(|(index, is_alone)| {
+                    behind[shard] = is_alone.then_some(index);
+                    index
+                })
+            } else {
+                self.admits_all(locked, &[(span, access)]).then(|| {
+                    let mut next = 0;
+                    for shard in touched.descending() {
+                        next = locked.shard(shard).hold(span, access, number, next);
+                        behind[shard] = None;
+                    }
+                    next
+                })
+            };
+            let Some(first) = first else {
+                self.take_back(locked, &batch[..at], tokens);
+                return Ok(false);
+            };
+            tokens[at] = token(first);
         }
         self.counters.acquisitions(batch.len());
         Ok(true)
+    }
+
+    /// Removes the holds of these spans, which were added since the shards were locked.
+    #[cold]
+    fn take_back(&self, locked: &mut Locked<'_>, batch: Batch<'_>, tokens: &[Token]) {
+        self.each(locked, batch, tokens, |locked, shard, index| {
+            locked.shard(shard).take_back(index);
+        });
     }
 
     /// Adds a waiting request for every span. Their shards are locked, and have room.

@@ -24,13 +24,12 @@
 //! |---|---|
 //! | `downgrade`, `shrink`, `split` | the hold is changed, and the tokens are stored |
 //! | `try_upgrade`, `upgrade` | the hold is as before, and so is its token |
-//! | `lock_batch`, `try_lock_batch` | nothing is held, and no token was appended |
+//! | `lock_batch`, `try_lock_batch` | nothing is held |
 //! | `poll_upgrade` | the upgrade is not granted, and can be polled or cancelled |
 //! | `cancel_upgrade` | the hold is upgradable |
 //! | `poll_lock`, `poll_batch` | the request is not granted, and can be polled or cancelled |
 //! | `cancel`, `cancel_batch` | the request is given up |
 
-use alloc::vec::Vec;
 use core::pin::Pin;
 use core::task::{Poll, Waker};
 
@@ -222,8 +221,8 @@ pub unsafe trait RawRangeLockSplit: RawRangeLock {
 /// After a return with `Ok`, each span is held as if [`RawRangeLock::lock`] had acquired it, with
 /// the token at the same index of `tokens`. After an error nothing is held.
 pub unsafe trait RawRangeLockBatch: RawRangeLock {
-    /// Acquires every span of `batch`; blocks until no conflicting hold is left. Appends the tokens
-    /// to `tokens`. Ordering: Acquire.
+    /// Acquires every span of `batch`; blocks until no conflicting hold is left. Stores the tokens
+    /// in `tokens`, which has any content after an error. Ordering: Acquire.
     ///
     /// # Errors
     /// As for [`RawRangeLock::lock`], for any of the spans. The error of a lack of memory gives a
@@ -231,15 +230,16 @@ pub unsafe trait RawRangeLockBatch: RawRangeLock {
     ///
     /// # Safety
     /// The spans are in ascending order. No two of them overlap after [rounding](Span::rounded)
-    /// outwards to the lock's [granularity](RawRangeLock::granularity).
+    /// outwards to the lock's [granularity](RawRangeLock::granularity). There are as many tokens as
+    /// spans.
     unsafe fn lock_batch(
         &self,
         batch: &[(Span, Access)],
-        tokens: &mut Vec<Token>,
+        tokens: &mut [Token],
     ) -> Result<(), RangeError>;
 
-    /// Acquires every span of `batch` if that is possible at once; never blocks. Appends the tokens
-    /// to `tokens`. Ordering: Acquire on success.
+    /// Acquires every span of `batch` if that is possible at once; never blocks. Stores the tokens
+    /// in `tokens`, which has any content after an error. Ordering: Acquire on success.
     ///
     /// # Errors
     /// As for [`RawRangeLock::try_lock`], for any of the spans.
@@ -249,7 +249,7 @@ pub unsafe trait RawRangeLockBatch: RawRangeLock {
     unsafe fn try_lock_batch(
         &self,
         batch: &[(Span, Access)],
-        tokens: &mut Vec<Token>,
+        tokens: &mut [Token],
     ) -> Result<(), TryLockError>;
 }
 
@@ -265,7 +265,8 @@ pub unsafe trait RawRangeLockBatchWait: RawRangeLockBatch + RawRangeLockWait {
     type BatchRequest: Default + Send + Sync;
 
     /// Advances a request for several ranges, as [`RawRangeLockWait::poll_lock`] does for one.
-    /// Appends the tokens to `tokens` when ready. Ordering: Acquire on `Ready(Ok)`.
+    /// Stores the tokens in `tokens` when ready; until then, they have any content. Ordering:
+    /// Acquire on `Ready(Ok)`.
     ///
     /// # Errors
     /// As for [`RawRangeLockBatch::lock_batch`].
@@ -278,7 +279,7 @@ pub unsafe trait RawRangeLockBatchWait: RawRangeLockBatch + RawRangeLockWait {
         batch: &[(Span, Access)],
         request: Pin<&mut Self::BatchRequest>,
         waker: &Waker,
-        tokens: &mut Vec<Token>,
+        tokens: &mut [Token],
     ) -> Poll<Result<(), RangeError>>;
 
     /// Gives up a request without leaving a trace, as [`RawRangeLockWait::cancel`] does.

@@ -46,6 +46,36 @@ pub enum RangeError {
         /// The requested number of positions.
         len: u64,
     },
+    /// The columns of a block do not fit between two rows, so rows would overlap.
+    #[error(
+        "columns up to {end} do not fit into a stride of {stride} elements: rows would overlap"
+    )]
+    Stride {
+        /// The end of the columns, in elements.
+        end: u64,
+        /// The distance from one row to the next, in elements.
+        stride: u64,
+    },
+    /// The rows of a block end past `usize::MAX`.
+    #[error("{rows} rows with a stride of {stride} elements end past usize::MAX")]
+    Rows {
+        /// The end of the rows.
+        rows: u64,
+        /// The distance from one row to the next, in elements.
+        stride: u64,
+    },
+    /// Two rows of a batch of blocks overlap, so the batch cannot lend both.
+    #[error("row {start}..{end} overlaps row {other_start}..{other_end} of the same batch")]
+    Overlap {
+        /// The start of the row.
+        start: u64,
+        /// The end of the row.
+        end: u64,
+        /// The start of the other row.
+        other_start: u64,
+        /// The end of the other row.
+        other_end: u64,
+    },
     /// There is no memory for the request. Later, there may be.
     #[error("no memory for a request for the range {start}..{end}; nothing was locked")]
     Memory {

@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::pin::Pin;
 use core::task::{Poll, Waker};
 
@@ -53,6 +52,11 @@ macro_rules! forward_all {
             unsafe fn unlock(&self, span: Span, access: Access, token: Token) {
                 // SAFETY: the caller's promise is the inner lock's precondition, word for word.
                 unsafe { (**self).unlock(span, access, token) }
+            }
+            #[inline]
+            unsafe fn unlock_all(&self, batch: &[(Span, Access)], tokens: &[Token]) {
+                // SAFETY: as `unlock`.
+                unsafe { (**self).unlock_all(batch, tokens) }
             }
         });
 
@@ -128,7 +132,7 @@ macro_rules! forward_all {
                 batch: &[(Span, Access)],
                 request: Pin<&mut L::BatchRequest>,
                 waker: &Waker,
-                tokens: &mut Vec<Token>,
+                tokens: &mut [Token],
             ) -> Poll<Result<(), RangeError>> {
                 // SAFETY: as `unlock`.
                 unsafe { (**self).poll_batch(batch, request, waker, tokens) }
@@ -165,7 +169,7 @@ macro_rules! forward_all {
             unsafe fn lock_batch(
                 &self,
                 batch: &[(Span, Access)],
-                tokens: &mut Vec<Token>,
+                tokens: &mut [Token],
             ) -> Result<(), RangeError> {
                 // SAFETY: as `unlock`.
                 unsafe { (**self).lock_batch(batch, tokens) }
@@ -173,7 +177,7 @@ macro_rules! forward_all {
             unsafe fn try_lock_batch(
                 &self,
                 batch: &[(Span, Access)],
-                tokens: &mut Vec<Token>,
+                tokens: &mut [Token],
             ) -> Result<(), TryLockError> {
                 // SAFETY: as `unlock`.
                 unsafe { (**self).try_lock_batch(batch, tokens) }

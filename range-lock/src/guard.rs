@@ -1,16 +1,17 @@
 //! Guards without data: a hold on a range of something that lives elsewhere.
 //!
 //! `hold.rs` is one hold of any access, `wait.rs` its future, and `deadline.rs` the thread that
-//! polls a future until a deadline. `batch.rs` holds several ranges that were locked in one call.
+//! polls a future until a deadline. `batch.rs` holds several ranges that were locked in one call,
+//! and `parts.rs` puts them in order.
 
 mod batch;
 #[cfg(feature = "std")]
-mod deadline;
+pub(crate) mod deadline;
 mod field;
 pub(crate) mod hold;
+mod parts;
 mod wait;
 
-pub(crate) use batch::Borders;
 pub use batch::{BatchFuture, BatchHold};
 pub use field::LockField;
 pub use hold::{
@@ -38,7 +39,7 @@ use crate::verbs::verbs;
 /// against the capacity.
 pub trait RangeLockExt: RawRangeLock {
     verbs! {
-        use Hold, BatchHold of Self;
+        use Hold, BatchHold of Self, crate::IntoRange;
 
         /// Locks `range` for reading; blocks while a writer holds part of it. Ordering: Acquire.
         ///

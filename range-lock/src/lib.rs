@@ -3,6 +3,7 @@
 
 extern crate alloc;
 
+mod block;
 mod capabilities;
 mod detect;
 #[cfg(any(doc, doctest))]
@@ -23,6 +24,7 @@ mod verbs;
 mod whole_range;
 pub mod words;
 
+pub use block::{Block, RangeOf, Row, Rows};
 pub use capabilities::{
     RawRangeLockBatch, RawRangeLockBatchWait, RawRangeLockDowngrade, RawRangeLockSplit,
     RawRangeLockUpgrade, RawRangeLockUpgradeWait, RawRangeLockWait,

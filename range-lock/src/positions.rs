@@ -7,7 +7,7 @@ use core::ops::{
 use crate::error::{PartError, RangeError};
 use crate::raw::{RawRangeLock, Span};
 
-mod sealed {
+pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
@@ -127,6 +127,13 @@ impl Bounds {
         Ok(Bounds { start, end })
     }
 
+    /// Returns the bounds of a range that has both.
+    #[inline(always)]
+    pub(crate) fn between(start: u64, end: u64) -> Self {
+        let (start, end) = (Some(start), Some(end));
+        Bounds { start, end }
+    }
+
     /// Returns the empty range at the start.
     pub(crate) fn as_empty(self) -> Range<u64> {
         let start = self.start.unwrap_or(0);
@@ -156,10 +163,10 @@ impl Bounds {
     }
 }
 
-/// Returns `range` of a slice of `len` elements, which contains it.
+/// Returns the range of a slice of `len` elements, which contains it.
 #[inline(always)]
-pub(crate) fn in_slice(range: impl IntoRange, len: usize) -> Result<Range<u64>, RangeError> {
-    checked(range.bounds()?.up_to(|| len as u64)?, len as u64)
+pub(crate) fn in_slice(range: Bounds, len: usize) -> Result<Range<u64>, RangeError> {
+    checked(range.up_to(|| len as u64)?, len as u64)
 }
 
 #[inline(always)]

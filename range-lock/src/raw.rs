@@ -12,6 +12,7 @@ use core::ops::Range;
 
 use crate::detect::LockId;
 use crate::error::{RangeError, TryLockError};
+use crate::words::for_each_surely;
 
 /// The access with which a span is held, from weakest to strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,7 +120,12 @@ impl Span {
     #[inline]
     pub const fn rounded(self, granularity: u64, capacity: u64) -> Span {
         let unit = if granularity == 0 { 1 } else { granularity };
-        let past = self.end.get() % unit;
+        // A division takes longer than locking a word.
+        let [before, past] = if unit.is_power_of_two() {
+            [self.start & (unit - 1), self.end.get() & (unit - 1)]
+        } else {
+            [self.start % unit, self.end.get() % unit]
+        };
         let up = if past == 0 { 0 } else { unit - past };
         let up = self.end.get().saturating_add(up);
         let cut = if up < capacity { up } else { capacity };
@@ -129,11 +135,20 @@ impl Span {
             self.end.get()
         };
         Span {
-            start: self.start - self.start % unit,
+            start: self.start - before,
             end: match NonZeroU64::new(end) {
                 Some(end) => end,
                 None => self.end,
             },
+        }
+    }
+
+    /// Returns the span from the start of this one to the end of `last`, which ends no earlier.
+    #[inline]
+    pub(crate) const fn up_to(self, last: Span) -> Span {
+        Span {
+            start: self.start,
+            end: last.end,
         }
     }
 
@@ -242,4 +257,20 @@ pub unsafe trait RawRangeLock: Send + Sync {
     /// `span` is held with `access`, and `token` was returned when it was acquired. Each hold is
     /// released at most once.
     unsafe fn unlock(&self, span: Span, access: Access, token: Token);
+
+    /// Releases several holds, as [`unlock`](Self::unlock) does one after the other. If a waker
+    /// panics, the others are released all the same. Ordering: Release.
+    ///
+    /// A lock in which one step can release them all overrides this.
+    ///
+    /// # Safety
+    /// As for [`unlock`](Self::unlock), for each span with its access and the token at its index.
+    /// There are as many tokens as spans.
+    #[inline]
+    unsafe fn unlock_all(&self, batch: &[(Span, Access)], tokens: &[Token]) {
+        for_each_surely(batch.iter().zip(tokens), |(&(span, access), &token)| {
+            // SAFETY: the caller's promise.
+            unsafe { self.unlock(span, access, token) }
+        });
+    }
 }

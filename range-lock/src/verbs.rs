@@ -7,7 +7,7 @@
 /// `$make` and `$make_all` are the types whose functions do the work, `$lock` the lock's type.
 macro_rules! verbs {
     (
-        $vis:vis use $make:ident, $make_all:ident of $lock:ty;
+        $vis:vis use $make:ident, $make_all:ident of $lock:ty, $range:path;
         $(
             $(#[$doc:meta])*
             fn $now:ident, $try_now:ident, $try_for:ident, $try_until:ident, $async:ident
@@ -98,7 +98,7 @@ macro_rules! verbs {
         #[cfg_attr(feature = "deadlock-detection", track_caller)]
         $vis fn lock_all(
             &self,
-            requests: impl IntoIterator<Item = (impl $crate::IntoRange, $crate::Access)>,
+            requests: impl IntoIterator<Item = (impl $range, $crate::Access)>,
         ) -> Result<$batch, $crate::RangeError>
         where
             $lock: $crate::RawRangeLockBatch,
@@ -114,7 +114,7 @@ macro_rules! verbs {
         #[cfg_attr(feature = "deadlock-detection", track_caller)]
         $vis fn try_lock_all(
             &self,
-            requests: impl IntoIterator<Item = (impl $crate::IntoRange, $crate::Access)>,
+            requests: impl IntoIterator<Item = (impl $range, $crate::Access)>,
         ) -> Result<$batch, $crate::TryLockError>
         where
             $lock: $crate::RawRangeLockBatch,
@@ -132,7 +132,7 @@ macro_rules! verbs {
         #[cfg_attr(feature = "deadlock-detection", track_caller)]
         $vis fn try_lock_all_for(
             &self,
-            requests: impl IntoIterator<Item = (impl $crate::IntoRange, $crate::Access)>,
+            requests: impl IntoIterator<Item = (impl $range, $crate::Access)>,
             timeout: std::time::Duration,
         ) -> Result<$batch, $crate::TimedLockError>
         where
@@ -151,7 +151,7 @@ macro_rules! verbs {
         #[cfg_attr(feature = "deadlock-detection", track_caller)]
         $vis fn try_lock_all_until(
             &self,
-            requests: impl IntoIterator<Item = (impl $crate::IntoRange, $crate::Access)>,
+            requests: impl IntoIterator<Item = (impl $range, $crate::Access)>,
             deadline: std::time::Instant,
         ) -> Result<$batch, $crate::TimedLockError>
         where
@@ -167,7 +167,7 @@ macro_rules! verbs {
         /// As for [`lock_all`](Self::lock_all).
         $vis fn lock_all_async(
             &self,
-            requests: impl IntoIterator<Item = (impl $crate::IntoRange, $crate::Access)>,
+            requests: impl IntoIterator<Item = (impl $range, $crate::Access)>,
         ) -> $batch_future
         where
             $lock: $crate::RawRangeLockBatchWait,

@@ -1,6 +1,5 @@
 //! Batches and parts for the locks that have a single unit: the whole range.
 
-use alloc::vec::Vec;
 use core::pin::Pin;
 use core::task::{Poll, Waker, ready};
 
@@ -23,14 +22,11 @@ macro_rules! whole_range {
             unsafe fn lock_batch(
                 &self,
                 batch: &[(Span, Access)],
-                tokens: &mut Vec<Token>,
+                tokens: &mut [Token],
             ) -> Result<(), RangeError> {
                 debug_assert!(batch.len() <= 1, "{batch:?} is one unit");
-                tokens
-                    .try_reserve(batch.len())
-                    .map_err(|_| NoMemory.in_batch(batch))?;
-                for &(span, access) in batch {
-                    tokens.push(self.lock(span, access)?);
+                for (&(span, access), token) in batch.iter().zip(tokens) {
+                    *token = self.lock(span, access)?;
                 }
                 Ok(())
             }
@@ -38,14 +34,11 @@ macro_rules! whole_range {
             unsafe fn try_lock_batch(
                 &self,
                 batch: &[(Span, Access)],
-                tokens: &mut Vec<Token>,
+                tokens: &mut [Token],
             ) -> Result<(), TryLockError> {
                 debug_assert!(batch.len() <= 1, "{batch:?} is one unit");
-                tokens
-                    .try_reserve(batch.len())
-                    .map_err(|_| NoMemory.in_batch(batch))?;
-                for &(span, access) in batch {
-                    tokens.push(self.try_lock(span, access)?);
+                for (&(span, access), token) in batch.iter().zip(tokens) {
+                    *token = self.try_lock(span, access)?;
                 }
                 Ok(())
             }
@@ -60,16 +53,13 @@ macro_rules! whole_range {
                 batch: &[(Span, Access)],
                 request: Pin<&mut Self::Request>,
                 waker: &Waker,
-                tokens: &mut Vec<Token>,
+                tokens: &mut [Token],
             ) -> Poll<Result<(), RangeError>> {
                 debug_assert!(batch.len() <= 1, "{batch:?} is one unit");
-                tokens
-                    .try_reserve(batch.len())
-                    .map_err(|_| NoMemory.in_batch(batch))?;
                 if let Some(&(span, access)) = batch.first() {
                     // SAFETY: the caller's promise.
                     let poll = unsafe { self.poll_lock(span, access, request, waker) };
-                    tokens.push(ready!(poll)?);
+                    tokens[0] = ready!(poll)?;
                 }
                 Poll::Ready(Ok(()))
             }

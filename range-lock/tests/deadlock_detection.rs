@@ -180,18 +180,18 @@ unsafe impl RawRangeLockBatch for List {
     unsafe fn lock_batch(
         &self,
         batch: &[(Span, Access)],
-        tokens: &mut Vec<Token>,
+        tokens: &mut [Token],
     ) -> Result<(), RangeError> {
         self.take_as(batch, true, true);
-        tokens.extend(batch.iter().map(|_| Token::NONE));
+        tokens.fill(Token::NONE);
         Ok(())
     }
     unsafe fn try_lock_batch(
         &self,
         batch: &[(Span, Access)],
-        tokens: &mut Vec<Token>,
+        tokens: &mut [Token],
     ) -> Result<(), TryLockError> {
-        tokens.extend(batch.iter().map(|_| Token::NONE));
+        tokens.fill(Token::NONE);
         let taken = self.take_as(batch, false, true);
         taken.then_some(()).ok_or(TryLockError::WouldBlock)
     }

@@ -17,14 +17,14 @@ pub use spanlock_srl as srl;
 
 pub use spanlock_interval_lock::{IntervalLock, RangeLock};
 pub use spanlock_range_lock::{
-    Access, BatchFuture, BatchHold, DefaultPark, ElementGuard, Exclusive, Foreign, Hold, IntoRange,
-    LockField, LockFuture, MappedRangeGuard, OwnedRangeReadGuard, OwnedRangeUpgradableGuard,
-    OwnedRangeWriteGuard, OwnedReadHold, OwnedUpgradableHold, OwnedWriteHold, Park, PartError,
-    RangeBatchGuard, RangeError, RangeGuard, RangeLockExt, RangeReadGuard, RangeUpgradableGuard,
-    RangeWriteGuard, RawRangeLock, RawRangeLockBatch, RawRangeLockBatchWait, RawRangeLockDowngrade,
-    RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait, RawRangeLockWait, ReadHold,
-    RwCounter, Shared, Span, Spin, TryLockError, Upgradable, UpgradableHold, UpgradeFuture,
-    WriteHold, use_fences,
+    Access, BatchFuture, BatchHold, Block, DefaultPark, ElementGuard, Exclusive, Foreign, Hold,
+    IntoRange, LockField, LockFuture, MappedRangeGuard, OwnedRangeReadGuard,
+    OwnedRangeUpgradableGuard, OwnedRangeWriteGuard, OwnedReadHold, OwnedUpgradableHold,
+    OwnedWriteHold, Park, PartError, RangeBatchGuard, RangeError, RangeGuard, RangeLockExt,
+    RangeReadGuard, RangeUpgradableGuard, RangeWriteGuard, RawRangeLock, RawRangeLockBatch,
+    RawRangeLockBatchWait, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
+    RawRangeLockUpgradeWait, RawRangeLockWait, ReadHold, RwCounter, Shared, Span, Spin,
+    TryLockError, Upgradable, UpgradableHold, UpgradeFuture, WriteHold, use_fences,
 };
 #[cfg(feature = "statistics")]
 pub use spanlock_range_lock::{RawRangeLockStatistics, Statistics};

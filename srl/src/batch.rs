@@ -41,7 +41,7 @@ enum Stage {
     AwaitingEntries {
         request: IntervalBatchRequest,
         entries: Vec<(Span, Access)>,
-        /// Room for the tokens.
+        /// Room for the tokens of the entries.
         tokens: Vec<Token>,
     },
     Scanning {
@@ -72,14 +72,8 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockBatchWait for Srl<S, P> {
         batch: &[(Span, Access)],
         mut request: Pin<&mut SrlBatchRequest>,
         waker: &Waker,
-        tokens: &mut Vec<Token>,
+        tokens: &mut [Token],
     ) -> Poll<Result<(), RangeError>> {
-        // Now: if this failed later, holds would lose their tokens.
-        if tokens.try_reserve(batch.len()).is_err() {
-            // SAFETY: the caller's promise.
-            unsafe { self.cancel_batch(batch, request) };
-            return Poll::Ready(Err(NoMemory.in_batch(batch)));
-        }
         request.as_mut().parts().1.refresh();
         // SAFETY: the caller's promise.
         let poll = unsafe { self.advance_batch(batch, request.as_mut(), waker, tokens) };
@@ -115,8 +109,8 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockBatchWait for Srl<S, P> {
             Stage::Scanning { mut tokens, .. } => drop(TakenBatch {
                 lock: self,
                 batch,
+                taken: batch.len(),
                 tokens: &mut tokens,
-                first: 0,
             }),
         };
         // `release` runs wakers, which may panic. The waiters behind this request in its queue must
@@ -126,7 +120,7 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockBatchWait for Srl<S, P> {
 }
 
 impl<S: SegmentStore, P: Park> Srl<S, P> {
-    /// Continues the request until it is granted or must wait. There is room for its tokens.
+    /// Continues the request until it is granted or must wait.
     ///
     /// # Safety
     /// As for [`RawRangeLockBatchWait::poll_batch`].
@@ -135,7 +129,7 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         batch: &[(Span, Access)],
         request: Pin<&mut SrlBatchRequest>,
         waker: &Waker,
-        tokens: &mut Vec<Token>,
+        tokens: &mut [Token],
     ) -> Poll<Result<(), RangeError>> {
         let (stage, mut progress) = request.parts();
         let no_memory = |NoMemory| NoMemory.in_batch(batch);
@@ -175,7 +169,7 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
                     scanned,
                 } => {
                     let Some(&(span, access)) = batch.get(*scanned) else {
-                        tokens.append(own);
+                        tokens.copy_from_slice(own);
                         *stage = Stage::New;
                         (self.words.queue.counters()).acquisitions(batch.len());
                         return Poll::Ready(Ok(()));
@@ -199,6 +193,7 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         let (mut entries, mut tokens) = (Vec::new(), Vec::new());
         entries.try_reserve_exact(batch.len())?;
         tokens.try_reserve_exact(batch.len())?;
+        tokens.resize(batch.len(), Token::NONE);
         for &(span, access) in batch {
             entries.push((entry_of(&self.segments.of(span)), access));
             self.gate.close();

@@ -149,7 +149,7 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockBatch for Srl<S, P> {
     unsafe fn lock_batch(
         &self,
         batch: &[(Span, Access)],
-        tokens: &mut Vec<Token>,
+        tokens: &mut [Token],
     ) -> Result<(), RangeError> {
         // SAFETY: the caller's promise.
         match unsafe { self.try_lock_batch(batch, tokens) } {
@@ -164,23 +164,22 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockBatch for Srl<S, P> {
         memory.map_err(|_| no_memory())?;
         entries.extend(batch.iter().map(entry));
         let closed = Closed::new(&self.gate, batch.len());
-        let first = tokens.len();
         // SAFETY: the caller's promise: no two spans touch the same segment.
         let granted = unsafe { self.gate.entries().lock_batch(&entries, tokens) };
         in_range(granted).map_err(|NoMemory| no_memory())?;
         // From here on, each entry keeps the gate closed once.
         core::mem::forget(closed);
-        for token in &mut tokens[first..] {
+        for token in &mut *tokens {
             *token = wide_token(*token);
         }
         let taken = TakenBatch {
             lock: self,
             batch,
             tokens,
-            first,
+            taken: batch.len(),
         };
         self.gate.before_scan();
-        for (&(span, access), token) in batch.iter().zip(&mut taken.tokens[first..]) {
+        for (&(span, access), token) in batch.iter().zip(&mut *taken.tokens) {
             let touched = self.segments.of(span);
             self.words.scan(&touched, access);
             // SAFETY: the range is held: its entry was granted, and the scan then saw its words
@@ -194,24 +193,20 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockBatch for Srl<S, P> {
     unsafe fn try_lock_batch(
         &self,
         batch: &[(Span, Access)],
-        tokens: &mut Vec<Token>,
+        tokens: &mut [Token],
     ) -> Result<(), TryLockError> {
         for &(span, _) in batch {
             self.segments.touched(span)?;
         }
-        // Now: if this failed later, holds would lose their tokens.
-        let memory = tokens.try_reserve(batch.len());
-        memory.map_err(|_| NoMemory.in_batch(batch))?;
-        let first = tokens.len();
-        let taken = TakenBatch {
+        let mut taken = TakenBatch {
             lock: self,
             batch,
             tokens,
-            first,
+            taken: 0,
         };
-        for &(span, access) in batch {
+        for (at, &(span, access)) in batch.iter().enumerate() {
             match self.try_take(span, access) {
-                Ok(token) => taken.tokens.push(token),
+                Ok(token) => taken.add(at, token),
                 Err(TryLockError::Range(_)) => return Err(NoMemory.in_batch(batch).into()),
                 Err(error) => return Err(error),
             }
@@ -346,12 +341,18 @@ impl<P: Park> Drop for Closed<'_, P> {
 pub(crate) struct TakenBatch<'a, S: SegmentStore, P: Park> {
     pub(crate) lock: &'a Srl<S, P>,
     pub(crate) batch: &'a [(Span, Access)],
-    pub(crate) tokens: &'a mut Vec<Token>,
-    /// The index of the batch's first token.
-    pub(crate) first: usize,
+    pub(crate) tokens: &'a mut [Token],
+    /// How many ranges have been taken.
+    pub(crate) taken: usize,
 }
 
 impl<S: SegmentStore, P: Park> TakenBatch<'_, S, P> {
+    /// Adds the range at this index.
+    fn add(&mut self, at: usize, token: Token) {
+        self.tokens[at] = token;
+        self.taken = at + 1;
+    }
+
     /// Keeps the ranges and counts their acquisitions. Every range must have been taken.
     fn keep(self) {
         (self.lock.words.queue.counters()).acquisitions(self.batch.len());
@@ -368,7 +369,8 @@ impl<S: SegmentStore, P: Park> Drop for TakenBatch<'_, S, P> {
         };
         // A waker may block until it gets one of the ranges, so all words are released first.
         let mut unblocked = words.unblocked();
-        for part in self.tokens[self.first..].iter().zip(self.batch) {
+        let tokens = &self.tokens[..self.taken];
+        for part in tokens.iter().zip(self.batch) {
             if let (Holding::Words(word), touched, access) = taken(part) {
                 let release = |piece: Piece<'_, S::Word>| {
                     // SAFETY: the range was taken for the batch, with this access.
@@ -378,10 +380,9 @@ impl<S: SegmentStore, P: Park> Drop for TakenBatch<'_, S, P> {
                 unsafe { words.for_held(Some(word), touched, release) };
             }
         }
-        let parts = self.tokens.drain(self.first..).zip(self.batch);
         let open = || {
-            for_each_surely(parts, |(token, part)| {
-                if let (Holding::Wide(entry), touched, access) = taken((&token, part)) {
+            for_each_surely(tokens.iter().zip(self.batch), |part| {
+                if let (Holding::Wide(entry), touched, access) = taken(part) {
                     // SAFETY: as above.
                     unsafe { gate.release(&touched, access, entry) };
                 }

@@ -211,7 +211,7 @@ pub trait ErasedBatch: RawRangeLockBatch {
         batch: &[(Span, Access)],
         request: Pin<&mut dyn Any>,
         waker: &Waker,
-        tokens: &mut Vec<Token>,
+        tokens: &mut [Token],
     ) -> Poll<Result<(), RangeError>>;
 
     /// Like [`RawRangeLockBatchWait::cancel_batch`].
@@ -232,7 +232,7 @@ impl<L: RawRangeLockBatchWait<BatchRequest: 'static>> ErasedBatch for L {
         batch: &[(Span, Access)],
         request: Pin<&mut dyn Any>,
         waker: &Waker,
-        tokens: &mut Vec<Token>,
+        tokens: &mut [Token],
     ) -> Poll<Result<(), RangeError>> {
         // SAFETY: the caller guarantees the same requirements.
         unsafe { self.poll_batch(batch, downcast(request), waker, tokens) }

@@ -66,7 +66,7 @@ impl<'a> Hold<'a> {
     /// # Errors
     /// As for [`spanlock_range_lock::RawRangeLockBatch::lock_batch`].
     pub fn lock_all(lock: &'a Driven, batch: &[(Span, Access)]) -> Result<Vec<Self>, RangeError> {
-        let mut tokens = Vec::new();
+        let mut tokens = vec![Token::NONE; batch.len()];
         let capability = lock.batch.as_ref().expect("a lock with this capability");
         assert!(lock.is_batch(batch), "{batch:?}");
         // SAFETY: the assertion above.
@@ -85,7 +85,7 @@ impl<'a> Hold<'a> {
         lock: &'a Driven,
         batch: &[(Span, Access)],
     ) -> Result<Vec<Self>, TryLockError> {
-        let mut tokens = Vec::new();
+        let mut tokens = vec![Token::NONE; batch.len()];
         let capability = lock.batch.as_ref().expect("a lock with this capability");
         assert!(lock.is_batch(batch), "{batch:?}");
         // SAFETY: the assertion above.
@@ -103,7 +103,6 @@ impl<'a> Hold<'a> {
     }
 
     fn each(lock: &'a Driven, batch: &[(Span, Access)], tokens: Vec<Token>) -> Vec<Self> {
-        assert_eq!(batch.len(), tokens.len(), "a token for each span");
         let pairs = batch.iter().zip(tokens);
         pairs
             .map(|(&(span, access), token)| Hold::of(lock, span, access, token))
@@ -124,6 +123,17 @@ impl<'a> Hold<'a> {
     pub fn release(self) {
         // SAFETY: the comment above this `impl`.
         unsafe { self.lock.raw.unlock(self.span, self.access, self.token) }
+    }
+
+    /// Releases all the holds in one call. They must be of one lock.
+    pub fn release_all(holds: Vec<Self>) {
+        let Some(first) = holds.first() else { return };
+        let (raw, spans) = (&first.lock.raw, holds.iter());
+        let (spans, tokens): (Vec<_>, Vec<_>) = spans
+            .map(|hold| ((hold.span, hold.access), hold.token))
+            .unzip();
+        // SAFETY: the comment above this `impl`.
+        unsafe { raw.unlock_all(&spans, &tokens) }
     }
 
     /// Downgrades the hold to a read. Requires the capability `downgrade`, and a hold that is not a
@@ -257,7 +267,7 @@ impl<'a> AskedAll<'a> {
     /// Polls. Returns the holds if the request is granted.
     pub fn poll(&mut self, waker: &Waker) -> Option<Vec<Hold<'a>>> {
         let capability = self.lock.batch.as_ref().expect("checked by `new`");
-        let mut tokens = Vec::new();
+        let mut tokens = vec![Token::NONE; self.batch.len()];
         let request = self.request.as_mut();
         // SAFETY: the request is passed to this lock only, with this batch, whose form `new` has
         // checked. Dropping it cancels it.

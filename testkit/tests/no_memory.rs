@@ -464,17 +464,18 @@ fn batches() {
     let whole = span(0..ALL);
     until_it_suffices(|lock, memory| {
         let locks = lock.batch.as_ref().expect("all locks have it");
-        let mut tokens = Vec::new();
+        let mut tokens = [Token::NONE; 3];
         // SAFETY: the spans are in order and share no segment.
         let taken = memory.during(|| unsafe { locks.lock_batch(&batch, &mut tokens) });
         let granted = is_granted(&taken, whole);
-        assert_eq!(tokens.len(), if granted { 3 } else { 0 });
-        release(lock, &batch, &tokens);
+        if granted {
+            release(lock, &batch, &tokens);
+        }
         granted
     });
     until_it_suffices(|lock, memory| {
         let locks = lock.batch.as_ref().expect("all locks have it");
-        let mut tokens = Vec::new();
+        let mut tokens = [Token::NONE; 3];
         // SAFETY: as above.
         let taken = memory.during(|| unsafe { locks.try_lock_batch(&batch, &mut tokens) });
         let taken = taken.map_err(|error| match error {
@@ -482,20 +483,22 @@ fn batches() {
             error => panic!("{error}"),
         });
         let granted = is_granted(&taken, whole);
-        assert_eq!(tokens.len(), if granted { 3 } else { 0 });
-        release(lock, &batch, &tokens);
+        if granted {
+            release(lock, &batch, &tokens);
+        }
         granted
     });
     until_it_suffices(|lock, memory| {
         let locks = lock.batch.as_ref().expect("all locks have it");
-        let mut tokens = Vec::new();
+        let mut tokens = [Token::NONE; 3];
         let taken = behind(lock, span(402..2000), Access::Write, |_| {
             // SAFETY: as above.
             memory.during(|| unsafe { locks.lock_batch(&batch, &mut tokens) })
         });
         let granted = is_granted(&taken, whole);
-        assert_eq!(tokens.len(), if granted { 3 } else { 0 });
-        release(lock, &batch, &tokens);
+        if granted {
+            release(lock, &batch, &tokens);
+        }
         granted
     });
 }

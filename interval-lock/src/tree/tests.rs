@@ -96,6 +96,19 @@ impl<T: Default> Tree<T> {
         self.try_reserve(self.len() + 1).expect("memory");
         let gap = self.gap(span);
         assert!(!gap.free || self.overlaps(span).is_empty());
+        // Few, because this compares with each.
+        let few = self.len() <= 150;
+        let all = Vec::from_iter(few.then(|| self.overlaps(Span::FULL)).into_iter().flatten());
+        for index in all {
+            let before = self.span(index);
+            if before.end() <= span.start()
+                && self.overlaps(before) == [index]
+                && let Some(behind) = self.gap_behind(index, span)
+            {
+                assert!(behind.free && self.overlaps(span).is_empty());
+                assert_eq!((behind.leaf, behind.at), (gap.leaf, gap.at));
+            }
+        }
         let index = match self.len() {
             0 => self.insert_first(span),
             _ => self.insert(gap, span),
@@ -111,6 +124,7 @@ enum Step {
     Remove(prop::sample::Index),
     Resize(prop::sample::Index, Span),
     Query(Span),
+    Clear,
 }
 
 fn some_span(positions: u64) -> impl Strategy<Value = Span> {
@@ -123,10 +137,11 @@ fn some_span(positions: u64) -> impl Strategy<Value = Span> {
 fn step(positions: u64) -> impl Strategy<Value = Step> {
     let which = any::<prop::sample::Index>;
     prop_oneof![
-        4 => some_span(positions).prop_map(Step::Insert),
-        3 => which().prop_map(Step::Remove),
-        1 => (which(), some_span(positions)).prop_map(|(which, span)| Step::Resize(which, span)),
-        4 => some_span(positions).prop_map(Step::Query),
+        100 => some_span(positions).prop_map(Step::Insert),
+        75 => which().prop_map(Step::Remove),
+        25 => (which(), some_span(positions)).prop_map(|(which, span)| Step::Resize(which, span)),
+        100 => some_span(positions).prop_map(Step::Query),
+        1 => Just(Step::Clear),
     ]
 }
 
@@ -154,7 +169,13 @@ fn replay(steps: &[Step]) {
                 it.span = *span;
             }
             Step::Query(span) => assert_eq!(tree.overlaps(*span), list.overlaps(*span)),
-            Step::Remove(_) | Step::Resize(..) => {}
+            Step::Clear if tree.room() > 0 => {
+                let memory = tree.memory_usage();
+                tree.clear();
+                list.0.clear();
+                assert_eq!(tree.memory_usage(), memory);
+            }
+            Step::Remove(_) | Step::Resize(..) | Step::Clear => {}
         }
         tree.check();
         for it in &list.0 {

@@ -74,6 +74,8 @@ enum Step {
     Run(Pick),
     Cancel(Pick),
     Leave(Pick),
+    /// Releases all holds but so many.
+    LeaveAll(Pick),
     Downgrade(Pick),
     TryUpgrade(Pick),
     Shrink(Pick, Pick, Pick),
@@ -93,6 +95,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => which().prop_map(Step::Run),
         1 => which().prop_map(Step::Cancel),
         5 => which().prop_map(Step::Leave),
+        1 => which().prop_map(Step::LeaveAll),
         1 => which().prop_map(Step::Downgrade),
         1 => which().prop_map(Step::TryUpgrade),
         1 => (which(), which(), which()).prop_map(|(a, b, c)| Step::Shrink(a, b, c)),
@@ -115,8 +118,9 @@ impl World {
         }));
         let mut tokens = vec![Token::NONE; batch.len()];
         let core = &self.lock.core;
-        let mut locked = core.shards.lock(core.touched(&batch));
-        if core.hold_all(&mut locked, &batch, &mut tokens) == Ok(true) {
+        let (nodes, touched) = core.shards.nodes(&batch);
+        let mut locked = core.shards.lock(touched);
+        if core.hold_all(&mut locked, &nodes, &batch, &mut tokens) == Ok(true) {
             let held = batch.iter().zip(&tokens);
             self.held
                 .extend(held.map(|(&(span, access), &token)| (span, access, token)));
@@ -138,7 +142,7 @@ impl World {
         let core = &self.lock.core;
         let it = &mut self.waiting[at];
         let waker = Waker::from(it.counter.clone());
-        let mut locked = core.shards.lock(core.touched(&it.batch));
+        let mut locked = core.shards.lock(core.shards.nodes(&it.batch).1);
         let clone = &mut Some(waker.clone());
         let found = core.check(&mut locked, &it.batch, &it.tokens, &waker, clone);
         drop(locked);
@@ -188,6 +192,15 @@ impl World {
                     // SAFETY: above.
                     unsafe { self.lock.unlock(span, access, token) };
                 }
+            }
+            Step::LeaveAll(rest) => {
+                let rest = rest.index(self.held.len() + 1);
+                let left = self.held.drain(rest..);
+                let (batch, tokens): (Vec<_>, Vec<_>) = left
+                    .map(|(span, access, token)| ((span, access), token))
+                    .unzip();
+                // SAFETY: above.
+                unsafe { self.lock.unlock_all(&batch, &tokens) };
             }
             Step::Downgrade(which) => {
                 if let Some(at) = self.held(which, |access| access != Access::Read) {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "std")]
 use super::deadline::{Limit, block_on};
 use super::hold::LockRef;
+use super::parts::{INLINE, List, Parts, Spans};
 use crate::capabilities::{RawRangeLockBatch, RawRangeLockBatchWait};
 use crate::detect::{self, Call, Watch};
 #[cfg(feature = "std")]
@@ -19,118 +20,27 @@ use crate::error::TimedLockError;
 use crate::error::{NoMemory, RangeError, TryLockError};
 use crate::positions::IntoRange;
 use crate::raw::{Access, RawRangeLock, Span, Token};
-
-/// Returns the spans that a lock of this granularity acquires for `requests`, as
-/// [`Borders::into_parts`] does.
-///
-/// # Errors
-/// The error of the first range that is invalid, ends past `capacity`, or for which there is no
-/// memory.
-pub(crate) fn normalised(
-    requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
-    granularity: u64,
-    capacity: u64,
-) -> Result<Vec<(Span, Access)>, RangeError> {
-    let mut borders = Borders::default();
-    for (range, access) in requests {
-        let range = range.bounds()?.up_to(|| capacity)?;
-        borders.add(range, access, granularity, capacity)?;
-    }
-    borders.into_parts()
-}
-
-/// Where the requested spans begin (+1) and end (-1), each with its access.
-#[derive(Default)]
-pub(crate) struct Borders(Vec<(u64, Access, isize)>);
-
-impl Borders {
-    /// Adds a request, rounded outwards to `granularity`, but not past `capacity`.
-    pub(crate) fn add(
-        &mut self,
-        range: Range<u64>,
-        access: Access,
-        granularity: u64,
-        capacity: u64,
-    ) -> Result<(), RangeError> {
-        let Range { start, end } = range;
-        let Some(span) = Span::new(range)? else {
-            return Ok(());
-        };
-        if end > capacity {
-            return Err(RangeError::PastCapacity {
-                start,
-                end,
-                capacity,
-            });
-        }
-        let span = span.rounded(granularity, capacity);
-        self.0.try_reserve(2).map_err(|_| NoMemory.at(span))?;
-        self.0.push((span.start(), access, 1));
-        self.0.push((span.end(), access, -1));
-        Ok(())
-    }
-
-    /// Returns the spans to acquire: in ascending order, with no unit in two of them. Each unit has
-    /// the strongest access requested for it, and adjacent units of equal access form one span.
-    pub(crate) fn into_parts(self) -> Result<Vec<(Span, Access)>, RangeError> {
-        let Borders(mut borders) = self;
-        borders.sort_unstable_by_key(|&(at, ..)| at);
-        let mut parts = Vec::new();
-        // Each part ends at a border. So adding the parts allocates nothing.
-        if let (Some(first), Some(last)) = (borders.first(), borders.last()) {
-            let memory = parts.try_reserve_exact(borders.len());
-            let (start, end) = (first.0, last.0);
-            memory.map_err(|_| RangeError::Memory { start, end })?;
-        }
-        let mut depth = [0; 3];
-        let mut from = 0;
-        for (at, access, step) in borders {
-            let strongest = [Access::Write, Access::Upgradable, Access::Read];
-            if let Some(&access) = strongest.iter().find(|&&how| depth[how as usize] > 0) {
-                extend(&mut parts, from..at, access);
-            }
-            depth[access as usize] += step;
-            from = at;
-        }
-        Ok(parts)
-    }
-}
-
-/// Appends `range`. Merges it into the last part if that ends at `range.start` and has the same
-/// access.
-fn extend(parts: &mut Vec<(Span, Access)>, range: Range<u64>, access: Access) {
-    let mut start = range.start;
-    if range.is_empty() {
-        return;
-    }
-    if let Some(&(last, how)) = parts.last()
-        && (last.end(), how) == (start, access)
-    {
-        start = last.start();
-        parts.pop();
-    }
-    if let Ok(Some(span)) = Span::new(start..range.end) {
-        parts.push((span, access));
-    }
-}
+use crate::words::for_each_surely;
 
 /// Several ranges held together. Dropping it releases them all.
 ///
-/// [`RangeLockExt::lock_all`](crate::RangeLockExt::lock_all) makes one.
+/// [`RangeLockExt::lock_all`](crate::RangeLockExt::lock_all) makes one. Up to 64 ranges need no
+/// memory but the hold's own 2 KiB, unless some of them overlap.
 #[must_use = "dropping the hold at once releases the ranges"]
 pub struct BatchHold<P: LockRef> {
-    /// Each part releases itself, so a panic in one release (from a foreign waker) does not stop
-    /// the others.
-    parts: Vec<Part<P>>,
-}
-
-/// One of the ranges: like a [`Hold`](super::Hold), but its access is known at run time only.
-struct Part<P: LockRef> {
     lock: P,
-    span: Span,
-    access: Access,
-    token: Token,
-    watch: Watch,
+    /// What was requested.
+    parts: Parts,
+    /// Whether the lock acquires the parts as they are. Otherwise it acquires their spans.
+    is_apart: bool,
+    /// The lock's granularity and capacity at the time of the request, from which the spans follow.
+    rounding: (u64, u64),
+    /// A token for each span.
+    tokens: List<Token>,
+    /// A record for each span that belongs to a thread. Allocates only for `deadlock-detection`.
+    watches: Vec<Watch>,
+    /// Whether the spans are held with these tokens.
+    is_held: bool,
 }
 
 impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
@@ -143,14 +53,10 @@ impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
         lock: P,
         requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
     ) -> Result<Self, RangeError> {
-        let batch = Self::wanted(&lock, requests)?;
-        let (mut tokens, parts) = Self::room_for(&batch)?;
-        {
-            let _waiting = detect::before(lock.raw(), &batch, Call::Batch);
-            // SAFETY: `normalised` has put the spans in order, rounded and disjoint.
-            unsafe { lock.raw().lock_batch(&batch, &mut tokens) }?;
-        }
-        Ok(Self::of(lock, &batch, tokens, parts))
+        let mut hold = Self::new(lock);
+        hold.ask_for(requests)?;
+        hold.acquire()?;
+        Ok(hold)
     }
 
     /// Locks all the ranges if that is possible at once; never blocks. Ordering: Acquire on
@@ -164,71 +70,176 @@ impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
         lock: P,
         requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
     ) -> Result<Self, TryLockError> {
-        let batch = Self::wanted(&lock, requests)?;
-        Self::try_wanted(&lock, &batch)
+        let mut hold = Self::new(lock);
+        hold.ask_for(requests)?;
+        hold.try_acquire()?;
+        Ok(hold)
     }
 
+    /// Acquires what was asked for; blocks.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    fn try_wanted(lock: &P, batch: &[(Span, Access)]) -> Result<Self, TryLockError> {
-        let (mut tokens, parts) = Self::room_for(batch)?;
-        detect::check_home(lock.raw());
-        // SAFETY: `normalised` has put the spans in order, rounded and disjoint.
-        unsafe { lock.raw().try_lock_batch(batch, &mut tokens) }?;
-        Ok(Self::of(lock.clone(), batch, tokens, parts))
+    pub(crate) fn acquire(&mut self) -> Result<(), RangeError> {
+        let spans = self.prepare()?;
+        let batch = spans.as_deref().unwrap_or(self.parts.as_slice());
+        {
+            let _waiting = detect::before(self.lock.raw(), batch, Call::Batch);
+            // SAFETY: `prepare` returns the spans in order, apart from each other, and has made a
+            // token for each.
+            unsafe { self.lock.raw().lock_batch(batch, &mut self.tokens) }?;
+        }
+        self.is_held = true;
+        self.watch();
+        Ok(())
     }
 
-    /// Returns what to hold for `requests`.
-    fn wanted(
-        lock: &P,
+    /// Acquires what was asked for, if that is possible at once.
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    pub(crate) fn try_acquire(&mut self) -> Result<(), TryLockError> {
+        let spans = self.prepare()?;
+        let batch = spans.as_deref().unwrap_or(self.parts.as_slice());
+        detect::check_home(self.lock.raw());
+        // SAFETY: as in `acquire`.
+        unsafe { self.lock.raw().try_lock_batch(batch, &mut self.tokens) }?;
+        self.is_held = true;
+        self.watch();
+        Ok(())
+    }
+}
+
+impl<P: LockRef> BatchHold<P> {
+    /// Returns a hold of nothing. The lists are filled in place, because they are long to move.
+    #[inline]
+    pub(crate) fn new(lock: P) -> Self {
+        let rounding = (lock.raw().granularity(), lock.raw().capacity());
+        BatchHold {
+            lock,
+            parts: Parts::default(),
+            is_apart: false,
+            rounding,
+            tokens: List::new(),
+            watches: Vec::new(),
+            is_held: false,
+        }
+    }
+
+    fn ask_for(
+        &mut self,
         requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
-    ) -> Result<Vec<(Span, Access)>, RangeError> {
-        normalised(requests, lock.raw().granularity(), lock.raw().capacity())
+    ) -> Result<(), RangeError> {
+        let (_, capacity) = self.rounding;
+        let requests = requests.into_iter().map(|(range, access)| {
+            let range = range.bounds()?.up_to(|| capacity)?;
+            Ok((range, access))
+        });
+        self.ask(requests, false)
     }
 
-    /// Returns room for the tokens and the parts of a batch. So nothing is allocated once the batch
-    /// is held.
-    fn room_for(batch: &[(Span, Access)]) -> Result<(Vec<Token>, Vec<Part<P>>), RangeError> {
-        let (mut tokens, mut parts) = (Vec::new(), Vec::new());
-        let memory = tokens.try_reserve_exact(batch.len());
-        let memory = memory.and_then(|()| parts.try_reserve_exact(batch.len()));
-        memory.map_err(|_| NoMemory.in_batch(batch))?;
-        Ok((tokens, parts))
+    /// Says what to acquire. If `apart` is set, ranges that overlap are an error.
+    pub(crate) fn ask(
+        &mut self,
+        requests: impl Iterator<Item = Result<(Range<u64>, Access), RangeError>>,
+        apart: bool,
+    ) -> Result<(), RangeError> {
+        let (_, capacity) = self.rounding;
+        self.parts.fill(requests, capacity, apart)
     }
 
+    /// Returns the spans to acquire, or `None` if these are the parts. Makes room for all that
+    /// their hold needs, so nothing is allocated once they are held.
+    fn prepare(&mut self) -> Result<Option<List<(Span, Access)>>, RangeError> {
+        let prepared = self.make_room();
+        prepared.map_err(|NoMemory| NoMemory.in_batch(self.parts()))
+    }
+
+    fn make_room(&mut self) -> Result<Option<List<(Span, Access)>>, NoMemory> {
+        let most = self.parts().len();
+        // The tokens may be those of a try that failed.
+        self.tokens.clear();
+        self.tokens.try_reserve_exact(most)?;
+        self.watches.try_reserve_exact(most)?;
+        let (granularity, capacity) = self.rounding;
+        self.is_apart = self.parts.are_apart(granularity, capacity);
+        if self.is_apart {
+            self.tokens.resize(most, Token::NONE);
+            return Ok(None);
+        }
+        let mut spans = List::new();
+        spans.try_reserve_exact(most)?;
+        self.held().for_each(|span| spans.push(span));
+        self.tokens.resize(spans.len(), Token::NONE);
+        Ok(Some(spans))
+    }
+
+    /// Records the holds as acquired by the calling thread.
+    #[inline]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    fn of(lock: P, batch: &[(Span, Access)], tokens: Vec<Token>, mut parts: Vec<Part<P>>) -> Self {
-        // A loop instead of a closure, because closures do not track their caller.
-        for (&(span, access), token) in batch.iter().zip(tokens) {
-            let watch = Watch::begin(lock.raw(), span, access, token);
-            let lock = lock.clone();
-            parts.push(Part {
-                lock,
-                span,
-                access,
-                token,
-                watch,
-            });
+    fn watch(&mut self) {
+        if cfg!(feature = "deadlock-detection") {
+            let (granularity, capacity) = self.rounding;
+            let spans = self.parts.spans(granularity, capacity);
+            // A loop instead of a closure, because closures do not track their caller.
+            for ((span, access), &token) in spans.zip(&self.tokens) {
+                let watch = Watch::begin(self.lock.raw(), span, access, token);
+                self.watches.push(watch);
+            }
         }
-        BatchHold { parts }
     }
 
-    /// Like [`of`](Self::of), but the holds belong to no thread.
-    fn of_future(
-        lock: &P,
-        batch: &[(Span, Access)],
-        tokens: Vec<Token>,
-        mut parts: Vec<Part<P>>,
-    ) -> Self {
-        for (&(span, access), token) in batch.iter().zip(tokens) {
-            parts.push(Part {
-                lock: lock.clone(),
-                span,
-                access,
-                token,
-                watch: Watch::none(),
-            });
+    fn held(&self) -> Spans<'_> {
+        let (granularity, capacity) = self.rounding;
+        self.parts.spans(granularity, capacity)
+    }
+
+    /// Returns the held spans: the requested ranges in ascending order, rounded to the lock's
+    /// granularity. Each has the strongest access requested in it. Ranges that meet are merged if
+    /// their access is the same.
+    pub fn spans(&self) -> impl ExactSizeIterator<Item = (Span, Access)> {
+        let mut held = self.held();
+        let each = self.tokens.iter();
+        each.map(move |_| held.next().expect("there is a token for each span"))
+    }
+
+    /// Returns the requested ranges.
+    #[inline]
+    pub(crate) fn parts(&self) -> &[(Span, Access)] {
+        self.parts.as_slice()
+    }
+
+    pub(crate) fn lock_ref(&self) -> &P {
+        &self.lock
+    }
+}
+
+impl<P: LockRef> Drop for BatchHold<P> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.is_held {
+            return;
         }
-        BatchHold { parts }
+        for watch in &mut self.watches {
+            watch.end();
+        }
+        if self.is_apart {
+            // SAFETY: the parts are held with these accesses and tokens, and nothing else releases
+            // them.
+            return unsafe { self.lock.raw().unlock_all(self.parts(), &self.tokens) };
+        }
+        // In pieces, because a release must not allocate. A waker may panic in any of them.
+        let mut held = self.held();
+        for_each_surely(self.tokens.chunks(INLINE), |tokens| {
+            let mut batch = List::new();
+            let spans = held.by_ref().take(tokens.len());
+            spans.for_each(|span| batch.push(span));
+            // SAFETY: as above, for the spans of the parts.
+            unsafe { self.lock.raw().unlock_all(&batch, tokens) }
+        });
+    }
+}
+
+impl<P: LockRef> fmt::Debug for BatchHold<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BatchHold")?;
+        f.debug_list().entries(self.spans()).finish()
     }
 }
 
@@ -238,8 +249,9 @@ impl<P: LockRef<Lock: RawRangeLockBatchWait>> BatchHold<P> {
         lock: P,
         requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
     ) -> BatchFuture<P> {
-        let batch = Self::wanted(&lock, requests);
-        BatchFuture::new(lock, batch)
+        let mut hold = Self::new(lock);
+        let asked = hold.ask_for(requests);
+        BatchFuture::new(hold, asked)
     }
 
     /// Locks all the ranges; blocks until no conflicting hold is left, for at most `timeout`. A
@@ -254,8 +266,9 @@ impl<P: LockRef<Lock: RawRangeLockBatchWait>> BatchHold<P> {
         requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
         timeout: Duration,
     ) -> Result<Self, TimedLockError> {
-        let batch = Self::wanted(&lock, requests)?;
-        Self::wait(lock, batch, Limit::For(timeout))
+        let mut hold = Self::new(lock);
+        hold.ask_for(requests)?;
+        hold.wait(Limit::For(timeout))
     }
 
     /// Locks all the ranges; blocks until no conflicting hold is left or `deadline` has passed. A
@@ -270,32 +283,25 @@ impl<P: LockRef<Lock: RawRangeLockBatchWait>> BatchHold<P> {
         requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
         deadline: Instant,
     ) -> Result<Self, TimedLockError> {
-        let batch = Self::wanted(&lock, requests)?;
-        Self::wait(lock, batch, Limit::Until(deadline))
+        let mut hold = Self::new(lock);
+        hold.ask_for(requests)?;
+        hold.wait(Limit::Until(deadline))
     }
 
-    /// Tries first, like the requests for one range.
+    /// Acquires what was asked for. Tries first, like the requests for one range.
     #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    fn wait(lock: P, batch: Vec<(Span, Access)>, limit: Limit) -> Result<Self, TimedLockError> {
-        match Self::try_wanted(&lock, &batch) {
+    pub(crate) fn wait(mut self, limit: Limit) -> Result<Self, TimedLockError> {
+        match self.try_acquire() {
+            Ok(()) => return Ok(self),
             Err(TryLockError::WouldBlock) => {}
-            done => return Ok(done?),
+            Err(error) => return Err(error.into()),
         }
         let deadline = limit.deadline()?;
-        let request = BatchFuture::new(lock, Ok(batch));
-        let taken = block_on(request, deadline).ok_or(TimedLockError::TimedOut)?;
-        Ok(taken?.watched())
-    }
-
-    /// Records the holds as acquired by the calling thread.
-    #[cfg(feature = "std")]
-    #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    fn watched(mut self) -> Self {
-        for part in &mut self.parts {
-            part.watch = Watch::begin(part.lock.raw(), part.span, part.access, part.token);
-        }
-        self
+        let request = BatchFuture::new(self, Ok(()));
+        let mut hold = block_on(request, deadline).ok_or(TimedLockError::TimedOut)??;
+        hold.watch();
+        Ok(hold)
     }
 }
 
@@ -306,19 +312,21 @@ impl<P: LockRef<Lock: RawRangeLockBatchWait>> BatchHold<P> {
 /// Panics when polled after completion.
 #[must_use = "futures do nothing unless polled"]
 pub struct BatchFuture<P: LockRef<Lock: RawRangeLockBatchWait>> {
-    /// `None` after completion.
-    lock: Option<P>,
-    batch: Result<Vec<(Span, Access)>, RangeError>,
+    /// What to acquire. `None` after completion.
+    hold: Option<BatchHold<P>>,
+    /// The spans to acquire, or `None` if these are the parts.
+    spans: Result<Option<List<(Span, Access)>>, RangeError>,
     /// Invariant: passed to this lock only, with this batch only.
     request: <P::Lock as RawRangeLockBatchWait>::BatchRequest,
 }
 
 impl<P: LockRef<Lock: RawRangeLockBatchWait>> BatchFuture<P> {
-    fn new(lock: P, batch: Result<Vec<(Span, Access)>, RangeError>) -> Self {
-        detect::check_home(lock.raw());
+    pub(crate) fn new(mut hold: BatchHold<P>, asked: Result<(), RangeError>) -> Self {
+        detect::check_home(hold.lock.raw());
+        let spans = asked.and_then(|()| hold.prepare());
         BatchFuture {
-            lock: Some(lock),
-            batch,
+            hold: Some(hold),
+            spans,
             request: Default::default(),
         }
     }
@@ -332,70 +340,41 @@ impl<P: LockRef<Lock: RawRangeLockBatchWait>> Future for BatchFuture<P> {
         let this = unsafe { self.get_unchecked_mut() };
         // SAFETY: as above.
         let request = unsafe { Pin::new_unchecked(&mut this.request) };
-        let lock = (this.lock.as_ref()).expect("`BatchFuture` polled after completion");
-        let taken = match &this.batch {
-            Ok(batch) => match BatchHold::room_for(batch) {
-                Ok((mut tokens, parts)) => {
-                    let (raw, waker) = (lock.raw(), context.waker());
-                    // SAFETY: the invariant of `request`; `normalised` has put the spans in order,
-                    // rounded and disjoint. Dropping the future cancels the request.
-                    let poll = unsafe { raw.poll_batch(batch, request, waker, &mut tokens) };
-                    ready!(poll).map(|()| BatchHold::of_future(lock, batch, tokens, parts))
-                }
-                Err(error) => {
-                    // SAFETY: as above.
-                    unsafe { lock.raw().cancel_batch(batch, request) };
-                    Err(error)
-                }
-            },
+        let hold = (this.hold.as_mut()).expect("`BatchFuture` polled after completion");
+        let taken = match &this.spans {
+            Ok(spans) => {
+                let batch = spans.as_deref().unwrap_or(hold.parts.as_slice());
+                let (raw, tokens, waker) = (hold.lock.raw(), &mut hold.tokens, context.waker());
+                // SAFETY: the invariant of `request`; `prepare` has returned the spans in order,
+                // apart from each other, and has made a token for each. Dropping the future cancels
+                // the request.
+                ready!(unsafe { raw.poll_batch(batch, request, waker, tokens) })
+            }
             Err(error) => Err(*error),
         };
-        this.lock = None;
-        Poll::Ready(taken)
+        hold.is_held = taken.is_ok();
+        let hold = this.hold.take();
+        Poll::Ready(taken.map(|()| hold.expect("it was there above")))
     }
 }
 
 impl<P: LockRef<Lock: RawRangeLockBatchWait>> Drop for BatchFuture<P> {
     fn drop(&mut self) {
-        if let (Some(lock), Ok(batch)) = (&self.lock, &self.batch) {
+        if let (Some(hold), Ok(spans)) = (&self.hold, &self.spans) {
+            let batch = spans.as_deref().unwrap_or(hold.parts());
             // SAFETY: a future that was polled is pinned until it is dropped.
             let request = unsafe { Pin::new_unchecked(&mut self.request) };
             // SAFETY: the invariant of `request`.
-            unsafe { lock.raw().cancel_batch(batch, request) }
+            unsafe { hold.lock.raw().cancel_batch(batch, request) }
         }
     }
 }
 
 impl<P: LockRef<Lock: RawRangeLockBatchWait>> fmt::Debug for BatchFuture<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let asked = self.hold.as_ref().map(BatchHold::parts);
         f.debug_struct("BatchFuture")
-            .field("batch", &self.batch)
+            .field("asked", &asked)
             .finish_non_exhaustive()
     }
 }
-
-impl<P: LockRef> BatchHold<P> {
-    /// Returns the held spans: the requested ranges in ascending order, rounded to the lock's
-    /// granularity and merged. Each has the strongest access requested in it.
-    pub fn spans(&self) -> impl ExactSizeIterator<Item = (Span, Access)> {
-        self.parts.iter().map(|part| (part.span, part.access))
-    }
-}
-
-impl<P: LockRef> Drop for Part<P> {
-    fn drop(&mut self) {
-        self.watch.end();
-        // SAFETY: the span is held with this access and token, and nothing else releases it.
-        unsafe { (self.lock.raw()).unlock(self.span, self.access, self.token) }
-    }
-}
-
-impl<P: LockRef> fmt::Debug for BatchHold<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("BatchHold")?;
-        f.debug_list().entries(self.spans()).finish()
-    }
-}
-
-#[cfg(all(test, not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))))]
-mod tests;

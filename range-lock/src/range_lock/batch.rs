@@ -1,6 +1,5 @@
 //! [`RangeBatchGuard`]: the elements of several ranges that are held together.
 
-use alloc::vec::Vec;
 use core::fmt;
 use core::future::Future;
 use core::ops::Range;
@@ -9,11 +8,14 @@ use core::slice::GetDisjointMutError;
 use std::time::{Duration, Instant};
 
 use super::guard::SliceRef;
+use crate::block::RangeOf;
 use crate::capabilities::{RawRangeLockBatch, RawRangeLockBatchWait};
 #[cfg(feature = "std")]
 use crate::error::TimedLockError;
 use crate::error::{RangeError, TryLockError};
-use crate::guard::{BatchHold, Borders, LockRef};
+#[cfg(feature = "std")]
+use crate::guard::deadline::Limit;
+use crate::guard::{BatchFuture, BatchHold, LockRef};
 use crate::positions::{IntoRange, in_hold, in_slice};
 use crate::raw::{Access, Span};
 
@@ -22,14 +24,16 @@ use crate::raw::{Access, Span};
 ///
 /// [`RangeLock::lock_all`](crate::RangeLock::lock_all) makes one. Ranges are indices into the whole
 /// slice. Elements that were not requested are out of reach, even where the lock rounds outwards.
+///
+/// The **parts** of a guard are the ranges requested, in ascending order; of ranges that overlap,
+/// adjacent elements of equal access form one part. Up to 64 parts need no memory but the guard's
+/// own 2 KiB, unless some ranges overlap.
 #[must_use = "dropping the guard at once releases the ranges"]
 pub struct RangeBatchGuard<P: LockRef, T> {
     /// The first element of the slice. `*mut`, so that the guard is invariant in `T` (RL-I3).
     first: *mut T,
-    /// The requested ranges, in ascending order and merged. They lie within the slice and are held
-    /// by `_hold`.
-    parts: Vec<(Span, Access)>,
-    _hold: BatchHold<P>,
+    /// Its parts lie within the slice.
+    hold: BatchHold<P>,
 }
 
 // SAFETY: holds may be released by another thread (`RawRangeLock`, 4). The guard lends `&[T]` and
@@ -42,20 +46,17 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockBatch>> RangeBatchGuard<P, T>
     /// Locks all the ranges; blocks until no conflicting hold is left. Ordering: Acquire.
     ///
     /// # Errors
-    /// A reversed range, one past the last element, or no memory. Nothing is held then.
+    /// A reversed range, one past the last element, or no memory; rows of blocks that overlap.
+    /// Nothing is held then.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn lock(
         lock: P,
-        requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
+        requests: impl IntoIterator<Item = (impl RangeOf<T>, Access)>,
     ) -> Result<Self, RangeError> {
-        let first = lock.elements().0;
-        let parts = asked(&lock, requests)?;
-        let _hold = BatchHold::lock(lock, ranges(&parts))?;
-        Ok(RangeBatchGuard {
-            first,
-            parts,
-            _hold,
-        })
+        let mut guard = Self::new(lock);
+        guard.ask_for(requests)?;
+        guard.hold.acquire()?;
+        Ok(guard)
     }
 
     /// Locks all the ranges if that is possible at once; never blocks. Ordering: Acquire on
@@ -67,16 +68,33 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockBatch>> RangeBatchGuard<P, T>
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock(
         lock: P,
-        requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
+        requests: impl IntoIterator<Item = (impl RangeOf<T>, Access)>,
     ) -> Result<Self, TryLockError> {
-        let first = lock.elements().0;
-        let parts = asked(&lock, requests)?;
-        let _hold = BatchHold::try_lock(lock, ranges(&parts))?;
-        Ok(RangeBatchGuard {
-            first,
-            parts,
-            _hold,
-        })
+        let mut guard = Self::new(lock);
+        guard.ask_for(requests)?;
+        guard.hold.try_acquire()?;
+        Ok(guard)
+    }
+}
+
+impl<T, P: SliceRef<T>> RangeBatchGuard<P, T> {
+    /// Returns a guard that holds nothing.
+    #[inline]
+    fn new(lock: P) -> Self {
+        RangeBatchGuard {
+            first: lock.elements().0,
+            hold: BatchHold::new(lock),
+        }
+    }
+
+    fn ask_for<R: RangeOf<T>>(
+        &mut self,
+        requests: impl IntoIterator<Item = (R, Access)>,
+    ) -> Result<(), RangeError> {
+        let (_, len) = self.hold.lock_ref().elements();
+        let requests = requests.into_iter();
+        let requests = requests.map(|(range, access)| Ok((in_slice(range.range()?, len)?, access)));
+        self.hold.ask(requests, R::APART)
     }
 }
 
@@ -90,17 +108,12 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockBatchWait>> RangeBatchGuard<P
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock_for(
         lock: P,
-        requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
+        requests: impl IntoIterator<Item = (impl RangeOf<T>, Access)>,
         timeout: Duration,
     ) -> Result<Self, TimedLockError> {
-        let first = lock.elements().0;
-        let parts = asked(&lock, requests)?;
-        let _hold = BatchHold::try_lock_for(lock, ranges(&parts), timeout)?;
-        Ok(RangeBatchGuard {
-            first,
-            parts,
-            _hold,
-        })
+        let mut guard = Self::new(lock);
+        guard.ask_for(requests)?;
+        guard.wait(Limit::For(timeout))
     }
 
     /// Locks all the ranges; blocks until no conflicting hold is left or `deadline` has passed. A
@@ -112,17 +125,20 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockBatchWait>> RangeBatchGuard<P
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock_until(
         lock: P,
-        requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
+        requests: impl IntoIterator<Item = (impl RangeOf<T>, Access)>,
         deadline: Instant,
     ) -> Result<Self, TimedLockError> {
-        let first = lock.elements().0;
-        let parts = asked(&lock, requests)?;
-        let _hold = BatchHold::try_lock_until(lock, ranges(&parts), deadline)?;
-        Ok(RangeBatchGuard {
-            first,
-            parts,
-            _hold,
-        })
+        let mut guard = Self::new(lock);
+        guard.ask_for(requests)?;
+        guard.wait(Limit::Until(deadline))
+    }
+
+    #[cfg(feature = "std")]
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    fn wait(self, limit: Limit) -> Result<Self, TimedLockError> {
+        let RangeBatchGuard { first, hold } = self;
+        let hold = hold.wait(limit)?;
+        Ok(RangeBatchGuard { first, hold })
     }
 
     /// Returns a future that locks all the ranges. Never blocks. Dropping the future gives up the
@@ -132,52 +148,64 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockBatchWait>> RangeBatchGuard<P
     /// As for [`lock`](Self::lock).
     pub fn lock_async(
         lock: P,
-        requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
+        requests: impl IntoIterator<Item = (impl RangeOf<T>, Access)>,
     ) -> impl Future<Output = Result<Self, RangeError>> {
-        let parts = asked(&lock, requests);
-        Self::lock_asked_async(lock, parts)
+        let mut guard = Self::new(lock);
+        let asked = guard.ask_for(requests);
+        // Not the guard itself: its pointer would keep the future in one thread.
+        let request = BatchFuture::new(guard.hold, asked);
+        async {
+            let hold = request.await?;
+            let (first, _) = hold.lock_ref().elements();
+            Ok(RangeBatchGuard { first, hold })
+        }
     }
-
-    async fn lock_asked_async(
-        lock: P,
-        parts: Result<Vec<(Span, Access)>, RangeError>,
-    ) -> Result<Self, RangeError> {
-        let parts = parts?;
-        let _hold = BatchHold::lock_async(lock.clone(), ranges(&parts)).await?;
-        let first = lock.elements().0;
-        Ok(RangeBatchGuard {
-            first,
-            parts,
-            _hold,
-        })
-    }
-}
-
-/// Returns the requested ranges exactly, without rounding to the lock's granularity.
-fn asked<T>(
-    lock: &impl SliceRef<T>,
-    requests: impl IntoIterator<Item = (impl IntoRange, Access)>,
-) -> Result<Vec<(Span, Access)>, RangeError> {
-    let len = lock.elements().1;
-    let mut borders = Borders::default();
-    for (range, access) in requests {
-        borders.add(in_slice(range, len)?, access, 1, len as u64)?;
-    }
-    borders.into_parts()
-}
-
-fn ranges(parts: &[(Span, Access)]) -> impl Iterator<Item = (Range<u64>, Access)> {
-    parts.iter().map(|&(span, access)| (span.range(), access))
 }
 
 impl<P: LockRef, T> RangeBatchGuard<P, T> {
-    /// Returns the held ranges: those requested, in ascending order and merged, each with the
-    /// strongest access requested in it.
+    /// Returns the parts, each with the strongest access requested in it.
     pub fn parts(&self) -> impl ExactSizeIterator<Item = (Range<usize>, Access)> {
-        let range = |span: Span| span.start() as usize..span.end() as usize;
-        self.parts
-            .iter()
-            .map(move |&(span, how)| (range(span), how))
+        let parts = self.hold.parts().iter();
+        parts.map(|&(span, how)| (elements(span), how))
+    }
+
+    /// Returns the elements of each part that is held for writing, in ascending order: for a
+    /// [`Block`](crate::Block), of each row.
+    ///
+    /// ```
+    /// use spanlock_range_lock::{Access, Block, RangeLock, RwCounter};
+    ///
+    /// let plane = RangeLock::with_lock(vec![0_u8; 6 * 10], RwCounter::new())?;
+    /// let block = Block::new(1..4, 2..6, 10)?;
+    /// let mut tile = plane.lock_all(block.rows(Access::Write))?;
+    /// let mut rows: Vec<&mut [u8]> = tile.parts_mut().collect();
+    /// rows[0].fill(1);
+    /// let (above, below) = rows.split_at_mut(1);
+    /// below[1].copy_from_slice(above[0]);
+    /// drop(tile);
+    /// assert_eq!(plane.read(30..40)?[..], [0, 0, 1, 1, 1, 1, 0, 0, 0, 0]);
+    /// # Ok::<(), spanlock_range_lock::RangeError>(())
+    /// ```
+    ///
+    /// The slices borrow the guard, so none outlives the hold:
+    ///
+    /// ```compile_fail,E0505
+    /// use spanlock_range_lock::{Access, Block, RangeLock, RwCounter};
+    ///
+    /// let plane = RangeLock::with_lock(vec![0_u8; 60], RwCounter::new()).unwrap();
+    /// let block = Block::new(1..4, 2..6, 10).unwrap();
+    /// let mut tile = plane.lock_all(block.rows(Access::Write)).unwrap();
+    /// let row = tile.parts_mut().next().unwrap();
+    /// drop(tile);
+    /// row.fill(1);
+    /// ```
+    pub fn parts_mut(&mut self) -> impl Iterator<Item = &mut [T]> {
+        let first = self.first;
+        let parts = self.hold.parts().iter();
+        let written = parts.filter(|&&(_, how)| how == Access::Write);
+        // SAFETY: RL-I2: each part is held exclusively for as long as `self` lives, and lies within
+        // the slice. `&mut self` makes these the guard's only references, and parts are disjoint.
+        written.map(move |&(span, _)| unsafe { &mut *slice(first, &elements(span)) })
     }
 
     /// Returns the elements of `range` if all of them are held, with any access.
@@ -188,7 +216,7 @@ impl<P: LockRef, T> RangeBatchGuard<P, T> {
         }
         // SAFETY: RL-I2: all of `range` is held for as long as `self` lives, and lies within the
         // slice.
-        Some(unsafe { &*self.elements(&range) })
+        Some(unsafe { &*slice(self.first, &range) })
     }
 
     /// Returns the elements of `range` mutably if all of them are held for writing.
@@ -230,14 +258,15 @@ impl<P: LockRef, T> RangeBatchGuard<P, T> {
         // SAFETY: RL-I2: all ranges are held exclusively for as long as `self` lives, and lie
         // within the slice. `&mut self` makes these the guard's only references, and no two of them
         // overlap.
-        Ok(ranges.map(|range| unsafe { &mut *self.elements(&range) }))
+        Ok(ranges.map(|range| unsafe { &mut *slice(self.first, &range) }))
     }
 
     /// Returns `range` in elements, if it lies between the first and the last held element. A
     /// missing bound is one of these.
     fn range(&self, range: impl IntoRange) -> Option<Range<usize>> {
-        let start = self.parts.first().map_or(0, |(span, _)| span.start());
-        let end = self.parts.last().map_or(0, |(span, _)| span.end());
+        let parts = self.hold.parts();
+        let start = parts.first().map_or(0, |(span, _)| span.start());
+        let end = parts.last().map_or(0, |(span, _)| span.end());
         let range = in_hold(range.bounds().ok()?, start..end).ok()?;
         Some(range.start as usize..range.end as usize)
     }
@@ -249,9 +278,13 @@ impl<P: LockRef, T> RangeBatchGuard<P, T> {
         if start > end {
             return false;
         }
-        let strong = self.parts.iter().filter(|&&(_, how)| how >= least);
-        for &(span, _) in strong {
-            if span.start() <= start && start <= span.end() {
+        let parts = self.hold.parts();
+        let from = parts.partition_point(|(span, _)| span.end() < start);
+        for &(span, how) in &parts[from..] {
+            if span.start() > start {
+                return false;
+            }
+            if how >= least {
                 start = span.end();
                 if end <= start {
                     return true;
@@ -260,14 +293,19 @@ impl<P: LockRef, T> RangeBatchGuard<P, T> {
         }
         false
     }
+}
 
-    /// Returns the elements of `range`, which lies within the slice. A pointer and not a reference,
-    /// because the guard may not hold all of them for writing (RL-I2).
-    fn elements(&self, range: &Range<usize>) -> *mut [T] {
-        // SAFETY: within the slice: in bounds, or one past the end (RL-I1).
-        let first = unsafe { self.first.add(range.start) };
-        core::ptr::slice_from_raw_parts_mut(first, range.end - range.start)
-    }
+/// Returns a part as indices: it lies within a slice.
+fn elements(part: Span) -> Range<usize> {
+    part.start() as usize..part.end() as usize
+}
+
+/// Returns the elements of `range`, which lies within the slice that begins at `first`. A pointer
+/// and not a reference, because a guard may not hold all of them for writing (RL-I2).
+fn slice<T>(first: *mut T, range: &Range<usize>) -> *mut [T] {
+    // SAFETY: within the slice: in bounds, or one past the end (RL-I1).
+    let first = unsafe { first.add(range.start) };
+    core::ptr::slice_from_raw_parts_mut(first, range.end - range.start)
 }
 
 impl<P: LockRef, T: fmt::Debug> fmt::Debug for RangeBatchGuard<P, T> {

@@ -116,7 +116,7 @@ impl<T, P: SliceRef<T>, A: Mode> RangeGuard<P, T, A> {
     #[inline]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn lock(lock: P, range: impl IntoRange) -> Result<Self, RangeError> {
-        let range = in_slice(range, lock.elements().1)?;
+        let range = in_slice(range.bounds()?, lock.elements().1)?;
         let hold = Hold::lock(lock, range.clone())?;
         Ok(Self::of(hold, range))
     }
@@ -130,7 +130,7 @@ impl<T, P: SliceRef<T>, A: Mode> RangeGuard<P, T, A> {
     #[inline]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock(lock: P, range: impl IntoRange) -> Result<Self, TryLockError> {
-        let range = in_slice(range, lock.elements().1)?;
+        let range = in_slice(range.bounds()?, lock.elements().1)?;
         let hold = Hold::try_lock(lock, range.clone())?;
         Ok(Self::of(hold, range))
     }
@@ -161,7 +161,7 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockWait>, A: Mode> RangeGuard<P,
         range: impl IntoRange,
         timeout: Duration,
     ) -> Result<Self, TimedLockError> {
-        let range = in_slice(range, lock.elements().1)?;
+        let range = in_slice(range.bounds()?, lock.elements().1)?;
         let hold = Hold::try_lock_for(lock, range.clone(), timeout)?;
         Ok(Self::of(hold, range))
     }
@@ -178,7 +178,7 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockWait>, A: Mode> RangeGuard<P,
         range: impl IntoRange,
         deadline: Instant,
     ) -> Result<Self, TimedLockError> {
-        let range = in_slice(range, lock.elements().1)?;
+        let range = in_slice(range.bounds()?, lock.elements().1)?;
         let hold = Hold::try_lock_until(lock, range.clone(), deadline)?;
         Ok(Self::of(hold, range))
     }
@@ -192,7 +192,8 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockWait>, A: Mode> RangeGuard<P,
         lock: P,
         range: impl IntoRange,
     ) -> impl Future<Output = Result<Self, RangeError>> {
-        let range = in_slice(range, lock.elements().1);
+        let range = range.bounds();
+        let range = range.and_then(|range| in_slice(range, lock.elements().1));
         Self::lock_checked_async(lock, range)
     }
 

@@ -4,6 +4,7 @@ use super::{
     Memory, RangeBatchGuard, RangeGuard, RangeLock, RangeReadGuard, RangeUpgradableGuard,
     RangeWriteGuard,
 };
+use crate::block::RangeOf;
 use crate::error::RangeError;
 use crate::raw::RawRangeLock;
 use crate::verbs::verbs;
@@ -11,7 +12,7 @@ use core::future::Future;
 
 impl<T, L: RawRangeLock, M: Memory<T>> RangeLock<T, L, M> {
     verbs! {
-        pub use RangeGuard, RangeBatchGuard of L;
+        pub use RangeGuard, RangeBatchGuard of L, RangeOf<T>;
 
         /// Locks the elements of `range` for reading; blocks while a writer holds any of them.
         /// Ordering: Acquire.

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use spanlock_range_lock::{
-    Access, BatchHold, RangeError, RangeLock, RangeLockExt, RawRangeLock, RawRangeLockBatch,
+    Access, BatchHold, Block, RangeError, RangeLock, RangeLockExt, RawRangeLock, RawRangeLockBatch,
     RawRangeLockBatchWait, RawRangeLockWait, TimedLockError, TryLockError,
 };
 
@@ -239,6 +239,89 @@ pub(crate) fn a_batch_guard_lends_several_slices<L: RawRangeLockBatch>(lock: &L)
     assert!(lock.try_write(units(lock, 0..8)).is_ok());
 }
 
+/// Rows are exact, whatever the lock rounds to, and all can be borrowed at once.
+pub(crate) fn a_block_lends_its_rows<L: RawRangeLockBatch>(lock: &L) {
+    let unit = unit(lock).max(16) as usize;
+    for stride in [5, unit, unit + 1, 2 * unit] {
+        let rows = 8 * unit / stride;
+        let columns = 1..stride.min(9) - 1;
+        let plane = RangeLock::with_lock(vec![0_u32; rows * stride], lock).unwrap();
+        let block = Block::new(1..rows - 1, columns.clone(), stride).unwrap();
+        let mut guard = plane.lock_all(block.rows(Access::Write)).unwrap();
+        let of_row = |y: usize| y * stride + columns.start..y * stride + columns.end;
+        let parts = Vec::from_iter(guard.parts());
+        let expected = (1..rows - 1).map(|y| (of_row(y), Access::Write));
+        assert_eq!(parts, Vec::from_iter(expected));
+        let mut lent = Vec::from_iter(guard.parts_mut());
+        assert_eq!(lent.len(), rows - 2);
+        for (y, row) in lent.iter_mut().enumerate() {
+            row.fill(1 + y as u32);
+        }
+        // A batch that shares one element has to wait.
+        let last = of_row(rows - 2).end;
+        for (shared, is_free) in [(last - 1..last, false), (0..0, true)] {
+            let other = plane.try_lock_all([(shared, Access::Read)]);
+            assert_eq!(other.is_ok(), is_free);
+        }
+        assert!(guard.get_mut(of_row(1)).is_some_and(|row| row[0] == 1));
+        assert!(guard.get(of_row(1).start - 1..of_row(1).end).is_none());
+        drop(guard);
+        for (at, &element) in plane.into_inner().iter().enumerate() {
+            let (y, x) = (at / stride, at % stride);
+            let inside = (1..rows - 1).contains(&y) && columns.contains(&x);
+            assert_eq!(
+                element,
+                if inside { y as u32 } else { 0 },
+                "row {y}, column {x}"
+            );
+        }
+    }
+    assert!(lock.try_write(units(lock, 0..UNITS)).is_ok());
+}
+
+/// Threads add to tiles of one plane, and each addition survives.
+pub(crate) fn threads_write_blocks<L: RawRangeLockBatch>(lock: &L) {
+    let unit = unit(lock).max(16) as usize;
+    let (rows, stride) = (8, unit + 3);
+    let lock_of = RangeLock::with_lock(vec![0_u32; rows * stride], lock).unwrap();
+    let plane = &lock_of;
+    let added = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for me in 0..3 {
+            let added = &added;
+            scope.spawn(move || {
+                let mut rng = Rng::new(me);
+                for _ in 0..100 {
+                    let mut below = |most: usize| rng.below(most as u64) as usize;
+                    let (y, x) = (below(rows - 2), below(stride - 2));
+                    let block = Block::new(y..y + 1 + below(2), x..x + 1 + below(2), stride);
+                    let rows = block.unwrap().rows(Access::Write);
+                    let mut tile = if below(2) == 0 {
+                        plane.lock_all(rows).unwrap()
+                    } else {
+                        match plane.try_lock_all(rows) {
+                            Ok(tile) => tile,
+                            Err(_) => continue,
+                        }
+                    };
+                    for row in tile.parts_mut() {
+                        row.iter_mut().for_each(|element| *element += 1);
+                        // Relaxed: a counter.
+                        added.fetch_add(row.len() as u64, Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let sum = lock_of
+        .into_inner()
+        .iter()
+        .copied()
+        .map(u64::from)
+        .sum::<u64>();
+    assert_eq!(sum, added.into_inner());
+}
+
 /// A thread holds one range and requests another, behind a request for both: it is not granted,
 /// although nobody holds the other range. Once it releases the first, the request for both is.
 pub(crate) fn a_request_under_a_hold_waits_behind_a_request_for_both<L>(lock: &L)
@@ -381,6 +464,28 @@ pub(crate) fn a_batch_is_a_future<L: RawRangeLockBatchWait>(lock: &L) {
     let mut guard = block_on(array.lock_all_async([(1..3, Access::Write)])).unwrap();
     guard.get_mut(..).unwrap().fill(1);
     drop(guard);
+    let block = Block::new(0..2, 0..1, 2).unwrap();
+    let mut rows = block_on(array.lock_all_async(block.rows(Access::Write))).unwrap();
+    rows.parts_mut().for_each(|row| row.fill(2));
+    let hour = Duration::from_secs(3600);
+    assert!(
+        array
+            .try_lock_all_for(block.rows(Access::Read), Duration::ZERO)
+            .is_err()
+    );
+    drop(rows);
+    let rows = array
+        .try_lock_all_for(block.rows(Access::Read), hour)
+        .unwrap();
+    assert_eq!(rows.get(2..3), Some(&[2][..]));
+    drop(rows);
+    let until = Instant::now() + hour;
+    drop(
+        array
+            .try_lock_all_until(block.rows(Access::Write), until)
+            .unwrap(),
+    );
+    assert_eq!(array.read(..).unwrap()[..], [2, 1, 2, 0]);
     drop(array);
     assert!(lock.try_write(units(lock, 0..UNITS)).is_ok());
 }

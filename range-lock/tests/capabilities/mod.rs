@@ -121,6 +121,8 @@ macro_rules! capability {
             random_batches_agree_with_a_list
             batches_in_any_order_never_deadlock
             a_batch_guard_lends_several_slices
+            a_block_lends_its_rows
+            threads_write_blocks
             a_request_under_a_hold_waits_behind_a_request_for_both
             requests_without_other_holds_never_deadlock
             a_batch_with_a_deadline_leaves_no_trace

@@ -245,6 +245,14 @@ const MODELS: &[Model] = &[
         ],
     },
     Model {
+        property: "batch-release",
+        claim: "a call that releases several ranges releases each, and wakes the waiters of each",
+        has: |it| it.batch,
+        granular: true,
+        first: &[&LockAll(&[(0..1, Write), (2..3, Write)])],
+        threads: &[&[UnlockAll], &[Lock(2..3, Write), Unlock]],
+    },
+    Model {
         property: "batch-under-hold",
         claim: "a thread that holds a range of a waiting batch, and requests another range of it, \
                 may have to wait; it lets the batch go on if it gives the request up",

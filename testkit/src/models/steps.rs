@@ -45,6 +45,8 @@ pub(super) enum Step {
     Append,
     /// Releases the last hold, which must exist.
     Unlock,
+    /// Releases all holds in one call.
+    UnlockAll,
     /// Writes again under the last hold, to detect a thread that was wrongly granted the range.
     WriteAgain,
     Downgrade,
@@ -85,7 +87,7 @@ impl Step {
             TryAll(_) => vec!["try-batch", "release"],
             LockUntil(..) => vec!["deadline", "release"],
             Append => vec!["append", "release"],
-            Unlock => vec!["release"],
+            Unlock | UnlockAll => vec!["release"],
             Downgrade => vec!["downgrade"],
             TryUpgrade => vec!["try-upgrade"],
             Upgrade | AwaitUpgrade => vec!["upgrade"],
@@ -266,6 +268,11 @@ impl<'a> Worker<'a> {
             LockUntil(range, access) => self.lock_until(range, *access),
             Append => self.append(),
             Unlock => self.unlock(),
+            UnlockAll => {
+                let holds = core::mem::take(&mut self.holds).into_iter();
+                Hold::release_all(holds.map(|(hold, _)| hold).collect());
+                perform("release");
+            }
             WriteAgain => {
                 let (hold, _) = self.last();
                 self.begin(hold);

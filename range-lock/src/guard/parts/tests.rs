@@ -1,8 +1,23 @@
-//! Batches against their definition, unit by unit.
+//! Parts and their spans against their definitions, unit by unit.
 
 use proptest::prelude::*;
 
 use super::*;
+
+type Spans = Vec<(Span, Access)>;
+
+/// Returns the spans that a lock of this granularity acquires for `requests`.
+fn normalised(
+    requests: impl IntoIterator<Item = (Range<u64>, Access)>,
+    granularity: u64,
+    capacity: u64,
+) -> Result<Spans, RangeError> {
+    let mut parts = Parts::default();
+    parts.fill(requests.into_iter().map(Ok), capacity, false)?;
+    let spans = Vec::from_iter(parts.spans(granularity, capacity));
+    assert!(spans.len() <= parts.as_slice().len(), "one for each part");
+    Ok(spans)
+}
 
 /// A small capacity, so that the last unit may be cut off.
 const CAPACITY: u64 = 50;
@@ -45,19 +60,51 @@ proptest! {
         for pair in parts.windows(2) {
             let [(low, how), (high, other)] = [pair[0], pair[1]];
             prop_assert!(low.end() <= high.start());
-            // There are as few parts as possible.
-            prop_assert!(low.end() < high.start() || how != other);
+            // Where no unit has several parts, there are as few spans as possible.
+            prop_assert!(granularity > 1 || low.end() < high.start() || how != other);
         }
         for (span, _) in &parts {
             prop_assert!(span.start().is_multiple_of(granularity));
             prop_assert!(span.end().is_multiple_of(granularity) || span.end() == CAPACITY);
         }
-        // Normalising again changes nothing, and the order of the requests does not matter.
-        let again = parts.iter().map(|&(span, access)| (span.range(), access));
-        prop_assert_eq!(&normalised(again, granularity, CAPACITY).unwrap(), &parts);
+        // The order of the requests does not matter.
         let backwards = requests.into_iter().rev();
         prop_assert_eq!(&normalised(backwards, granularity, CAPACITY).unwrap(), &parts);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn ranges_that_do_not_overlap_are_parts(requests in requests()) {
+        let mut parts = Parts::default();
+        parts.fill(requests.iter().cloned().map(Ok), CAPACITY, false).unwrap();
+        let exact = Vec::from_iter(parts.as_slice().iter().map(|&(span, how)| (span.range(), how)));
+        let overlaps = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
+        let asked = || requests.iter().filter(|(range, _)| !range.is_empty());
+        for request @ (range, _) in asked() {
+            let meeting = asked().filter(|(other, _)| overlaps(range, other)).count();
+            prop_assert!(meeting > 1 || exact.contains(request), "{range:?} in {exact:?}");
+        }
+        prop_assert!(exact.is_sorted_by(|(low, _), (high, _)| low.end <= high.start));
+        for (range, how) in exact {
+            for at in range {
+                prop_assert_eq!(asked_at(&requests, at), Some(how));
+            }
+        }
+        // Apart, they are the same or an error.
+        let overlap = asked().enumerate().any(|(i, (range, _))| {
+            asked().take(i).any(|(other, _)| overlaps(range, other))
+        });
+        let apart = Parts::default().fill(requests.iter().cloned().map(Ok), CAPACITY, true);
+        let is_overlap = matches!(apart, Err(RangeError::Overlap { .. }));
+        prop_assert_eq!((apart.is_err(), is_overlap), (overlap, overlap));
+    }
+}
+
+fn asked_at(requests: &[(Range<u64>, Access)], at: u64) -> Option<Access> {
+    asked(requests, 1, at)
 }
 
 #[test]
