@@ -1,16 +1,21 @@
 //! The findings of a command, as the terminal and the files show them.
 
 use anyhow::Result;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::origin::Origin;
+use super::page::{Answer, Page};
 use crate::load::Others;
 use crate::target::Target;
 use crate::terminal::Width;
 
 /// The result of a command.
 pub trait Findings {
-    /// A row of the JSON.
-    type Row: Serialize;
+    /// A row of the JSON. Its texts may borrow from that of a file that is never freed.
+    type Row: Serialize + Deserialize<'static>;
+
+    /// What the page is about.
+    const TITLE: &'static str;
 
     /// Whether the rows are figures of speed, which mean nothing in a build that is not optimized.
     const IS_MEASURED: bool = true;
@@ -37,11 +42,22 @@ pub trait Findings {
     /// Returns the losses, and whatever else the rows show.
     fn conclusions(&self, width: Width) -> Vec<String>;
 
-    /// Returns the page. `command` is the command line that produced it.
+    /// Returns what the first screen of the page says and shows.
+    fn answer(&self, origin: &Origin) -> Answer;
+
+    /// Appends the tables and plots of the page.
     ///
     /// # Errors
     /// A plot cannot be drawn.
-    fn page(&self, command: &str) -> Result<String>;
+    fn body(&self, page: &mut Page) -> Result<()>;
+
+    /// Returns further facts about the run, which the page names.
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// Appends the losses to the page.
+    fn losses(&self, _: &mut Page) {}
 
     /// Returns the names of what makes the command fail.
     fn failed(&self) -> Vec<&'static str> {
