@@ -125,7 +125,8 @@ pub enum Command {
     Papers(PapersArgs),
     /// Counts the transfers of cache lines, and the read-modify-writes, of each lock and of the
     /// file core on simulated cores. The counts are exact, and it is an error if they differ from
-    /// the committed ones. Also shows the hottest lines, and those that are falsely shared
+    /// the committed ones. Also shows the hottest lines, and those that are falsely shared. With
+    /// --model, shows a model of the throughput on many cores
     #[command(after_help = ENVIRONMENT)]
     Lines(LinesArgs),
     /// Rewrites the figures in documents from the result files in docs/figures, which the other

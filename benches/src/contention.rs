@@ -120,7 +120,7 @@ pub fn run(plan: &Plan, bar: &ProgressBar) -> Result<Outcome> {
             Err(reason) => absent.push((candidate.name, reason)),
         }
     }
-    let steps_per_us = round::steps_per_us();
+    let steps_per_us = measure::steps_per_us();
     bar.set_length((plan.cases.len() * locks.len() * ROUNDS) as u64);
     let mut rows = Vec::new();
     for case in &plan.cases {

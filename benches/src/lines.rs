@@ -6,11 +6,13 @@
 //! | file | contents |
 //! |---|---|
 //! | `args.rs` | the arguments |
+//! | `model.rs` | throughput, as a model |
 //! | `programs.rs` | building the package `spanlock-lines`, and running its cells |
 //! | `record.rs` | the committed counts |
 //! | `rows.rs` | the results |
 
 pub mod args;
+pub mod model;
 mod programs;
 mod record;
 mod rows;

@@ -1,5 +1,6 @@
 //! Threads on cores, timed rounds, latencies, medians.
 
+use std::hint::black_box;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{RwLock, mpsc};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -323,6 +324,26 @@ pub fn median(values: &[f64]) -> f64 {
     } else {
         (sorted[middle - 1] + sorted[middle]) / 2.0
     }
+}
+
+/// Computes for a fixed number of steps.
+pub(crate) fn work(steps: u64) {
+    let mut done = 0_u64;
+    for _ in 0..steps {
+        done = black_box(done + 1);
+    }
+}
+
+/// Measures how many steps of work take a microsecond, undisturbed.
+pub(crate) fn steps_per_us() -> f64 {
+    const STEPS: u64 = 100_000;
+    let trial = || {
+        let begun = Instant::now();
+        work(STEPS);
+        begun.elapsed()
+    };
+    let least = (0..20).map(|_| trial()).min().unwrap_or_default();
+    STEPS as f64 / (least.as_secs_f64() * 1e6).max(1.0)
 }
 
 #[cfg(test)]

@@ -219,9 +219,10 @@ impl Run<'_> {
                 }
             }
         }
+        let steps_per_us = measure::steps_per_us();
         for case in CONTENDED {
             self.bar.set_message(case.about);
-            let all = self.contended_rounds(case, &able)?;
+            let all = self.contended_rounds(case, steps_per_us, &able)?;
             for ((name, _), Rounds { samples, longest }) in able.iter().zip(all) {
                 self.rows.push(Row {
                     longest_ns: Some(longest.as_secs_f64() * 1e9),
@@ -237,6 +238,7 @@ impl Run<'_> {
     fn contended_rounds(
         &self,
         case: Contended,
+        steps_per_us: f64,
         locks: &[(&'static str, Box<dyn MeasuredLock>)],
     ) -> Result<Vec<Rounds>> {
         let half = Duration::from_secs_f64(self.plan.seconds / ROUNDS as f64 / 2.0);
@@ -246,9 +248,9 @@ impl Run<'_> {
                 let place = (first + turn) % locks.len();
                 let (name, lock) = &locks[place];
                 let told = || format!("{} under {name}", case.name);
-                let round = lock.contended(case.threads, half, false);
+                let round = lock.contended(case.threads, steps_per_us, half, false);
                 let round = round.with_context(told)?.round;
-                let timed = lock.contended(case.threads, half, true);
+                let timed = lock.contended(case.threads, steps_per_us, half, true);
                 let timed = timed.with_context(told)?;
                 let rounds = &mut all[place];
                 rounds.samples.push(1e9 / round.ops_per_s);

@@ -189,7 +189,7 @@ fn drawn(text: &'static str, origin: &Origin, args: Args, outputs: &Outputs) -> 
             };
             outputs.write_again(&found, origin)
         }
-        (name, _) => bail!("there is no comparison `{name}`"),
+        (name, _) => bail!("there is no comparison `{name}` whose report can be drawn again"),
     }
 }
 

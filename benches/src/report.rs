@@ -14,6 +14,7 @@ mod lines;
 mod losses;
 mod machine;
 mod micro;
+mod model;
 mod node_log;
 mod objects;
 mod origin;

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::machine::{self, FILL, SHARE, Time};
+use crate::machine::{self, FILL, Percent, SHARE, Time};
 
 /// How an access uses its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,13 @@ pub(crate) struct Line {
 
 impl Line {
     /// Gets the line for an access by `core` at `now`.
-    pub(crate) fn reach(&mut self, core: usize, access: Access, now: Time) -> Arrival {
+    pub(crate) fn reach(
+        &mut self,
+        core: usize,
+        access: Access,
+        now: Time,
+        percent: Percent,
+    ) -> Arrival {
         while self.tenures.front().is_some_and(|it| it.until < now) {
             self.tenures.pop_front();
         }
@@ -77,13 +83,16 @@ impl Line {
         if access == Access::Load && owner.is_none() && others != 0 {
             self.sharers |= me;
             self.busy = start + SHARE;
-            let at = start + distances(others, core).min().expect("there are others");
+            let at = start
+                + distances(others, core, percent)
+                    .min()
+                    .expect("there are others");
             return Arrival {
                 at,
                 source: Source::Core,
             };
         }
-        let (latency, source) = match distances(others, core).max() {
+        let (latency, source) = match distances(others, core, percent).max() {
             Some(distance) => (distance, Source::Core),
             None if self.sharers & me != 0 => (SHARE, Source::Own),
             None => (FILL, Source::Memory),
@@ -111,11 +120,11 @@ impl Line {
 }
 
 /// Returns how far each of these cores is.
-fn distances(mut cores: u128, to: usize) -> impl Iterator<Item = Time> {
+fn distances(mut cores: u128, to: usize, percent: Percent) -> impl Iterator<Item = Time> {
     core::iter::from_fn(move || {
         let first = (cores != 0).then(|| cores.trailing_zeros() as usize)?;
         cores &= cores - 1;
-        Some(machine::distance(first, to))
+        Some(percent.distance(first, to))
     })
 }
 
@@ -125,13 +134,18 @@ mod tests {
     use super::Source::*;
     use super::*;
 
+    const USUAL: Percent = Percent {
+        transfers: 100,
+        system: 100,
+    };
+
     /// Returns where the line comes from for each access, if each begins when all before are over.
     fn sources(accesses: &[(usize, Access)]) -> Vec<Source> {
         let mut line = Line::default();
         let far_apart = (0..).step_by(1 << 20);
         let accesses = accesses.iter().zip(far_apart);
         accesses
-            .map(|(&(core, access), now)| line.reach(core, access, now).source)
+            .map(|(&(core, access), now)| line.reach(core, access, now, USUAL).source)
             .collect()
     }
 
@@ -163,12 +177,12 @@ mod tests {
     #[test]
     fn transfers_of_a_line_take_place_one_after_the_other() {
         let mut line = Line::default();
-        let [first, second, third] = [0, 1, 40].map(|core| line.reach(core, Rmw, 0).at);
+        let [first, second, third] = [0, 1, 40].map(|core| line.reach(core, Rmw, 0, USUAL).at);
         assert_eq!(first, FILL);
-        assert_eq!(second - first, machine::distance(0, 1));
-        assert_eq!(third - second, machine::distance(1, 40));
+        assert_eq!(second - first, USUAL.distance(0, 1));
+        assert_eq!(third - second, USUAL.distance(1, 40));
         // The first core still has it when it uses it again at once; later, it has lost it.
-        assert_eq!(line.reach(0, Load, first).source, Own);
-        assert_eq!(line.reach(0, Load, second).source, Core);
+        assert_eq!(line.reach(0, Load, first, USUAL).source, Own);
+        assert_eq!(line.reach(0, Load, second, USUAL).source, Core);
     }
 }

@@ -53,10 +53,36 @@ pub(crate) const HEAVY: Time = 2000 * NS;
 /// A `membarrier`, for the core of each other thread.
 pub(crate) const INTERRUPT: Time = 700 * NS;
 
-/// Returns how long a line takes from one core to another.
-pub(crate) fn distance(from: usize, to: usize) -> Time {
-    let is_near = from / CORES_PER_SOCKET == to / CORES_PER_SOCKET;
-    if is_near { NEAR } else { FAR }
+/// How long some steps take, in percent of the times above.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Percent {
+    /// Of `NEAR` and `FAR`.
+    pub(crate) transfers: u32,
+    /// Of system calls, sleeps, wakes and interrupts.
+    pub(crate) system: u32,
+}
+
+impl Percent {
+    /// Returns how long a line takes from one core to another.
+    pub(crate) fn distance(self, from: usize, to: usize) -> Time {
+        let is_near = from / CORES_PER_SOCKET == to / CORES_PER_SOCKET;
+        let usual = if is_near { NEAR } else { FAR };
+        usual * Time::from(self.transfers) / 100
+    }
+
+    /// Returns how long a step of the system takes.
+    pub(crate) fn system(self, usual: Time) -> Time {
+        usual * Time::from(self.system) / 100
+    }
+}
+
+impl Default for Percent {
+    fn default() -> Self {
+        Percent {
+            transfers: 100,
+            system: 100,
+        }
+    }
 }
 
 /// Returns when an owner loses a line to a transfer that begins at `start`: its cache answers the

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::rc::Rc;
 
-use crate::machine::MAX_CORES;
+use crate::machine::{MAX_CORES, Percent};
 use crate::outcome::Outcome;
 use crate::outside::{self, Place};
 use crate::{arena, run};
@@ -15,6 +15,7 @@ pub struct Program {
     seed: u64,
     warm_up: u64,
     time: u64,
+    percent: Percent,
 }
 
 /// A program has no cores, or more than the model has parameters for.
@@ -47,6 +48,7 @@ impl Program {
             seed: 1,
             warm_up: 20_000,
             time: 100_000,
+            percent: Percent::default(),
         })
     }
 
@@ -62,6 +64,19 @@ impl Program {
         self
     }
 
+    /// Sets how long transfers take, in percent of the modelled machine's times.
+    pub fn transfers(mut self, percent: u32) -> Self {
+        self.percent.transfers = percent;
+        self
+    }
+
+    /// Sets how long system calls, sleeps, wakes and interrupts take, in percent of the modelled
+    /// machine's times.
+    pub fn system(mut self, percent: u32) -> Self {
+        self.percent.system = percent;
+        self
+    }
+
     /// Calls `body` on each core, with the number of the core. It repeats an operation while
     /// [`goes_on`](crate::goes_on), and ends each with [`count`](crate::count).
     ///
@@ -72,6 +87,7 @@ impl Program {
             self.cores,
             self.seed,
             (self.warm_up, self.time),
+            self.percent,
             Rc::new(body),
         )
     }

@@ -13,7 +13,7 @@ use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::line::{Access, Line, Source};
-use crate::machine::{self, NS, Time};
+use crate::machine::{self, NS, Percent, Time};
 use crate::outcome::{Counts, Outcome};
 use crate::outside::{self, Place};
 use crate::usage::{LINE, Usage, WORDS};
@@ -56,6 +56,7 @@ struct State {
     warm: Time,
     /// When the program is to end.
     end: Time,
+    percent: Percent,
     operations: u64,
     counts: Counts,
 }
@@ -115,8 +116,9 @@ impl State {
     /// Gets the line of some bytes, which lie in one line. Returns when the current core has it.
     fn reach(&mut self, bytes: &Range<usize>, access: Access, now: Time) -> Time {
         let core = self.current;
+        let percent = self.percent;
         let (line, usage) = self.lines.entry(bytes.start / LINE).or_default();
-        let arrival = line.reach(core, access, now);
+        let arrival = line.reach(core, access, now, percent);
         let words = bytes.start % LINE / WORD..(bytes.end - 1) % LINE / WORD + 1;
         let (reads, writes) = (access != Access::Store, access != Access::Load);
         let me = &mut self.cores[core];
@@ -226,6 +228,12 @@ pub(crate) fn spend(time: Time) {
     });
 }
 
+/// Lets the current core spend some time in the system.
+fn spend_in_system(time: Time) {
+    let percent = with(|state| state.borrow().percent);
+    spend(percent.unwrap_or_default().system(time));
+}
+
 /// Spends about `ns` nanoseconds: from half as many to half more, as drawn.
 pub fn work(ns: u32) {
     with(|state| {
@@ -294,13 +302,14 @@ pub fn count() {
 
 /// Interrupts all other cores that run, as `membarrier` does.
 pub fn interrupt_others() {
-    spend(machine::HEAVY);
+    spend_in_system(machine::HEAVY);
     with(|state| {
         let mut its = state.borrow_mut();
         let current = its.current;
+        let interrupt = its.percent.system(machine::INTERRUPT);
         let others = its.cores.iter_mut().enumerate();
         let others = others.filter(|(core, it)| *core != current && !it.sleeps);
-        others.for_each(|(_, it)| it.interrupted += machine::INTERRUPT);
+        others.for_each(|(_, it)| it.interrupted += interrupt);
     });
 }
 
@@ -310,7 +319,7 @@ pub fn interrupt_others() {
 /// # Panics
 /// Panics outside of a program: nobody could end the sleep.
 pub fn sleep(address: usize, deadline: Option<u64>, is_needed: impl FnOnce() -> bool) {
-    spend(machine::SYSCALL);
+    spend_in_system(machine::SYSCALL);
     if !is_needed() {
         return;
     }
@@ -319,7 +328,7 @@ pub fn sleep(address: usize, deadline: Option<u64>, is_needed: impl FnOnce() -> 
         let current = its.current;
         its.sleepers.entry(address).or_default().push_back(current);
         its.me().sleeps = true;
-        let falls_asleep = its.me().now + machine::SLEEP;
+        let falls_asleep = its.me().now + its.percent.system(machine::SLEEP);
         its.me().now = falls_asleep;
         if let Some(deadline) = deadline {
             its.due(current, falls_asleep.max(deadline * NS));
@@ -342,16 +351,17 @@ pub fn sleep(address: usize, deadline: Option<u64>, is_needed: impl FnOnce() -> 
 
 /// Wakes the cores that have slept longest at a word, at most `most`.
 pub fn wake(address: usize, most: usize) {
-    spend(machine::SYSCALL);
+    spend_in_system(machine::SYSCALL);
     with(|state| {
         let mut its = state.borrow_mut();
+        let [wake, wakeup] = [machine::WAKE, machine::WAKEUP].map(|it| its.percent.system(it));
         for _ in 0..most {
             let sleepers = its.sleepers.get_mut(&address);
             let Some(core) = sleepers.and_then(VecDeque::pop_front) else {
                 break;
             };
-            its.me().now += machine::WAKE;
-            let runs = its.me().now + machine::WAKEUP - machine::WAKE;
+            its.me().now += wake;
+            let runs = its.me().now + wakeup - wake;
             its.cores[core].sleeps = false;
             let at = runs.max(its.cores[core].now);
             its.due(core, at);
@@ -393,12 +403,19 @@ fn coroutine(
 }
 
 /// Runs a program, for times in nanoseconds: those that do not count, and those that do.
-pub(crate) fn run(cores: usize, seed: u64, times: (u64, u64), body: Rc<dyn Fn(usize)>) -> Outcome {
+pub(crate) fn run(
+    cores: usize,
+    seed: u64,
+    times: (u64, u64),
+    percent: Percent,
+    body: Rc<dyn Fn(usize)>,
+) -> Outcome {
     assert!(CURRENT.get().is_null(), "a program runs within another one");
     arena::prepare();
     let state = RefCell::new(State {
         warm: times.0 * NS,
         end: (times.0 + times.1) * NS,
+        percent,
         ..State::default()
     });
     let _entered = Entered::new(&state);

@@ -95,6 +95,45 @@ fn a_run_repeats_exactly_and_depends_on_seed_and_layout() {
 }
 
 #[test]
+fn slower_transfers_leave_time_for_fewer_operations() {
+    let alone = alone();
+    let operations = |percent| {
+        let word = shared(&alone, 0, || AtomicU32::new(0));
+        let outcome = program(8).transfers(percent).run(move |_| {
+            while goes_on() {
+                word.fetch_add(1, Relaxed);
+                work(200);
+                count();
+            }
+        });
+        outcome.operations
+    };
+    assert!(operations(50) > operations(100) && operations(100) > operations(200));
+}
+
+#[test]
+fn a_slower_system_wakes_later() {
+    let alone = alone();
+    let woken = |percent| {
+        let shared = shared(&alone, 0, || [AtomicU32::new(0), AtomicU32::new(0)]);
+        let (address, kept) = (Rc::as_ptr(&shared).addr(), shared.clone());
+        program(2).system(percent).run(move |core| match core {
+            0 => {
+                sleep(address, None, || shared[0].load(Relaxed) == 0);
+                shared[1].store(now() as u32, Relaxed);
+            }
+            _ => {
+                work(20_000);
+                shared[0].store(1, Release);
+                wake(address, 1);
+            }
+        });
+        kept[1].load(Relaxed)
+    };
+    assert!(woken(50) < woken(100) && woken(100) < woken(200));
+}
+
+#[test]
 fn a_core_sleeps_until_it_is_woken_or_its_deadline_has_passed() {
     let alone = alone();
     let word = shared(&alone, 0, || AtomicU32::new(0));

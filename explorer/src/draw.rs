@@ -1,26 +1,26 @@
 //! Drawings of an execution: threads as columns, with an event in each line, in an order in which
-//! the events could have taken place.
+//! the events could have taken place. Of the accesses to plain memory, those that race have lines.
 
 use core::fmt::Write;
 
 use crate::clock::Clock;
 use crate::event::{Event, EventId, Kind, Location};
 use crate::graph::Graph;
+use crate::plain::Access;
 
 /// Draws an execution as text. A read names the write that it reads from; the last lines give the
 /// coherence order of each location with several writes.
 pub fn text(graph: &Graph) -> String {
     let order = in_time(graph);
-    let line = |id: &EventId| {
-        let before = "|   ".repeat(id.thread as usize);
-        format!("{before}{id} {}", label(graph, graph.event(*id)))
+    let line = |it: &Line| {
+        let before = "|   ".repeat(it.thread());
+        format!("{before}{} {}", it.name(), it.label(graph))
     };
     let lines: Vec<_> = order.iter().map(line).collect();
     let width = lines.iter().map(String::len).max().unwrap_or_default();
     let mut text = String::new();
-    for (id, line) in order.iter().zip(&lines) {
-        let place = graph.event(*id).place;
-        let _ = writeln!(text, "{line:<width$}  {}:{}", place.file(), place.line());
+    for (it, line) in order.iter().zip(&lines) {
+        let _ = writeln!(text, "{line:<width$}  {}", it.place(graph));
     }
     for location in locations(graph) {
         if let writes @ [_, _, ..] = graph.coherence(location) {
@@ -31,9 +31,54 @@ pub fn text(graph: &Graph) -> String {
     text
 }
 
+/// A line of a drawing.
+enum Line {
+    Event(EventId),
+    Plain(Access),
+}
+
+impl Line {
+    fn thread(&self) -> usize {
+        match self {
+            Line::Event(id) => id.thread as usize,
+            Line::Plain(access) => access.thread,
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Line::Event(id) => id.to_string(),
+            Line::Plain(access) => format!("T{}", access.thread),
+        }
+    }
+
+    fn label(&self, graph: &Graph) -> String {
+        match self {
+            Line::Event(id) => label(graph, graph.event(*id)),
+            Line::Plain(access) if access.is_write => "writes plain memory: RACE".to_owned(),
+            Line::Plain(_) => "reads plain memory: RACE".to_owned(),
+        }
+    }
+
+    fn place(&self, graph: &Graph) -> String {
+        let place = match self {
+            Line::Event(id) => graph.event(*id).place,
+            Line::Plain(access) => access.place,
+        };
+        format!("{}:{}", place.file(), place.line())
+    }
+
+    /// Whether it is an event of a thread that comes after an access of that thread.
+    fn follows(&self, access: &Access) -> bool {
+        let Line::Event(id) = self else { return false };
+        id.thread as usize == access.thread && id.index as usize >= access.events
+    }
+}
+
 /// Returns the events in an order that extends `po ∪ rf`: of the events that can be next, the one
-/// that the search added first.
-fn in_time(graph: &Graph) -> Vec<EventId> {
+/// that the search added first. The accesses that race come as late as they can, so that they are
+/// near each other.
+fn in_time(graph: &Graph) -> Vec<Line> {
     let mut time = Vec::new();
     let mut left = graph.order().to_vec();
     let mut past = Clock::default();
@@ -41,7 +86,11 @@ fn in_time(graph: &Graph) -> Vec<EventId> {
         let is_next = |id: &EventId| past.includes(&graph.event(*id).causes);
         let next = left.remove(left.iter().position(is_next).unwrap_or_default());
         past.add(next);
-        time.push(next);
+        time.push(Line::Event(next));
+    }
+    for access in graph.raced.iter().flatten() {
+        let at = time.iter().position(|line| line.follows(access));
+        time.insert(at.unwrap_or(time.len()), Line::Plain(*access));
     }
     time
 }
@@ -80,7 +129,12 @@ const TOP: usize = 40;
 /// ones from a write to the next one of its location (`co`).
 pub fn svg(graph: &Graph) -> String {
     let order = in_time(graph);
-    let row_of = |id: EventId| order.iter().position(|it| *it == id).unwrap_or_default();
+    let of = |id: EventId| {
+        let row = order
+            .iter()
+            .position(|it| matches!(it, Line::Event(it) if *it == id));
+        corner(id.thread as usize, row.unwrap_or_default())
+    };
     let height = TOP + (order.len() + 1) * HEIGHT;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{height}\" \
@@ -97,25 +151,24 @@ pub fn svg(graph: &Graph) -> String {
             "<text x=\"{x}\" y=\"24\" font-weight=\"bold\">T{thread}</text>"
         );
     }
-    for (row, id) in order.iter().enumerate() {
-        let event = graph.event(*id);
-        let (x, y) = corner(*id, row);
-        let (place, label) = (event.place, escaped(&label(graph, event)));
-        let place = escaped(&format!("{}:{}", place.file(), place.line()));
+    for (row, line) in order.iter().enumerate() {
+        let (x, y) = corner(line.thread(), row);
+        let (place, label) = (escaped(&line.place(graph)), escaped(&line.label(graph)));
         let title = format!("<title>{place}</title>");
         let _ = writeln!(
             svg,
             "<text x=\"{}\" y=\"{y}\">{label}{title}</text>",
             x + 12
         );
+        let Line::Event(id) = line else { continue };
+        let event = graph.event(*id);
         if event.kind == Kind::Read && !event.reads_from.is_initial() {
-            let from = corner(event.reads_from, row_of(event.reads_from));
-            arrow(&mut svg, "green", "", from, (x, y));
+            arrow(&mut svg, "green", "", of(event.reads_from), (x, y));
         }
     }
     for location in locations(graph) {
         for pair in graph.coherence(location).windows(2) {
-            let [from, to] = [pair[0], pair[1]].map(|id| corner(id, row_of(id)));
+            let [from, to] = [pair[0], pair[1]].map(of);
             arrow(
                 &mut svg,
                 "darkorange",
@@ -128,8 +181,8 @@ pub fn svg(graph: &Graph) -> String {
     svg + "</svg>\n"
 }
 
-fn corner(id: EventId, row: usize) -> (usize, usize) {
-    (20 + id.thread as usize * WIDTH, TOP + (row + 1) * HEIGHT)
+fn corner(thread: usize, row: usize) -> (usize, usize) {
+    (20 + thread * WIDTH, TOP + (row + 1) * HEIGHT)
 }
 
 /// Draws an arrow between the left ends of two labels, bent to the left.

@@ -7,6 +7,7 @@ use crate::MAX_THREADS;
 use crate::clock::Clock;
 use crate::coherence::Accesses;
 use crate::event::{Event, EventId, Kind, Location, acquires, releases};
+use crate::plain::Access;
 use crate::program::Moment;
 use crate::request::Request;
 
@@ -20,6 +21,8 @@ pub struct Graph {
     /// Pairs of moments of which the first happens before the second, beside what follows from the
     /// events.
     pub(crate) ordered: Vec<(Moment, Moment)>,
+    /// The two accesses to plain memory that race, if that is why the execution failed.
+    pub(crate) raced: Option<[Access; 2]>,
 }
 
 #[derive(Clone, Debug)]
@@ -46,6 +49,7 @@ impl Graph {
             locations: Vec::new(),
             next_stamp: 1,
             ordered: Vec::new(),
+            raced: None,
         }
     }
 
@@ -287,6 +291,7 @@ impl Graph {
             locations: self.locations.iter().map(|it| it.filtered(kept)).collect(),
             next_stamp: self.next_stamp,
             ordered: Vec::new(),
+            raced: None,
         }
     }
 

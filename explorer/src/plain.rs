@@ -11,8 +11,29 @@ use core::panic;
 
 use crate::MAX_THREADS;
 use crate::failure::Reason;
-use crate::program::{foreign_message, knows, race_message};
+use crate::program::{foreign_message, knows};
 use crate::run::{Runtime, current};
+
+type Place = &'static panic::Location<'static>;
+
+/// An access of a thread to plain memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Access {
+    pub(crate) thread: usize,
+    /// The number of the thread's events until then.
+    pub(crate) events: usize,
+    pub(crate) is_write: bool,
+    pub(crate) place: Place,
+}
+
+impl Access {
+    fn name(self) -> &'static str {
+        match self.is_write {
+            true => "a plain write",
+            false => "a plain read",
+        }
+    }
+}
 
 /// Stands for memory that threads access by plain reads and writes.
 ///
@@ -21,10 +42,9 @@ use crate::run::{Runtime, current};
 #[derive(Debug)]
 pub struct Plain {
     execution: u64,
-    /// The thread that wrote last, and the number of its events until then.
-    written: Cell<Option<(usize, usize)>>,
-    /// The same for the last read of each thread since then.
-    read: Cell<[Option<usize>; MAX_THREADS]>,
+    written: Cell<Option<Access>>,
+    /// The last read of each thread since then: the number of its events, and the place.
+    read: Cell<[Option<(usize, Place)>; MAX_THREADS]>,
 }
 
 // SAFETY: only the system's thread whose search runs this execution touches the cells.
@@ -32,12 +52,12 @@ unsafe impl Sync for Plain {}
 
 impl Plain {
     /// Creates memory that the calling thread writes.
+    #[track_caller]
     pub fn new() -> Plain {
         let plain = Plain::blank();
         if let Some(runtime) = current() {
-            let state = runtime.state.borrow();
-            let now = (state.current, state.threads[state.current].at);
-            plain.written.set(Some(now));
+            let access = now(runtime, true, panic::Location::caller());
+            plain.written.set(Some(access));
         }
         plain
     }
@@ -71,33 +91,54 @@ impl Plain {
             let message = || foreign_message("cell", self.execution, place);
             runtime.fail(Reason::Misuse, message);
         }
+        let access = now(runtime, is_write, place);
         let state = runtime.state.borrow();
-        let (me, at) = (state.current, state.threads[state.current].at);
-        let other = |access: (usize, usize)| (!knows(&state, access)).then_some(access.0);
-        let mut race = self.written.get().and_then(other);
+        let is_race = |other: &Access| !knows(&state, (other.thread, other.events));
+        let mut race = self.written.get().filter(is_race);
         let mut read = self.read.get();
         if is_write {
-            let reads = read.iter().enumerate();
-            let mut reads = reads.filter_map(|(thread, at)| other((thread, (*at)?)));
-            race = race.or_else(|| reads.next());
-            self.written.set(Some((me, at)));
+            let reads = read.iter().enumerate().filter_map(|(thread, read)| {
+                let (events, place) = (*read)?;
+                Some(Access {
+                    thread,
+                    events,
+                    is_write: false,
+                    place,
+                })
+            });
+            race = race.or_else(|| { reads }.find(is_race));
+            self.written.set(Some(access));
             self.read.set([None; MAX_THREADS]);
         } else {
-            read[me] = Some(at);
+            read[access.thread] = Some((access.events, place));
             self.read.set(read);
         }
         drop(state);
         if let Some(other) = race {
-            let what = match is_write {
-                true => "a plain write",
-                false => "a plain read",
-            };
-            runtime.fail(Reason::Race, || race_message(what, place, other));
+            runtime.fail_by([other, access], || {
+                let (what, other_what) = (access.name(), other.name());
+                format!(
+                    "Race: {what} of T{}, at {place}, with {other_what} of T{}, at {}.",
+                    access.thread, other.thread, other.place
+                )
+            });
         }
     }
 }
 
+/// Returns an access of the current thread.
+fn now(runtime: &Runtime, is_write: bool, place: Place) -> Access {
+    let state = runtime.state.borrow();
+    Access {
+        thread: state.current,
+        events: state.threads[state.current].at,
+        is_write,
+        place,
+    }
+}
+
 impl Default for Plain {
+    #[track_caller]
     fn default() -> Self {
         Plain::new()
     }

@@ -15,6 +15,7 @@ use crate::MAX_THREADS;
 use crate::arena::{self, Switch};
 use crate::event::Location;
 use crate::failure::Reason;
+use crate::plain::Access;
 use crate::request::{Ask, Reply, Request};
 use crate::state::{State, Status};
 
@@ -190,9 +191,23 @@ impl Runtime {
 
     /// Records a failure, and never lets the current thread go on.
     pub(crate) fn fail(&self, reason: Reason, message: impl FnOnce() -> String) -> ! {
+        self.end(reason, None, message)
+    }
+
+    /// Fails because two accesses to plain memory race.
+    pub(crate) fn fail_by(&self, raced: [Access; 2], message: impl FnOnce() -> String) -> ! {
+        self.end(Reason::Race, Some(raced), message)
+    }
+
+    fn end(
+        &self,
+        reason: Reason,
+        raced: Option<[Access; 2]>,
+        message: impl FnOnce() -> String,
+    ) -> ! {
         {
             let _outside = Switch::to(None);
-            self.state.borrow_mut().fail(reason, message());
+            self.state.borrow_mut().stop(reason, raced, message());
         }
         loop {
             self.suspend();

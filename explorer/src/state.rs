@@ -23,6 +23,7 @@ use crate::event::{Event, EventId, Kind, Location};
 use crate::failure::{Failure, Reason};
 use crate::graph::Graph;
 use crate::observer::{End, Observer};
+use crate::plain::Access;
 use crate::request::{Ask, Reply, Request};
 use crate::search::{Counts, Settings};
 use crate::state::probe::Probe;
@@ -130,11 +131,17 @@ pub(crate) struct State {
 impl State {
     /// Records a failure. The execution ends here, and with it the search.
     pub(crate) fn fail(&mut self, reason: Reason, message: String) {
+        self.stop(reason, None, message);
+    }
+
+    /// Same as [`fail`](Self::fail), with the accesses to plain memory that race.
+    pub(crate) fn stop(&mut self, reason: Reason, raced: Option<[Access; 2]>, message: String) {
         if let Some(probe) = &mut self.probe {
             probe.leaves = true;
             return;
         }
-        let graph = self.graph.clone();
+        let mut graph = self.graph.clone();
+        graph.raced = raced;
         self.failure.get_or_insert(Failure {
             reason,
             message,

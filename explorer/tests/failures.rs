@@ -66,6 +66,29 @@ fn a_race_on_plain_memory() {
 }
 
 #[test]
+fn a_race_names_both_accesses() {
+    let failure = failure(Search::new(), message(Relaxed));
+    let lines: Vec<String> = failure.to_string().lines().map(str::to_owned).collect();
+    let file = file!();
+    let place = |at: &str| at.split_whitespace().last().unwrap().to_owned();
+    let of = |what: &str| {
+        let found: Vec<_> = lines.iter().filter(|it| it.contains(what)).collect();
+        assert_eq!(found.len(), 1, "{what}: {failure}");
+        place(found[0])
+    };
+    let (write, read) = (
+        of("writes plain memory: RACE"),
+        of("reads plain memory: RACE"),
+    );
+    for place in [&write, &read] {
+        assert!(place.starts_with(file), "{failure}");
+        assert!(failure.message.contains(place), "{failure}");
+    }
+    assert_ne!(write, read);
+    assert!(draw::svg(&failure.graph).contains("writes plain memory: RACE"));
+}
+
+#[test]
 fn a_write_that_races_with_a_read() {
     fails(Reason::Race, "a plain ", || {
         let plain = Rc::new(Plain::blank());

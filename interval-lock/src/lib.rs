@@ -18,6 +18,13 @@ mod wide;
 pub use capabilities::IntervalBatchRequest;
 pub use lock::{IntervalLock, IntervalRequest};
 
+/// Shared with `spanlock-record-lock`, and not part of the public API.
+#[doc(hidden)]
+pub mod shared {
+    pub use crate::requests::Wakes;
+    pub use crate::tree::{Index, Tree};
+}
+
 // The items of `spanlock-range-lock` that users of this lock need, so that they need not depend on
 // that crate too. `range_lock` is the whole crate.
 #[doc(no_inline)]

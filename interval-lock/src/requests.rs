@@ -72,7 +72,7 @@ use spanlock_sync::injected_bug;
 use crate::tree::{Index, Tree};
 use passes::Passes;
 
-pub(crate) use wakes::Wakes;
+pub use wakes::Wakes;
 
 mod overtaking;
 mod passes;

@@ -57,7 +57,7 @@ use spanlock_sync::injected_bug;
 
 use node::{CAPACITY, Entry, NIL, Node, hull};
 
-pub(crate) use node::Index;
+pub use node::Index;
 
 mod node;
 
@@ -68,7 +68,7 @@ mod node;
 const FEWEST: usize = 7;
 
 /// A set of spans, each with a value of type `T`.
-pub(crate) struct Tree<T> {
+pub struct Tree<T> {
     /// Empty until there is room for a span, so a lock that was never used owns no memory.
     nodes: Vec<Node>,
     slots: Vec<Slot<T>>,
@@ -90,16 +90,18 @@ struct Slot<T> {
 
 /// The place in a leaf where a new span belongs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Gap {
+pub struct Gap {
     leaf: Index,
     at: u8,
     /// If true, no span overlaps the new one. If false, there may or may not be an overlap.
     pub(crate) free: bool,
 }
 
+// Public for `spanlock-record-lock` only, which needs neither.
+#[allow(clippy::len_without_is_empty, clippy::new_without_default)]
 impl<T: Default> Tree<T> {
     /// Creates a tree without spans, which has allocated nothing.
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Tree {
             nodes: Vec::new(),
             slots: Vec::new(),
@@ -115,7 +117,7 @@ impl<T: Default> Tree<T> {
     ///
     /// # Errors
     /// If there is no memory, or `spans` is 2³² or more. The tree has not changed.
-    pub(crate) fn try_reserve(&mut self, spans: usize) -> Result<(), TryReserveError> {
+    pub fn try_reserve(&mut self, spans: usize) -> Result<(), TryReserveError> {
         if spans <= self.room() {
             return Ok(());
         }
@@ -133,12 +135,12 @@ impl<T: Default> Tree<T> {
 
     /// Returns the number of spans for which there is room (IL-T6).
     #[inline]
-    pub(crate) fn room(&self) -> usize {
+    pub fn room(&self) -> usize {
         self.room as usize
     }
 
     /// Returns the number of spans.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len as usize
     }
 
@@ -155,18 +157,18 @@ impl<T: Default> Tree<T> {
 
     /// Returns the value of the span at `index`, which must be in the tree.
     #[inline]
-    pub(crate) fn value(&self, index: Index) -> &T {
+    pub fn value(&self, index: Index) -> &T {
         &self.slots[index as usize].value
     }
 
     /// Returns the value mutably; see [`value`](Self::value).
     #[inline]
-    pub(crate) fn value_mut(&mut self, index: Index) -> &mut T {
+    pub fn value_mut(&mut self, index: Index) -> &mut T {
         &mut self.slots[index as usize].value
     }
 
     /// Returns the index of the first span that overlaps `span`.
-    pub(crate) fn first_overlap(&self, span: Span) -> Option<Index> {
+    pub fn first_overlap(&self, span: Span) -> Option<Index> {
         if self.len == 0 {
             return None;
         }
@@ -174,7 +176,7 @@ impl<T: Default> Tree<T> {
     }
 
     /// Returns the index of the first span after the one at `index` that overlaps `span`.
-    pub(crate) fn next_overlap(&self, index: Index, span: Span) -> Option<Index> {
+    pub fn next_overlap(&self, index: Index, span: Span) -> Option<Index> {
         let (leaf, at) = self.place(index);
         self.overlap_from(leaf, at + 1, span)
     }
@@ -205,7 +207,7 @@ impl<T: Default> Tree<T> {
     }
 
     /// Returns the place where `span` belongs.
-    pub(crate) fn gap(&self, span: Span) -> Gap {
+    pub fn gap(&self, span: Span) -> Gap {
         let mut gap = Gap {
             leaf: self.root,
             at: 0,
@@ -237,7 +239,7 @@ impl<T: Default> Tree<T> {
     /// The value of the span is unspecified until the caller sets it. This function does not take
     /// the value as an argument. The value would be stored in small pieces and loaded in large
     /// ones, and the processor would stall for longer than the whole insertion takes.
-    pub(crate) fn insert(&mut self, gap: Gap, span: Span) -> Index {
+    pub fn insert(&mut self, gap: Gap, span: Span) -> Index {
         let index = self.allocate();
         self.attach(gap, Entry { span, to: index });
         index
@@ -259,7 +261,7 @@ impl<T: Default> Tree<T> {
 
     /// Removes the span at `index`, which must be in the tree.
     #[inline]
-    pub(crate) fn remove(&mut self, index: Index) {
+    pub fn remove(&mut self, index: Index) {
         if self.len == 1 {
             self.len = 0;
             self.node_mut(self.root).clear();
@@ -271,7 +273,7 @@ impl<T: Default> Tree<T> {
     }
 
     /// Changes the bounds of the span at `index`.
-    pub(crate) fn resize(&mut self, index: Index, span: Span) {
+    pub fn resize(&mut self, index: Index, span: Span) {
         let (leaf, at) = self.place(index);
         let entry = &mut self.node_mut(leaf).entries_mut()[at];
         let old = entry.span;

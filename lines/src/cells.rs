@@ -112,7 +112,7 @@ pub(crate) fn list(cores: &[&str]) -> Result<String, String> {
     Ok(all.join("\n"))
 }
 
-fn number(text: &str) -> Result<usize, String> {
+pub(crate) fn number(text: &str) -> Result<usize, String> {
     text.parse()
         .map_err(|_| format!("{text} is no number of cores"))
 }
@@ -124,12 +124,7 @@ fn number(text: &str) -> Result<usize, String> {
 pub(crate) fn run(case: &str, lock: &str, cores: &str) -> Result<String, String> {
     let known = CASES.into_iter().find(|it| it.name() == case);
     let known = known.ok_or_else(|| format!("no case {case}"))?;
-    if !locks::NAMES.contains(&lock) {
-        return Err(format!(
-            "no lock {lock}: there are {}",
-            locks::NAMES.join(", ")
-        ));
-    }
+    locks::check(lock)?;
     let cores = number(cores)?;
     let program = Program::new(cores).map_err(|error| error.to_string())?;
     let outcomes = match known {
@@ -147,7 +142,8 @@ pub(crate) fn run(case: &str, lock: &str, cores: &str) -> Result<String, String>
                 file::OnFile {
                     writes,
                     cores,
-                    program,
+                    program: program.time(file::TIMES.0, file::TIMES.1),
+                    page_ns: 0,
                 },
             )]
         }

@@ -8,13 +8,14 @@ use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RawRangeLock;
 
 use crate::locks::{FAR, Needs, Task};
+use crate::region::Copying;
 
 const PAGE: usize = 4096;
 /// Enough for all pages that the operations take, and for the log.
 const VOLUME: u64 = 64 << 20;
 
 /// Nanoseconds that do not count, and that do. The log gets lanes in the former.
-const TIMES: (u64, u64) = (500_000, 150_000);
+pub(crate) const TIMES: (u64, u64) = (500_000, 150_000);
 
 /// The nanoseconds between two steps of the clock, which is as coarse as the volume's own.
 const STEP: u64 = 1_000_000;
@@ -27,6 +28,8 @@ pub(crate) struct OnFile {
     pub(crate) writes: bool,
     pub(crate) cores: usize,
     pub(crate) program: Program,
+    /// How many nanoseconds it takes to copy a page, on average.
+    pub(crate) page_ns: u32,
 }
 
 impl Task for OnFile {
@@ -37,6 +40,7 @@ impl Task for OnFile {
             writes,
             cores,
             program,
+            page_ns,
         } = self;
         let folder = tempfile::tempdir().expect("there is a folder for temporary files");
         let path = folder.path().join("volume");
@@ -48,6 +52,7 @@ impl Task for OnFile {
                 .max_file_size(largest)
                 .clock(|| spanlock_cores::now() / STEP * STEP);
             let lock = move |capacity| make(Needs { capacity, cores });
+            let pmem = Copying { pmem, page_ns };
             let volume = Volume::format(pmem, &options, lock).expect("the options fit the volume");
             let file = volume.create("file").expect("there is room");
             for core in 0..cores {
@@ -58,7 +63,7 @@ impl Task for OnFile {
         };
         // SAFETY: this is the only call.
         let (volume, file) = unsafe { set_up(0, set_up_file) };
-        let outcome = program.time(TIMES.0, TIMES.1).run(move |core| {
+        let outcome = program.run(move |core| {
             let mut page = Box::new(Aligned([2; PAGE]));
             let at = core as u64 * FAR;
             while goes_on() {

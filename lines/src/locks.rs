@@ -33,6 +33,17 @@ pub(crate) const NAMES: [&str; 7] = [
     "interval-tree-1",
 ];
 
+/// Checks that there is a lock of this name.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn check(name: &str) -> Result<(), String> {
+    match NAMES.contains(&name) {
+        true => Ok(()),
+        false => Err(format!("no lock {name}: there are {}", NAMES.join(", "))),
+    }
+}
+
 /// Does a task with the lock of this name, which is one of [`NAMES`].
 pub(crate) fn with<T: Task>(name: &str, task: T) -> T::Output {
     const HAS_ROOM: &str = "the arena has room for it";

@@ -7,6 +7,10 @@ mod file;
 #[cfg(spanlock_simulated)]
 mod locks;
 #[cfg(spanlock_simulated)]
+mod model;
+#[cfg(spanlock_simulated)]
+mod region;
+#[cfg(spanlock_simulated)]
 mod row;
 
 #[global_allocator]
@@ -19,6 +23,7 @@ fn main() -> std::process::ExitCode {
     let done = match args[..] {
         ["list", ref cores @ ..] => cells::list(cores),
         [case, lock, cores] => cells::run(case, lock, cores),
+        ["model", case, lock, cores, ref point @ ..] => model::run(case, lock, cores, point),
         _ => Err("expected `list`, or a case, a lock and a number of cores".to_owned()),
     };
     match done {

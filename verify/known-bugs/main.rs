@@ -24,6 +24,7 @@ mod affinitypool;
 mod asterinas_range_lock;
 mod asterinas_rw_mutex;
 mod basedrop;
+mod cloud_hypervisor_block;
 mod crossbeam_channel;
 mod linux_range_lock;
 mod oneshot;
@@ -32,23 +33,31 @@ mod parking_lot_hashtable;
 mod shuttle_upgrade;
 mod spin_rw_lock;
 mod spin_upgradeable;
+mod sqlite_wal_reset;
 mod support;
 mod thread_local;
 mod tokio_oneshot;
+mod turso_backfill;
+mod turso_unsynced;
+mod write_ahead_log;
 
 /// Returns every entry.
 pub(crate) fn all() -> Vec<KnownBug> {
     let mut bugs = vec![
         affinitypool::bug(),
         asterinas_range_lock::bug(),
+        cloud_hypervisor_block::bug(),
         crossbeam_channel::bug(),
         linux_range_lock::bug(),
         openzfs_append::bug(),
         parking_lot_hashtable::bug(),
         shuttle_upgrade::bug(),
         spin_rw_lock::bug(),
+        sqlite_wal_reset::bug(),
         thread_local::bug(),
         tokio_oneshot::bug(),
+        turso_backfill::bug(),
+        turso_unsynced::bug(),
     ];
     bugs.extend(asterinas_rw_mutex::bugs());
     bugs.extend(basedrop::bugs());

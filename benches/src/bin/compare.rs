@@ -64,6 +64,9 @@ fn run(args: &Args) -> Result<()> {
         Some(Command::Papers(args)) => compared(&args.outputs, None, |bar, say| {
             papers::run(&args.plan(), bar, say)
         }),
+        Some(Command::Lines(args)) if args.model => compared(&args.outputs, None, |bar, _| {
+            lines::model::run(&args.model_plan(cli::project()?), bar)
+        }),
         Some(Command::Lines(args)) => compared(&args.outputs, None, |bar, say| {
             lines::run(&args.plan(cli::project()?), bar, say)
         }),

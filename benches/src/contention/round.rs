@@ -1,7 +1,6 @@
 //! A round of a case under a lock.
 
 use std::convert::Infallible;
-use std::hint::black_box;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 
 use super::case::Case;
-use crate::measure::{self, Latencies, Round};
+use crate::measure::{self, Latencies, Round, work};
 use crate::micro::ranges::{SEGMENT, segments};
 use crate::micro::subjects::{Need, Subject};
 
@@ -169,26 +168,6 @@ impl Drop for Worker<'_> {
         let mut all = self.all.waits.lock().unwrap_or_else(|it| it.into_inner());
         *all += &self.waits;
     }
-}
-
-/// Computes for a fixed number of steps.
-fn work(steps: u64) {
-    let mut done = 0_u64;
-    for _ in 0..steps {
-        done = black_box(done + 1);
-    }
-}
-
-/// Measures how many steps of work take a microsecond, undisturbed.
-pub(super) fn steps_per_us() -> f64 {
-    const STEPS: u64 = 100_000;
-    let trial = || {
-        let begun = Instant::now();
-        work(STEPS);
-        begun.elapsed()
-    };
-    let least = (0..20).map(|_| trial()).min().unwrap_or_default();
-    STEPS as f64 / (least.as_secs_f64() * 1e6).max(1.0)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Plan;
+use super::{Plan, model};
 use crate::args::OutputArgs;
 
 /// The most cores that the simulated machine has parameters for.
@@ -18,13 +18,24 @@ pub struct LinesArgs {
     #[arg(long, value_delimiter = ',', value_name = "TEXT,…")]
     pub filter: Vec<String>,
 
-    /// Numbers of simulated cores, separated by commas, at most 128 [default: 2,8,56]
+    /// Numbers of simulated cores, separated by commas, at most 128 [default: 2,8,56, and
+    /// 1,2,4,8,16,28,56 of the model]
     #[arg(long, value_delimiter = ',', value_parser = cores, value_name = "N,…")]
     pub cores: Vec<usize>,
 
     /// Record the counts in lines/lines.tsv, instead of failing if they differ from it
     #[arg(long, conflicts_with = "cores")]
     pub accept: bool,
+
+    /// Show the throughput of the file core instead, as a model: medians and bands over times of
+    /// copies and transfers, beside the figures of a paper
+    #[arg(long, conflicts_with = "accept")]
+    pub model: bool,
+
+    /// How many seeds the model runs with at each combination of times
+    #[arg(long, requires = "model", default_value_t = 2, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub seeds: u32,
 
     /// The files for the result.
     #[command(flatten)]
@@ -34,15 +45,29 @@ pub struct LinesArgs {
 impl LinesArgs {
     /// Returns the plan for the sources in this folder.
     pub fn plan(&self, project: PathBuf) -> Plan {
-        let mut cores = self.cores.clone();
-        cores.sort_unstable();
-        cores.dedup();
         Plan {
             project,
             filter: self.filter.clone(),
-            cores,
+            cores: self.cores(),
             accept: self.accept,
         }
+    }
+
+    /// Returns the plan of the model.
+    pub fn model_plan(&self, project: PathBuf) -> model::Plan {
+        model::Plan {
+            project,
+            filter: self.filter.clone(),
+            cores: self.cores(),
+            seeds: self.seeds,
+        }
+    }
+
+    fn cores(&self) -> Vec<usize> {
+        let mut cores = self.cores.clone();
+        cores.sort_unstable();
+        cores.dedup();
+        cores
     }
 }
 

@@ -44,6 +44,30 @@ pub(super) struct Cell {
     accesses: String,
 }
 
+impl Cell {
+    /// Returns a cell of the program that sees all accesses.
+    pub(super) fn of_all_accesses(case: &str, lock: &str, cores: usize) -> Cell {
+        Cell {
+            case: case.to_owned(),
+            lock: lock.to_owned(),
+            cores,
+            accesses: "all".to_owned(),
+        }
+    }
+}
+
+/// What the model varies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Point {
+    /// Nanoseconds to copy a page.
+    pub(super) page_ns: u32,
+    /// How long a transfer takes, in percent of the usual time.
+    pub(super) transfers: u32,
+    /// How long system calls, sleeps and wakes take, in percent of the usual times.
+    pub(super) system: u32,
+    pub(super) seed: u32,
+}
+
 /// The programs, which are removed on drop.
 #[derive(Debug)]
 pub(super) struct Programs {
@@ -133,6 +157,28 @@ impl Programs {
         row(cell, &text).with_context(|| format!("{PACKAGE} printed {text:?}"))
     }
 
+    /// Runs a cell at a point of the model. Returns its operations per simulated second.
+    ///
+    /// # Errors
+    /// The program fails: its message says why. Or no operation ended.
+    pub(super) fn throughput(&self, cell: &Cell, point: Point) -> Result<f64> {
+        let Cell {
+            case, lock, cores, ..
+        } = cell;
+        let Point {
+            page_ns,
+            transfers,
+            system,
+            seed,
+        } = point;
+        let mut command = Command::new(self.path(&cell.accesses));
+        command.args(["model", case, lock, &cores.to_string()]);
+        command.args([page_ns, transfers, system, seed].map(|it| it.to_string()));
+        let text = text_of(&mut command)
+            .with_context(|| format!("{case} under {lock} on {cores} simulated cores"))?;
+        per_second(&text).with_context(|| format!("{PACKAGE} printed {text:?}"))
+    }
+
     fn path(&self, accesses: &str) -> PathBuf {
         self.folder.path().join(accesses)
     }
@@ -192,6 +238,16 @@ fn text_of(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(stdout)?)
 }
 
+/// Reads what a cell has printed at a point of the model.
+fn per_second(text: &str) -> Result<f64> {
+    let ["model", operations, ns] = text.trim_end().split('\t').collect::<Vec<_>>()[..] else {
+        bail!("it is no result of the model");
+    };
+    let (operations, ns): (f64, f64) = (operations.parse()?, ns.parse()?);
+    ensure!(operations > 0.0, "no operation ended");
+    Ok(operations / ns * 1e9)
+}
+
 /// Reads what a cell has printed.
 fn row(cell: &Cell, text: &str) -> Result<Row> {
     let mut lines = text
@@ -240,13 +296,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn throughput_is_in_simulated_seconds() {
+        assert_eq!(per_second("model\t2000\t1000000\n").unwrap(), 2e6);
+        for broken in ["", "model\t1", "model\tx\t1", "model\t0\t1000000"] {
+            assert!(per_second(broken).is_err(), "{broken}");
+        }
+    }
+
+    #[test]
     fn figures_are_for_each_operation() {
-        let cell = Cell {
-            case: "case".to_owned(),
-            lock: "lock".to_owned(),
-            cores: 2,
-            accesses: "all".to_owned(),
-        };
+        let cell = Cell::of_all_accesses("case", "lock", 2);
         let text = "row\t3\t1\t8\t10\t4\t16\nline\ta place\t9\t4\t0..4: 2 read, 1 write";
         let read = row(&cell, text).unwrap();
         let figures = (read.transfers, read.false_transfers, read.rmw);

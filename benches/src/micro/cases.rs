@@ -125,15 +125,21 @@ pub trait MeasuredLock: Sync {
     /// it can.
     fn cannot_wait(&self) -> Option<&'static str>;
 
-    /// Runs a round in which `threads` threads lock the same segment. If `timed`, every acquisition
-    /// is timed.
+    /// Runs a round in which `threads` threads lock the same segment. `steps_per_us` steps of work
+    /// take a microsecond. If `timed`, every acquisition is timed.
     ///
     /// # Errors
     /// A thread cannot be started, or the lock admitted two threads at once.
-    fn contended(&self, threads: usize, duration: Duration, timed: bool) -> Result<Contention>;
+    fn contended(
+        &self,
+        threads: usize,
+        steps_per_us: f64,
+        duration: Duration,
+        timed: bool,
+    ) -> Result<Contention>;
 
-    /// Runs a round of a case of `compare contention`. `steps_per_us` steps of work take a
-    /// microsecond. If `timed`, every acquisition is timed.
+    /// Runs a round of a case of `compare contention`. The arguments are those of
+    /// [`contended`](Self::contended).
     ///
     /// # Errors
     /// Same as [`contended`](Self::contended).
@@ -292,8 +298,14 @@ impl<S: Subject> MeasuredLock for Entrant<S> {
         self.subject.lacks(Need::Waiting)
     }
 
-    fn contended(&self, threads: usize, duration: Duration, timed: bool) -> Result<Contention> {
-        contended::round(&self.subject, threads, duration, timed)
+    fn contended(
+        &self,
+        threads: usize,
+        steps_per_us: f64,
+        duration: Duration,
+        timed: bool,
+    ) -> Result<Contention> {
+        contended::round(&self.subject, threads, steps_per_us, duration, timed)
     }
 
     fn contend(

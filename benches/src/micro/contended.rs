@@ -5,7 +5,6 @@
 //! So the throughput of many threads, relative to one thread per core, shows whether waiting works.
 
 use std::convert::Infallible;
-use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,13 +13,13 @@ use anyhow::{Result, ensure};
 
 use super::ranges::segments;
 use super::subjects::Subject;
-use crate::measure::{self, Round};
+use crate::measure::{self, Round, work};
 
 /// Cores that the threads share.
 pub const CORES: usize = 2;
 
-/// Steps of work under the lock, and equally many outside it: about a tenth of a microsecond.
-const STEPS: u64 = 64;
+/// The work under the lock, and as much outside it.
+const SECTION: Duration = Duration::from_nanos(100);
 
 /// A holder yields its time slice once in this many acquisitions.
 const YIELD_EVERY: u64 = 64;
@@ -40,12 +39,12 @@ pub struct Contended {
 pub const CONTENDED: [Contended; 2] = [
     Contended {
         name: "contended/2-threads",
-        about: "2 threads on 2 cores lock the same segment",
+        about: "2 threads on 2 cores lock the same segment, for 100 ns",
         threads: 2,
     },
     Contended {
         name: "contended/8-threads",
-        about: "8 threads on 2 cores lock the same segment",
+        about: "8 threads on 2 cores lock the same segment, for 100 ns",
         threads: 8,
     },
 ];
@@ -58,11 +57,13 @@ pub struct Contention {
     pub longest: Duration,
 }
 
-/// Runs one round; `lock` is released when it ends. If `timed`, every acquisition is timed, which
-/// costs two reads of the clock each, so the throughput is then not comparable.
+/// Runs one round; `lock` is released when it ends. `steps_per_us` steps of work take a
+/// microsecond. If `timed`, every acquisition is timed, which costs two reads of the clock each, so
+/// the throughput is then not comparable.
 pub(super) fn round<S: Subject>(
     lock: &S,
     threads: usize,
+    steps_per_us: f64,
     duration: Duration,
     timed: bool,
 ) -> Result<Contention> {
@@ -70,13 +71,14 @@ pub(super) fn round<S: Subject>(
         .map(|_| lock.other_user())
         .collect::<Result<_>>()?;
     let (guarded, all) = (AtomicU64::new(0), All::default());
+    let steps = (SECTION.as_secs_f64() * 1e6 * steps_per_us) as u64;
     // A separate thread, because the threads that it starts inherit its cores.
     let round = thread::scope(|scope| {
         let rounds = measure::spawn(scope, threads, || {
             measure::bind_to_first(CORES);
             measure::timed(threads, duration, 0, |worker| {
                 let lock = users[worker].as_ref().unwrap_or(lock);
-                holds(lock, &guarded, Tally::new(&all), timed)
+                holds(lock, &guarded, steps, Tally::new(&all), timed)
             })
         });
         measure::joined(rounds?)
@@ -84,8 +86,8 @@ pub(super) fn round<S: Subject>(
     // Relaxed: the threads have been joined.
     let (guarded, counted) = (guarded.into_inner(), all.count.into_inner());
     ensure!(
-        guarded == counted * STEPS,
-        "{threads} threads counted {counted} times {STEPS} steps under the lock, but the counter is {guarded}: the lock admitted two threads at once"
+        guarded == counted,
+        "{threads} threads counted {counted} times under the lock, but the counter is {guarded}: the lock admitted two threads at once"
     );
     Ok(Contention {
         round,
@@ -97,28 +99,26 @@ pub(super) fn round<S: Subject>(
 fn holds<S: Subject>(
     lock: &S,
     guarded: &AtomicU64,
+    steps: u64,
     mut tally: Tally<'_>,
     timed: bool,
 ) -> impl FnMut() -> Result<(), Infallible> {
-    let mut own = 0_u64;
     move || {
         let called = timed.then(Instant::now);
         let hold = lock.write(segments(512, 1));
         if let Some(called) = called {
             tally.waited(called.elapsed());
         }
-        for _ in 0..STEPS {
-            // Relaxed, and not a read-modify-write: a correct lock orders these accesses, and under
-            // a broken one, steps are lost.
-            guarded.store(guarded.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        }
+        // Relaxed, and not a read-modify-write: a correct lock orders these accesses, and under a
+        // broken one, counts are lost.
+        let count = guarded.load(Ordering::Relaxed);
+        work(steps);
+        guarded.store(count + 1, Ordering::Relaxed);
         if tally.one_more().is_multiple_of(YIELD_EVERY) {
             thread::yield_now();
         }
         drop(hold);
-        for _ in 0..STEPS {
-            own = black_box(own + 1);
-        }
+        work(steps);
         Ok(())
     }
 }
@@ -192,10 +192,9 @@ mod tests {
 
     #[test]
     fn a_lock_that_admits_two_threads_is_caught() {
-        // The first round may not catch it: on one core, a thread must be interrupted in the middle
-        // of a step.
-        let mut rounds = (0..200).map(|_| round(&Open, 4, Duration::from_millis(20), false));
-        let error = rounds.find_map(Result::err).expect("steps are lost");
+        // The first round may not catch it: on one core, a thread must be interrupted at its work.
+        let mut rounds = (0..200).map(|_| round(&Open, 4, 300.0, Duration::from_millis(20), false));
+        let error = rounds.find_map(Result::err).expect("counts are lost");
         assert!(
             error.to_string().contains("admitted two threads at once"),
             "{error}"
@@ -206,7 +205,7 @@ mod tests {
     fn a_lock_that_excludes_others_passes() {
         let lock = std::sync::RwLock::new(());
         for timed in [false, true] {
-            let done = round(&lock, 4, Duration::from_millis(20), timed).unwrap();
+            let done = round(&lock, 4, 300.0, Duration::from_millis(20), timed).unwrap();
             assert!(done.round.ops_per_s > 0.0);
             assert_eq!(done.longest.is_zero(), !timed);
         }

@@ -1,7 +1,7 @@
 //! The findings of a command, as the terminal and the files show them.
 
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::origin::Origin;
 use super::page::{Answer, Page};
@@ -11,8 +11,8 @@ use crate::terminal::Width;
 
 /// The result of a command.
 pub trait Findings {
-    /// A row of the JSON. Its texts may borrow from that of a file that is never freed.
-    type Row: Serialize + Deserialize<'static>;
+    /// A row of the JSON.
+    type Row: Serialize;
 
     /// What the page is about.
     const TITLE: &'static str;

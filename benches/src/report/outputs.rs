@@ -135,9 +135,11 @@ fn without_outputs(arguments: Vec<String>) -> Vec<String> {
 
 /// Returns the name of the comparison that these arguments run.
 fn name(arguments: &[String]) -> &str {
+    let has = |option| arguments.iter().any(|it| it == option);
     match arguments.first() {
+        Some(subcommand) if subcommand == "lines" && has("--model") => "lines-model",
         Some(subcommand) if !subcommand.starts_with('-') => subcommand,
-        _ if arguments.iter().any(|it| it == "--micro") => "micro",
+        _ if has("--micro") => "micro",
         _ => "compare",
     }
 }
@@ -202,6 +204,8 @@ mod tests {
     fn a_comparison_is_named_after_its_subcommand() {
         assert_eq!(name(&words("file-core --threads 1")), "file-core");
         assert_eq!(name(&words("--seconds 1 --micro")), "micro");
+        assert_eq!(name(&words("lines --cores 8 --model")), "lines-model");
+        assert_eq!(name(&words("lines --cores 8")), "lines");
         assert_eq!(name(&[]), "compare");
     }
 

@@ -5,6 +5,7 @@ use plotters::prelude::*;
 
 use super::text::time;
 use crate::compare::Row;
+use crate::lines::model::Band;
 
 const SIZE: (u32, u32) = (400, 270);
 const TEXT: (&str, u32) = ("sans-serif", 17);
@@ -57,7 +58,36 @@ pub(super) fn amounts(caption: &str, lines: &[Vec<(f64, f64)>]) -> Result<String
         .iter()
         .map(|line| line.iter().map(|&(x, y)| (x, y / unit)).collect())
         .collect();
-    plotted(&format!("{name}{caption}"), top / unit, &scaled, None)
+    plotted(&format!("{name}{caption}"), top / unit, &scaled, &[], None)
+}
+
+/// Plots medians in the same way, each in its band. A point is an `x`, and what it has there.
+///
+/// # Errors
+/// The plot cannot be drawn.
+pub(super) fn bands(caption: &str, bands: &[Vec<(f64, Band)>]) -> Result<String> {
+    let top = bands
+        .iter()
+        .flatten()
+        .map(|it| it.1.high)
+        .fold(1.0, f64::max)
+        * 1.1;
+    let (unit, name) = unit(top);
+    let line = |band: &Vec<(f64, Band)>| band.iter().map(|it| (it.0, it.1.median / unit)).collect();
+    let lines: Vec<Vec<_>> = bands.iter().map(line).collect();
+    let outline = |band: &Vec<(f64, Band)>| {
+        let back = band.iter().rev().map(|it| (it.0, it.1.low / unit));
+        let there = band.iter().map(|it| (it.0, it.1.high / unit));
+        there.chain(back).collect()
+    };
+    let outlines: Vec<Vec<_>> = bands.iter().map(outline).collect();
+    plotted(
+        &format!("{name}{caption}"),
+        top / unit,
+        &lines,
+        &outlines,
+        None,
+    )
 }
 
 /// Plots ratios in the same way, with a line at one.
@@ -66,13 +96,14 @@ pub(super) fn amounts(caption: &str, lines: &[Vec<(f64, f64)>]) -> Result<String
 /// The plot cannot be drawn.
 pub(super) fn ratio_lines(caption: &str, lines: &[Vec<(f64, f64)>]) -> Result<String> {
     let top = lines.iter().flatten().map(|it| it.1).fold(1.0, f64::max) * 1.1;
-    plotted(caption, top, lines, Some(1.0))
+    plotted(caption, top, lines, &[], Some(1.0))
 }
 
 fn plotted(
     caption: &str,
     top: f64,
     lines: &[Vec<(f64, f64)>],
+    outlines: &[Vec<(f64, f64)>],
     even: Option<f64>,
 ) -> Result<String> {
     draw(|root| {
@@ -92,6 +123,10 @@ fn plotted(
             .y_labels(6)
             .label_style(TEXT)
             .draw()?;
+        for (place, outline) in outlines.iter().enumerate() {
+            let band = Polygon::new(outline.clone(), color(place).mix(0.2));
+            chart.plotting_area().draw(&band)?;
+        }
         for (place, points) in lines.iter().enumerate() {
             let style = color(place).stroke_width(2);
             chart.draw_series(LineSeries::new(points.iter().copied(), style))?;

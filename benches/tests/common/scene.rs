@@ -101,7 +101,7 @@ pub(crate) fn rows(path: &Path, name: &str) -> Vec<Value> {
     assert!(command.starts_with("cargo compare") && !command.contains("--json"));
     assert!(result["machine"]["cores"].as_u64().unwrap() > 0, "{result}");
     assert!(result["date"].as_str().unwrap().ends_with(" UTC"));
-    let has_volume = !["micro", "contention", "failures", "lines"].contains(&name);
+    let has_volume = !["micro", "contention", "failures", "lines", "lines-model"].contains(&name);
     assert_eq!(has_volume, !result["media"].as_array().unwrap().is_empty());
     match result["rows"].take() {
         Value::Array(rows) => rows,

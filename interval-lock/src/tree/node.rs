@@ -5,7 +5,7 @@ use core::ops::Range;
 use spanlock_range_lock::Span;
 
 /// The index of a span or of a node. It does not change until the span or the node is removed.
-pub(crate) type Index = u32;
+pub type Index = u32;
 
 /// Marks the end of a list. It is never the index of a span or a node.
 pub(super) const NIL: Index = Index::MAX;

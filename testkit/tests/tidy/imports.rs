@@ -21,6 +21,10 @@ const LAYERS: &[(&str, &[&str])] = &[
         "object-store",
         &["store", "ids", "regions", "error", "space"],
     ),
+    (
+        "record-lock",
+        &["lock", "table", "holds", "ranges", "error", "hold"],
+    ),
 ];
 
 /// A path of the code, such as `crate::mode::Mode`.

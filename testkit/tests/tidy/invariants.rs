@@ -17,6 +17,7 @@ const CRATES: &[&str] = &[
     "range-lock",
     "srl",
     "interval-lock",
+    "record-lock",
     "sync",
     "pmem",
     "journal-commit",

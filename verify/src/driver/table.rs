@@ -9,7 +9,7 @@ use comfy_table::{
 
 use super::models::Task;
 use crate::mode::Mode;
-use crate::rows::row::{Agreement, Row};
+use crate::rows::row::{Agreement, Row, Verdict};
 
 /// A column of a table: its heading, its rank, and a function that makes its cell for an item. If a
 /// terminal is too narrow, the columns of the highest rank are left out first, those of rank 0
@@ -200,8 +200,16 @@ fn progress(row: &Row) -> String {
     Vec::from_iter(steps.into_iter().chain(passes)).join(", ")
 }
 
-/// Returns a row's verdict, with `BLIND SPOT` if the mode is known to deviate in this row.
+/// Returns a row's verdict, with `BLIND SPOT` if the mode is known to deviate in this row. For the
+/// buggy form of a known bug: whether the bug is found.
 fn verdict(row: &Row) -> String {
+    if row.known.as_ref().is_some_and(|it| it.form == "buggy") {
+        match row.verdict {
+            Verdict::Failed => return "FOUND".to_owned(),
+            verdict if verdict.passes() => return format!("NOT FOUND, {}", name(verdict)),
+            _ => {}
+        }
+    }
     let known = row.verdict.passes() && row.agreement == Some(Agreement::BlindSpot);
     let blind = if known { ", BLIND SPOT" } else { "" };
     name(row.verdict) + blind

@@ -218,7 +218,7 @@ pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
             _ => wrong.push(row.clone()),
         }
     }
-    let (mut rows, mut bugs, mut found) = (Vec::new(), 0, 0);
+    let (mut rows, mut bugs, mut unfound) = (Vec::new(), 0, Vec::new());
     for form in judged.chunk_by(|a, b| (&a.primitive, &a.property) == (&b.primitive, &b.property)) {
         if form[0].known.as_ref().is_none_or(|it| it.form != "buggy") {
             rows.extend_from_slice(form);
@@ -228,13 +228,14 @@ pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
         let failed = form.iter().find(|row| row.verdict == Verdict::Failed);
         if failed.is_none() {
             let (bug, checker) = (&form[0].primitive, &form[0].blind_spot);
-            say!("NOT FOUND HERE: {bug}: {checker}");
+            unfound.push(format!("NOT FOUND: {bug}: {checker}"));
         }
-        (bugs, found) = (bugs + 1, found + u32::from(failed.is_some()));
+        bugs += 1;
         rows.push(failed.unwrap_or(&form[0]).clone());
     }
     say!("{}", table::rows(&rows));
-    say!("{found} of {bugs} known bugs found.");
+    say!("{} of {bugs} known bugs found.", bugs - unfound.len());
+    unfound.iter().for_each(|line| say!("{line}"));
     let told = |row: &Row| say!("WRONG: {} is {:?}", row.name, row.verdict);
     wrong.iter().for_each(told);
     tell_lines(&table::failures(&wrong));
