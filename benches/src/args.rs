@@ -38,6 +38,18 @@ pub struct OutputArgs {
     pub report: PathBuf,
 }
 
+/// The arguments of `compare redraw`.
+#[derive(Args, Clone, Debug)]
+pub struct RedrawArgs {
+    /// The result file, which a command wrote with --json
+    #[arg(value_name = "FILE")]
+    pub json: PathBuf,
+
+    /// Write the report to this file, as one self-contained HTML page
+    #[arg(long, default_value = "report.html", value_name = "FILE")]
+    pub report: PathBuf,
+}
+
 /// Returns the largest thread count that is accepted. More threads would only wait for each other.
 fn max_threads() -> usize {
     (16 * measure::cores()).max(64)

@@ -6,7 +6,9 @@ use anyhow::{Result, bail};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::args::{ENVIRONMENT, OutputArgs, Size, names, seconds, selected, size, threads};
+use crate::args::{
+    ENVIRONMENT, OutputArgs, RedrawArgs, Size, names, seconds, selected, size, threads,
+};
 use crate::compare::Plan;
 use crate::contention::args::ContentionArgs;
 use crate::failures::args::{Child, FailuresArgs};
@@ -131,6 +133,10 @@ pub enum Command {
     /// commands write with --json
     #[command(after_help = FiguresArgs::lists())]
     Figures(FiguresArgs),
+    /// Writes the report of a result file, which another command wrote with --json, perhaps on
+    /// another machine: those of this project are in docs/figures
+    #[command(after_help = ENVIRONMENT)]
+    Redraw(RedrawArgs),
     /// The child processes that `failures` starts.
     #[command(hide = true, subcommand)]
     FailuresChild(Child),

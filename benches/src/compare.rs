@@ -5,7 +5,7 @@
 //! round reopens and recovers the volume, so all locks use the same memory.
 
 mod rows;
-mod targets;
+pub mod targets;
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use case::{Case, cases};
 
@@ -42,7 +42,7 @@ pub struct Plan {
 }
 
 /// The result of a case under a lock. Times are in nanoseconds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The case's name.
     pub name: String,

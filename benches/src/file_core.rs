@@ -21,7 +21,7 @@ pub mod drive;
 pub mod limit;
 pub mod operations;
 mod rows;
-mod targets;
+pub mod targets;
 
 pub use rows::Row;
 

@@ -21,6 +21,7 @@ pub mod objects;
 pub mod papers;
 pub mod peers;
 pub mod recovery;
+pub mod redraw;
 pub mod report;
 pub mod scratch;
 pub mod target;

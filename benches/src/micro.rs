@@ -11,7 +11,7 @@ mod contended;
 pub(crate) mod ranges;
 mod rows;
 pub(crate) mod subjects;
-mod targets;
+pub mod targets;
 
 use std::time::Duration;
 

@@ -27,7 +27,7 @@ mod paper;
 mod rows;
 mod subjects;
 pub mod systems;
-mod targets;
+pub mod targets;
 pub mod work;
 
 pub use rows::{Beside, Row, Times};

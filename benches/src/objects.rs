@@ -22,7 +22,7 @@ pub mod drive;
 pub mod paper;
 mod rows;
 pub mod subjects;
-mod targets;
+pub mod targets;
 pub mod work;
 
 pub use rows::Row;

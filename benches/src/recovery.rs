@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::child::{Recovered, recover_in_child};
 use self::fixture::Content;
@@ -54,7 +54,7 @@ pub struct Plan {
 }
 
 /// The recovery of a volume with a number of threads.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// `files`, `one-file` or `one-directory`.
     pub case: &'static str,
@@ -75,6 +75,7 @@ pub struct Row {
     /// The time of each recovery in seconds.
     pub rounds: Vec<f64>,
     /// The targets of this row.
+    #[serde(skip_deserializing)]
     pub targets: Vec<Target>,
 }
 

@@ -10,11 +10,11 @@ use spanlock_benches::args::OutputArgs;
 use spanlock_benches::cli::{self, Args, Command};
 use spanlock_benches::figures::args::FiguresArgs;
 use spanlock_benches::recovery::heap::CountedHeap;
-use spanlock_benches::report::{self, Findings, LOSS_MARK, Outputs, command, targets};
+use spanlock_benches::report::{self, Findings, LOSS_MARK, Outputs, targets};
 use spanlock_benches::terminal::Terminal;
 use spanlock_benches::{
     compare, contention, failures, figures, file_core, journal, lines, micro, node_log, objects,
-    papers, recovery, temporary,
+    papers, recovery, redraw, temporary,
 };
 
 /// Counts only in a child of `recovery`.
@@ -37,6 +37,11 @@ fn run(args: &Args) -> Result<()> {
         Some(Command::FailuresChild(child)) => child.run(),
         Some(Command::RecoveryChild(child)) => child.run(),
         Some(Command::Figures(args)) => rewrite(args),
+        Some(Command::Redraw(args)) => {
+            let terminal = Terminal::default();
+            terminal.say(&redraw::redraw(args)?);
+            terminal.end()
+        }
         Some(Command::Journal(args)) => compared(&args.outputs, None, |bar, say| {
             journal::run(&args.plan(), bar, say)
         }),
@@ -104,8 +109,7 @@ fn compared<F: Findings>(
     bar.finish_and_clear();
     let found = found?;
     show(&found, &terminal);
-    let page = found.page(&command())?;
-    terminal.say(&outputs.write(found.rows(), found.media(), &page)?);
+    terminal.say(&outputs.write(&found)?);
     terminal.end()?;
     let failed = found.failed();
     ensure!(failed.is_empty(), "not clean: {}", failed.join(", "));

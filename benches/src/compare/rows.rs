@@ -1,13 +1,13 @@
 //! The results of a run, row by row.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::locks;
 use crate::measure::{self, Round, median};
 use crate::target::Target;
 
 /// The result for a cell.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The workload's name.
     pub workload: &'static str,
@@ -33,6 +33,7 @@ pub struct Row {
     /// `ops_per_s` divided by the baseline's, rounded to thousandths. `None` without a baseline.
     pub ratio: Option<f64>,
     /// The targets of this row.
+    #[serde(skip_deserializing)]
     pub targets: Vec<Target>,
     /// Operations per second of each round.
     pub rounds: Vec<f64>,

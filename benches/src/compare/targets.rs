@@ -11,7 +11,7 @@ const WORD_FORMS: [&str; 3] = ["srl-array", "srl-packed", "srl-tree"];
 
 /// Adds their targets to the rows: lower limits on their ratios to the fastest whole-file lock.
 /// Returns all targets, with verdicts.
-pub(super) fn judge(rows: &mut [Row]) -> Vec<Target> {
+pub fn judge(rows: &mut [Row]) -> Vec<Target> {
     let mut all = Vec::new();
     let mut add = |workload, lock, threads: Option<usize>, at_least| {
         let is_of = |row: &Row| {

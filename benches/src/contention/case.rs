@@ -1,6 +1,6 @@
 //! The grid of cases.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Lengths of critical sections in nanoseconds.
 const SECTIONS_NS: [u32; 4] = [0, 300, 3_000, 30_000];
@@ -15,7 +15,7 @@ const READS: [u32; 4] = [0, 50, 75, 100];
 const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
 
 /// A point of the grid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {
     /// The work under the lock, in nanoseconds of undisturbed computation. As much follows outside
     /// the lock.

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use anyhow::{Context, Result, anyhow};
+use serde::{Deserialize, Serialize};
 
-use super::contestants::{FailureContestant, Maker};
+use super::contestants::{FailureContestant, Maker, named};
 use super::plan::FailurePlan;
 use super::trial::TrialOutcome;
 
 /// The results of a contestant under all plans.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The contestant's name.
     pub contestant: &'static str,
@@ -41,12 +42,12 @@ pub struct Row {
     #[serde(skip)]
     pub kinds: BTreeMap<String, usize>,
     /// The maker of the contestant.
-    #[serde(skip)]
+    #[serde(skip, default = "no_maker")]
     pub maker: Maker,
 }
 
 /// A run that was not clean.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Unclean {
     /// The plan, in the syntax of `--plan`.
     pub plan: String,
@@ -65,7 +66,33 @@ pub struct Unclean {
     pub cannot_reopen: Option<String>,
 }
 
+/// Stands for the maker until [`Row::recorded`] finds it.
+fn no_maker() -> Maker {
+    Maker::Others
+}
+
 impl Row {
+    /// Fills in what a result file does not have, except how many runs there were of a kind.
+    ///
+    /// # Errors
+    /// There is no such contestant, or no such plan.
+    pub fn recorded(mut self) -> Result<Self> {
+        let contestant = named(self.contestant);
+        let contestant =
+            contestant.with_context(|| format!("no contestant {}", self.contestant))?;
+        self.maker = contestant.maker;
+        for unclean in &mut self.unclean {
+            unclean.kind = match &*unclean.plan {
+                "none" => "none".to_owned(),
+                plan => {
+                    let plan: FailurePlan = plan.parse().map_err(|why| anyhow!("{why}"))?;
+                    plan.kind()
+                }
+            };
+        }
+        Ok(self)
+    }
+
     /// Creates the row from the outcomes of all plans.
     pub fn new(
         contestant: &FailureContestant,

@@ -1,6 +1,6 @@
 //! The results of a run, row by row.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::drive::{Exact, Measured};
 use super::limit::Bare;
@@ -8,7 +8,7 @@ use crate::measure::{Latencies, median};
 use crate::target::Target;
 
 /// The result of a case with a lock and a number of threads. Times are in nanoseconds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The case's name.
     pub case: &'static str,
@@ -49,6 +49,7 @@ pub struct Row {
     /// Operations per second of each round.
     pub rounds: Vec<f64>,
     /// The targets of this row.
+    #[serde(skip_deserializing)]
     pub targets: Vec<Target>,
 }
 

@@ -15,7 +15,7 @@ const TO_ONE_THREAD: f64 = 1.6;
 const LONGEST_STALL_NS: f64 = 1e6;
 
 /// Fills in what follows from comparing the rows.
-pub(super) fn compare(rows: &mut [Row]) {
+pub fn compare(rows: &mut [Row]) {
     let contestants = locks::contestants();
     let is_whole_file = |lock: &str| {
         contestants

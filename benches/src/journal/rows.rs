@@ -1,6 +1,6 @@
 //! The results of a run, row by row.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::load::Figures;
 use crate::measure::Latencies;
@@ -14,7 +14,7 @@ pub const BLOCKS: &str = "blocks";
 pub const COUNTS: [u64; 3] = [1, 16, 64];
 
 /// The result of a contestant under one load.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// [`COMMIT`], [`BLOCKS`], or a [pattern of the thesis](super::thesis).
     pub workload: &'static str,
@@ -47,11 +47,12 @@ pub struct Row {
     /// Further figures of a pattern of the thesis.
     pub transfers: Option<Transfers>,
     /// The targets of this row.
+    #[serde(skip_deserializing)]
     pub targets: Vec<Target>,
 }
 
 /// Further figures of a pattern of the thesis, in which each commit is one write of a client.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Transfers {
     /// Bytes per write.
     pub block_bytes: u64,

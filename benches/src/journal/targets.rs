@@ -19,7 +19,7 @@ const EVERYWHERE: [(&str, &str, &str, f64); 2] = [
 
 /// Adds their targets to the rows. Returns all targets on these devices, with verdicts; of those
 /// that each cell of a workload has, only the one that is missed most or met least.
-pub(super) fn judge(rows: &mut [Row], devices: &[&'static str]) -> Vec<Target> {
+pub fn judge(rows: &mut [Row], devices: &[&'static str]) -> Vec<Target> {
     let mut all = Vec::new();
     for &device in devices {
         let single = single(rows, device);

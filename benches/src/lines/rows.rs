@@ -1,11 +1,11 @@
 //! The results of cells.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::target::Target;
 
 /// The result of a cell. Figures are for each acquisition, or for each operation of the file core.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The name of the case.
     pub case: String,
@@ -28,11 +28,12 @@ pub struct Row {
     /// The hottest lines.
     pub lines: Vec<Line>,
     /// The targets of this row.
+    #[serde(skip_deserializing)]
     pub targets: Vec<Target>,
 }
 
 /// A line that moved between cores.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// Where it is.
     pub place: String,
@@ -46,7 +47,7 @@ pub struct Line {
 
 impl Row {
     /// Adds the targets.
-    pub(super) fn judged(mut self) -> Row {
+    pub fn judged(mut self) -> Row {
         let (case, lock) = (&*self.case, &*self.lock);
         let is_disjoint = case.contains("-disjoint");
         let asked = match lock {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::cases::CASES;
 use super::ranges::SEGMENT;
@@ -30,7 +30,7 @@ impl fmt::Display for Cell {
 }
 
 /// The result of a case under a lock.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The case's name.
     pub case: &'static str,
@@ -58,6 +58,7 @@ pub struct Row {
     /// cases, or if parking_lot was not measured.
     pub ratio: Option<f64>,
     /// The targets of this row.
+    #[serde(skip_deserializing)]
     pub targets: Vec<Target>,
 }
 

@@ -48,7 +48,7 @@ const EIGHT: &str = "contended/8-threads";
 
 /// Adds their targets to the rows. Returns all targets, with verdicts: those of individual locks,
 /// then those of every lock in `ours`.
-pub(super) fn judge(rows: &mut [Row], ours: &[&'static str]) -> Vec<Target> {
+pub fn judge(rows: &mut [Row], ours: &[&'static str]) -> Vec<Target> {
     let each = ours.iter().flat_map(|&lock| {
         let peer = match lock {
             "interval-tree" => "range-mutex",

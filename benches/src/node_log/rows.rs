@@ -1,6 +1,6 @@
 //! The results of a run, row by row.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::drive::Measured;
 use super::meter::{TIMED, Timed};
@@ -12,7 +12,7 @@ use crate::papers::published::Said;
 use crate::target::Target;
 
 /// The result of a system with a number of threads. Times are in nanoseconds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The case's name.
     pub case: &'static str,
@@ -50,13 +50,15 @@ pub struct Row {
     /// `per_s` of each round.
     pub rounds: Vec<f64>,
     /// The papers' figures that have their counterpart in this row.
+    #[serde(skip_deserializing)]
     pub paper: Vec<Beside>,
     /// The targets of this row.
+    #[serde(skip_deserializing)]
     pub targets: Vec<Target>,
 }
 
 /// How long an operation takes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Times {
     /// Operations per second of all threads together.
     pub per_s: f64,

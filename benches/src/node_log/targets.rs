@@ -17,7 +17,7 @@ const STALL_TO_BASELINE: f64 = 0.1;
 const BYTES_TO_BASELINE: f64 = 0.1;
 
 /// Fills in what follows from comparing the rows.
-pub(super) fn compare(rows: &mut [Row]) {
+pub fn compare(rows: &mut [Row]) {
     let all = rows.to_vec();
     for row in rows.iter_mut() {
         let baseline = if row.case == LOOKUP {

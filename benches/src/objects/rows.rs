@@ -1,6 +1,6 @@
 //! The results of a run, row by row.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::drive::Measured;
 use super::work::Work;
@@ -8,7 +8,7 @@ use crate::measure::{Latencies, median};
 use crate::target::Target;
 
 /// The result of a contestant with a number of threads. Times are in nanoseconds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The case's name.
     pub case: String,
@@ -54,6 +54,7 @@ pub struct Row {
     /// `per_s` of each round.
     pub rounds: Vec<f64>,
     /// The targets of this row.
+    #[serde(skip_deserializing)]
     pub targets: Vec<Target>,
 }
 

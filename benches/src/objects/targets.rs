@@ -24,7 +24,7 @@ const TO_RAW_BYTES: usize = 65_536;
 const PUTS_TO_LOCAL: f64 = 20.0;
 
 /// Fills in what follows from comparing the rows.
-pub(super) fn compare(rows: &mut [Row]) {
+pub fn compare(rows: &mut [Row]) {
     let all = rows.to_vec();
     for row in rows {
         let same = |case: &str, layout: &str, device: &dyn Fn(&str) -> bool| {
@@ -106,7 +106,7 @@ fn place(row: &Row) -> String {
 
 /// Returns the targets to be shown: of those that several rows have, the one that is missed most or
 /// met least. They are of a figure of a case, or of all writes or reads, on a device.
-pub(super) fn worst(rows: &[Row]) -> Vec<Target> {
+pub fn worst(rows: &[Row]) -> Vec<Target> {
     let mut worst: Vec<(String, Target)> = Vec::new();
     for row in rows {
         for target in &row.targets {

@@ -1,6 +1,6 @@
 //! The results of a run, row by row.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::published::Said;
 
@@ -15,7 +15,7 @@ pub const UNDECIDED: &str = "undecided";
 const NOTHING_COUNTED: &str = "nothing was counted in so short a time: use a larger --seconds";
 
 /// A number of a paper, and ours.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The paper's short name.
     pub paper: &'static str,

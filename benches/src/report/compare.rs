@@ -1,18 +1,20 @@
 //! The output of a comparison of locks in files, on the terminal and as a page.
 
-use std::fmt::Write;
-
 use anyhow::Result;
 
+use super::bars::{Bar, Kind};
 use super::findings::Findings;
-use super::html::{END, begun, escaped, html_table};
+use super::html_table::Line;
 use super::losses::Losses;
-use super::table::{Column, drawn, titles};
-use super::text::{LOSS_MARK, duration, grouped};
-use super::{plots, targets};
+use super::origin::Origin;
+use super::page::{Answer, Page};
+use super::plots;
+use super::table::{Column, drawn};
+use super::text::{LOSS_MARK, duration, grouped, mean, most_threads, times};
 use crate::compare::{Outcome, ROUNDS, Row};
 use crate::load::Others;
 use crate::locks;
+use crate::measure::thread_count;
 use crate::target::Target;
 use crate::terminal::Width;
 use crate::workloads;
@@ -32,6 +34,8 @@ const COLUMNS: [Column; 10] = [
 
 impl Findings for Outcome {
     type Row = Row;
+
+    const TITLE: &str = "locks compared";
 
     fn rows(&self) -> &[Row] {
         &self.rows
@@ -59,27 +63,115 @@ impl Findings for Outcome {
         losses.chain(imported).collect()
     }
 
-    fn page(&self, command: &str) -> Result<String> {
-        let imported = self.imported.as_deref().unwrap_or("not run");
-        let own = [
-            ("volume", self.volume.clone()),
-            ("import", imported.to_owned()),
-        ];
-        let mut page = begun("Spanlock: locks compared", command, self.others, &own)?;
-        reading(&mut page, self)?;
-        targets::append(&mut page, &self.targets)?;
-        let mut last = None;
-        let rows = self.rows.iter().map(|row| {
-            let cell = (row.workload, row.threads);
-            let first = last.replace(cell).is_some_and(|it| it != cell);
-            let first = if first { "first " } else { "" };
-            let loss = if row.is_loss() { "loss" } else { "" };
-            (format!("{first}{loss}"), cells(row))
-        });
-        html_table(&mut page, "Figures", titles(&COLUMNS), rows)?;
-        all_plots(&mut page, &self.rows)?;
-        page.push_str(END);
-        Ok(page)
+    fn answer(&self, origin: &Origin) -> Answer {
+        answer(self, origin)
+    }
+
+    fn body(&self, page: &mut Page) -> Result<()> {
+        all_plots(page, &self.rows)?;
+        page.figures(
+            &COLUMNS,
+            self.rows
+                .iter()
+                .map(|row| Line::new(cells(row)).guilty_if(row.is_loss(), 9)),
+        );
+        reading(page, self);
+        Ok(())
+    }
+
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let imported = self.imported.clone();
+        imported.map(|it| ("import", it)).into_iter().collect()
+    }
+
+    fn losses(&self, page: &mut Page) {
+        losses(&self.rows).append(page);
+    }
+}
+
+/// Compares the locks' mean ratios with as many threads as there are cores.
+fn answer(outcome: &Outcome, origin: &Origin) -> Answer {
+    let rows = &outcome.rows;
+    let threads = most_threads(rows.iter().map(|it| it.threads), origin.machine.cores);
+    let ratios = |lock: &str, threads: usize| -> Vec<(f64, &str)> {
+        let of_lock = rows
+            .iter()
+            .filter(|it| (it.lock, it.threads) == (lock, threads));
+        of_lock
+            .filter_map(|it| Some((it.ratio?, it.workload)))
+            .collect()
+    };
+    let mut all: Vec<_> = locks::contestants()
+        .into_iter()
+        .filter_map(|it| Some((mean(ratios(it.name, threads).iter().map(|it| it.0))?, it)))
+        .collect();
+    all.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let Some((best, lock)) = all.first() else {
+        return Answer {
+            said: losses(rows).said,
+            ..Answer::default()
+        };
+    };
+    let of_best = ratios(lock.name, threads);
+    let [low, high] = [f64::min, f64::max].map(|pick: fn(f64, f64) -> f64| {
+        of_best
+            .iter()
+            .map(|it| it.0)
+            .reduce(pick)
+            .unwrap_or_default()
+    });
+    let at = |ratio| {
+        of_best
+            .iter()
+            .find(|it| it.0 == ratio)
+            .map_or("", |it| it.1)
+    };
+    let alone = mean(ratios(lock.name, 1).iter().map(|it| it.0));
+    let alone = alone.filter(|_| threads > 1).map(|it| {
+        format!(
+            "It costs: with one thread, `{}` has **{}** the throughput of the fastest whole-file lock. ",
+            lock.name,
+            times(it)
+        )
+    });
+    Answer {
+        said: format!(
+            "`{}` wins: with {}, it has **{}** the throughput of the fastest whole-file lock, on average of {} \
+             workloads ({} in `{}`, {} in `{}`).",
+            lock.name,
+            thread_count(threads),
+            times(*best),
+            of_best.len(),
+            times(low),
+            at(low),
+            times(high),
+            at(high),
+        ),
+        cost: format!("{}{}", alone.unwrap_or_default(), worst(&losses(rows))),
+        caption: format!(
+            "Throughput with {}, as a ratio to the fastest whole-file lock (the line): geometric mean of all workloads",
+            thread_count(threads)
+        ),
+        bars: all
+            .iter()
+            .map(|(ratio, it)| Bar::new(it.ours, it.name, *ratio, format!("{ratio:.2}")))
+            .collect(),
+        even: Some(1.0),
+    }
+}
+
+/// Returns the losses in a sentence, with the worst.
+fn worst(losses: &Losses) -> String {
+    match losses.rows.first() {
+        None => losses.said.clone(),
+        Some(row) => format!(
+            "{} The worst: **{}** (`{}` in `{}` with {} threads).",
+            losses.said.trim_start_matches("Losses: "),
+            row[3],
+            row[1],
+            row[0],
+            row[2]
+        ),
     }
 }
 
@@ -146,52 +238,60 @@ fn losses(rows: &[Row]) -> Losses {
 }
 
 /// Explains the figures.
-fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
-    writeln!(
-        page,
-        "<p>Every figure is the median of rounds ({ROUNDS} on the shared file, more for a short import). The locks take \
+fn reading(page: &mut Page, outcome: &Outcome) {
+    page.said(&format!(
+        "Every figure is the median of rounds ({ROUNDS} on the shared file, more for a short import). The locks take \
          turns, so that other load on the machine affects all locks equally. Nothing else should run during the measurement. \
          Each cell is measured for {} s in total. Latencies are those of sampled operations of all rounds; the longest are \
          caused by the scheduler. A ratio compares operations per second with the baseline: the fastest whole-file lock in the same \
          workload, with the same number of threads, in the same run; below 1 the lock is slower. Differences of a few \
-         hundredths are noise.</p>",
+         hundredths are noise.",
         outcome.seconds
-    )?;
-    losses(&outcome.rows).append(page)
+    ));
 }
 
-fn all_plots(page: &mut String, rows: &[Row]) -> Result<()> {
+fn all_plots(page: &mut Page, rows: &[Row]) -> Result<()> {
     let locks: Vec<_> = locks::contestants()
         .into_iter()
         .filter(|it| rows.iter().any(|row| row.lock == it.name))
         .collect();
-    page.push_str("<h2>Locks</h2>\n<ul>\n");
-    for (place, it) in locks.iter().enumerate() {
-        let (name, about) = (it.name, it.about);
-        let color = plots::html_color(place);
-        writeln!(
-            page,
-            "<li><span class=\"key\" style=\"background: {color}\"></span><code>{name}</code>: {}</li>",
-            escaped(about)
-        )?;
-    }
-    page.push_str("</ul>\n");
+    page.heading("Locks");
+    page.keys(locks.iter().map(|it| (it.name, it.about)));
     let names: Vec<_> = locks.iter().map(|it| it.name).collect();
     for (workload, about) in workloads::all() {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.workload == workload).collect();
         if rows.is_empty() {
             continue;
         }
-        writeln!(
-            page,
-            "<h2>{workload}: {}</h2>\n<div class=\"plots\">",
-            escaped(about)
-        )?;
-        page.push_str(&plots::throughput(&rows, &names)?);
-        page.push_str(&plots::ratios(&rows, &names)?.unwrap_or_default());
-        page.push_str("</div>\n");
+        page.heading(&format!("{workload}: {about}"));
+        page.put("<div class=\"plots\">");
+        page.put(&plots::throughput(&rows, &names)?);
+        for of_threads in rows.chunk_by(|a, b| a.threads == b.threads) {
+            ratios(page, of_threads, &names);
+        }
+        page.put("</div>\n");
     }
     Ok(())
+}
+
+/// Shows the ratios of rows with the same number of threads.
+fn ratios(page: &mut Page, rows: &[&Row], locks: &[&str]) {
+    let bar = |row: &&Row| {
+        let place = locks.iter().position(|it| *it == row.lock)?;
+        Some(Bar {
+            name: row.lock.to_owned(),
+            value: row.ratio?,
+            told: ratio(row),
+            kind: Kind::Place(place),
+            is_bad: row.is_loss(),
+        })
+    };
+    let bars: Vec<Bar> = rows.iter().filter_map(bar).collect();
+    if !bars.is_empty() {
+        let threads = thread_count(rows[0].threads);
+        let caption = format!("{threads}: ratio to the fastest whole-file lock");
+        page.bars(&caption, &bars, Some(1.0));
+    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 //! The output of `compare contention`, on the terminal and as a page.
 
-use std::fmt::Write;
-
 use anyhow::Result;
 
+use super::bars::Bar;
 use super::findings::Findings;
-use super::html::{END, begun, escaped, html_table};
+use super::html_table::Line;
+use super::origin::Origin;
+use super::page::{Answer, Page};
 use super::plots;
-use super::table::{Column, drawn, drawn_in_groups, titles};
-use super::text::{LOSS_MARK, duration, grouped, time};
+use super::table::{Column, drawn, drawn_in_groups};
+use super::text::{LOSS_MARK, duration, grouped, mean, time, times};
 use crate::contention::{BURNS, Case, Outcome, ROUNDS, Row};
 use crate::load::Others;
 use crate::micro::{FAIR, candidates};
@@ -40,6 +41,8 @@ const BY_LOCK: [Column; 5] = [
 impl Findings for Outcome {
     type Row = Row;
 
+    const TITLE: &str = "locks under contention";
+
     fn rows(&self) -> &[Row] {
         &self.rows
     }
@@ -69,23 +72,89 @@ impl Findings for Outcome {
         vec![format!("{said}\n{table}")]
     }
 
-    fn page(&self, command: &str) -> Result<String> {
-        let title = "Spanlock: locks under contention";
-        let mut page = begun(title, command, self.others, &[])?;
-        reading(&mut page, self)?;
-        let losses = by_lock(self).into_iter().map(|it| (String::new(), it));
-        html_table(&mut page, "Locks and losses", titles(&BY_LOCK), losses)?;
-        all_plots(&mut page, &self.rows)?;
-        let mut last = None;
-        let of_row = self.rows.iter().map(|row| {
-            let first = last.replace(row.case).is_some_and(|it| it != row.case);
-            let first = if first { "first " } else { "" };
-            let loss = if row.is_loss() { "loss" } else { "" };
-            (format!("{first}{loss}"), cells(row))
+    fn answer(&self, _: &Origin) -> Answer {
+        answer(self)
+    }
+
+    fn body(&self, page: &mut Page) -> Result<()> {
+        all_plots(page, &self.rows)?;
+        page.figures(
+            &COLUMNS,
+            self.rows
+                .iter()
+                .map(|row| Line::new(cells(row)).guilty_if(row.is_loss(), 10)),
+        );
+        reading(page, self);
+        Ok(())
+    }
+
+    fn losses(&self, page: &mut Page) {
+        page.heading("Losses");
+        page.said(&losses(self));
+        let lines = by_lock(self).into_iter().map(|it| {
+            let has_losses = !it[1].starts_with("0 ");
+            Line::new(it).guilty_if(has_losses, 1)
         });
-        html_table(&mut page, "Figures", titles(&COLUMNS), of_row)?;
-        page.push_str(END);
-        Ok(page)
+        page.bare_table(&BY_LOCK, &Vec::from_iter(lines));
+    }
+}
+
+/// Compares the locks' mean ratios where requests overlap least, and where they overlap most.
+fn answer(outcome: &Outcome) -> Answer {
+    let rows = &outcome.rows;
+    let overlaps = || rows.iter().map(|it| it.case.overlap);
+    let (least, most) = (overlaps().min().unwrap_or(0), overlaps().max().unwrap_or(0));
+    let ratio = |lock: &str, overlap: u32| {
+        let of = rows
+            .iter()
+            .filter(|it| it.lock == lock && it.case.overlap == overlap);
+        mean(of.filter_map(|it| it.ratio))
+    };
+    let mut all: Vec<_> = candidates()
+        .into_iter()
+        .filter_map(|it| Some((ratio(it.name, least)?, it)))
+        .collect();
+    all.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let Some((best, lock)) = all.first() else {
+        return Answer {
+            said: losses(outcome),
+            ..Answer::default()
+        };
+    };
+    let overlapping = ratio(lock.name, most).filter(|_| most > least).map(|it| {
+        format!(
+            "It costs: where {most} % overlap, the same lock has **{}** the throughput of the fastest whole-file lock. ",
+            times(it)
+        )
+    });
+    Answer {
+        said: format!(
+            "`{}` wins where {least} % of requests overlap: it has **{}** the throughput of the fastest whole-file lock, \
+             on average of its cases.",
+            lock.name,
+            times(*best)
+        ),
+        cost: overlapping.unwrap_or_default()
+            + losses(outcome)
+                .replace(" By lock:", "")
+                .trim_start_matches(['▼', ' ']),
+        caption: format!(
+            "Throughput where {least} % and where {most} % of requests overlap, as a ratio to the fastest whole-file lock (the line): geometric means"
+        ),
+        bars: all
+            .iter()
+            .flat_map(|(first, it)| {
+                let bar = |name: String, ratio: f64| {
+                    Bar::new(it.ours, name, ratio, format!("{ratio:.2}"))
+                };
+                let second = ratio(it.name, most).filter(|_| most > least);
+                let second = second.map(|ratio| bar(format!("… {most} %"), ratio));
+                [bar(format!("{} {least} %", it.name), *first)]
+                    .into_iter()
+                    .chain(second)
+            })
+            .collect(),
+        even: Some(1.0),
     }
 }
 
@@ -156,43 +225,31 @@ fn absences(outcome: &Outcome) -> Vec<String> {
 }
 
 /// Explains the figures.
-fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
-    writeln!(
-        page,
-        "<p>In each case, every thread repeatedly locks one segment of 4 KiB, works for the time of the section, releases it, and \
+fn reading(page: &mut Page, outcome: &Outcome) {
+    page.said(&format!(
+        "In each case, every thread repeatedly locks one segment of 4 KiB, works for the time of the section, releases it, and \
          works as long outside. The requests of two threads overlap with the given probability in percent, and the given percentage \
          of requests are reads; exclusive locks serve them exclusively. The locks take turns in {ROUNDS} rounds, for {} s per row. \
          Half of each round measures throughput and processor time, whose medians are shown; in the other half, every \
          acquisition is timed, from call to return. A lock burns cores if its processor time per operation is more than {BURNS} \
          times that of the most frugal lock in the case and it beats that lock's throughput. A ratio compares operations per second with the \
-         baseline: the fastest whole-file lock in the same case. <code>{FAIR}</code> is never the baseline; it is the yardstick \
-         for longest waits.</p>",
+         baseline: the fastest whole-file lock in the same case. `{FAIR}` is never the baseline; it is the yardstick \
+         for longest waits.",
         outcome.seconds
-    )?;
-    page.push_str("<ul>\n");
-    for line in [losses(outcome)].into_iter().chain(absences(outcome)) {
-        writeln!(page, "<li>{}</li>", escaped(&line))?;
+    ));
+    for absent in absences(outcome) {
+        page.said(&absent);
     }
-    page.push_str("</ul>\n");
-    Ok(())
 }
 
 /// Plots the cases that differ only in the number of threads together.
-fn all_plots(page: &mut String, rows: &[Row]) -> Result<()> {
+fn all_plots(page: &mut Page, rows: &[Row]) -> Result<()> {
     let candidates = candidates().into_iter();
     let locks: Vec<_> = candidates
         .filter(|it| rows.iter().any(|row| row.lock == it.name))
         .collect();
-    page.push_str("<h2>Locks</h2>\n<ul>\n");
-    for (place, lock) in locks.iter().enumerate() {
-        let (color, about) = (plots::html_color(place), escaped(lock.about));
-        writeln!(
-            page,
-            "<li><span class=\"key\" style=\"background: {color}\"></span><code>{}</code>: {about}</li>",
-            lock.name
-        )?;
-    }
-    page.push_str("</ul>\n");
+    page.heading("Locks");
+    page.keys(locks.iter().map(|it| (it.name, it.about)));
     let mut groups: Vec<Case> = Vec::new();
     for row in rows {
         let group = Case {
@@ -220,29 +277,29 @@ fn all_plots(page: &mut String, rows: &[Row]) -> Result<()> {
             };
             locks.iter().map(|it| line(it.name)).collect()
         };
-        writeln!(
-            page,
-            "<h2>sections of {} µs, overlap {} %, {} % reads</h2>\n<div class=\"plots\">",
+        page.heading(&format!(
+            "sections of {} µs, overlap {} %, {} % reads",
             f64::from(group.section_ns) / 1e3,
             group.overlap,
             group.reads
-        )?;
+        ));
+        page.put("<div class=\"plots\">");
         let throughput = lines(|row| row.ops_per_s);
-        page.push_str(&plots::amounts(
+        page.put(&plots::amounts(
             "operations per second, by threads",
             &throughput,
         )?);
         let waits = lines(|row| row.longest_ns as f64 / 1e3);
-        page.push_str(&plots::amounts(
+        page.put(&plots::amounts(
             "µs of the longest wait, by threads",
             &waits,
         )?);
         let cpu = lines(|row| row.cpu_ns_per_op);
-        page.push_str(&plots::amounts(
+        page.put(&plots::amounts(
             "ns of CPU per operation, by threads",
             &cpu,
         )?);
-        page.push_str("</div>\n");
+        page.put("</div>\n");
     }
     Ok(())
 }

@@ -1,13 +1,16 @@
 //! The output of `cargo compare failures`, on the terminal and as a page.
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
-
 use anyhow::Result;
+use std::collections::BTreeMap;
 
+use super::bars::Bar;
 use super::findings::Findings;
-use super::html::{END, escaped, facts, head, html_table};
-use super::table::{Column, drawn, titles};
+use super::html_table::Line;
+use super::origin::Origin;
+use super::page::{Answer, Page};
+use super::table::{Column, drawn};
+use super::text::grouped;
+use crate::failures::contestants::Maker;
 use crate::failures::contestants::named;
 use crate::failures::rows::{Row, Unclean};
 use crate::failures::{Outcome, failed};
@@ -50,6 +53,8 @@ fn cells(row: &Row) -> [String; 10] {
 impl Findings for Outcome {
     type Row = Row;
 
+    const TITLE: &str = "failures of journals and logs";
+
     const IS_MEASURED: bool = false;
 
     fn rows(&self) -> &[Row] {
@@ -69,8 +74,33 @@ impl Findings for Outcome {
         vec![width.wrapped(&unclean(&self.rows))]
     }
 
-    fn page(&self, command: &str) -> Result<String> {
-        page(&self.rows, command)
+    fn answer(&self, _: &Origin) -> Answer {
+        answer(&self.rows)
+    }
+
+    fn body(&self, page: &mut Page) -> Result<()> {
+        page.table("Contestants", &COLUMNS, self.rows.iter().map(line));
+        page.said(READING);
+        page.list(self.rows.iter().map(|row| {
+            let about = named(row.contestant).map_or("", |it| it.about);
+            (row.contestant, about)
+        }));
+        Ok(())
+    }
+
+    fn losses(&self, page: &mut Page) {
+        page.heading("Not clean");
+        page.list(kinds(&self.rows).into_iter().map(|it| {
+            let UncleanKind { kind, first, .. } = it;
+            let told = format!(
+                "{kind}: {}; {}: {}; again: `{}`",
+                it.count(),
+                first.plan,
+                wrong(first).replace('`', "'"),
+                it.again
+            );
+            (it.contestant, told)
+        }));
     }
 
     fn failed(&self) -> Vec<&'static str> {
@@ -83,11 +113,10 @@ impl Findings for Outcome {
 fn unclean(rows: &[Row]) -> String {
     let lines = kinds(rows).into_iter().map(|it| {
         format!(
-            "{} {}: {} of {} runs not clean; {}: {}\n    again: {}",
+            "{} {}: {} not clean; {}: {}\n    again: {}",
             it.contestant,
             it.kind,
-            it.runs,
-            it.of,
+            it.count(),
             it.first.plan,
             wrong(it.first),
             it.again
@@ -101,41 +130,74 @@ fn unclean(rows: &[Row]) -> String {
     lines.join("\n")
 }
 
-fn page(rows: &[Row], command: &str) -> Result<String> {
-    let mut page = head("Spanlock: failures of journals and logs", &facts(command))?;
-    writeln!(page, "<p>{}</p>", escaped(READING))?;
-    let of_row = rows.iter().map(|row| {
-        let class = if row.is_clean() { "" } else { "loss" };
-        (class.to_owned(), cells(row))
-    });
-    html_table(&mut page, "Contestants", titles(&COLUMNS), of_row)?;
-    page.push_str("<ul>\n");
-    for row in rows {
-        let about = named(row.contestant).map_or("", |it| it.about);
-        writeln!(
-            page,
-            "<li><code>{}</code>: {}</li>",
-            row.contestant,
-            escaped(about)
-        )?;
+type Count = fn(&Row) -> usize;
+
+/// The columns of figures that are bad unless they are zero, and what they count.
+const BAD: [(usize, &str, Count); 5] = [
+    (5, "records falsely acknowledged", |row| {
+        row.false_acknowledgements
+    }),
+    (6, "records that were never appended", |row| row.foreign),
+    (7, "runs hang", |row| row.hangs),
+    (8, "runs panic", |row| row.panics),
+    (9, "runs cannot be reopened", |row| row.cannot_reopen),
+];
+
+/// Returns a row, in which each figure that is bad is marked.
+fn line(row: &Row) -> Line {
+    let line = Line::new(cells(row));
+    BAD.iter().fold(line, |line, (column, _, count)| {
+        line.guilty_if(count(row) > 0, *column)
+    })
+}
+
+/// Returns what went wrong in the runs of a row, and how often.
+fn bad(row: &Row) -> Vec<String> {
+    let all = BAD.iter().map(|(_, what, count)| (count(row), what));
+    let all = all.filter(|it| it.0 > 0);
+    all.map(|(count, what)| format!("**{}** {what}", grouped(count as u64)))
+        .collect()
+}
+
+fn answer(rows: &[Row]) -> Answer {
+    let is_ours = |row: &&Row| row.maker != Maker::Others;
+    let runs: usize = rows.iter().filter(is_ours).map(|it| it.runs).sum();
+    let told = |row: &Row| format!("`{}`: {}", row.contestant, bad(row).join(", "));
+    let told = |ours: bool| -> Vec<String> {
+        let unclean = rows
+            .iter()
+            .filter(|it| is_ours(it) == ours && !it.is_clean());
+        unclean.map(told).collect()
+    };
+    let ours = match (runs, told(true)) {
+        (0, _) => "No journal of Spanlock was run.".to_owned(),
+        (_, bad) if bad.is_empty() => format!(
+            "Spanlock's journals stay clean in all **{} runs** in which a write or a flush fails: no acknowledged record is \
+             lost, and nothing hangs or panics.",
+            grouped(runs as u64)
+        ),
+        (_, bad) => format!("Spanlock's journals are not clean: {}.", bad.join("; ")),
+    };
+    let others = match told(false) {
+        bad if bad.is_empty() => String::new(),
+        bad => format!("Logs of other projects: {}.", bad.join("; ")),
+    };
+    let bar = |row: &Row| {
+        let unclean = row.unclean.len();
+        let percent = 100.0 * unclean as f64 / row.runs.max(1) as f64;
+        let told = format!("{unclean} of {}", row.runs);
+        Bar {
+            is_bad: unclean > 0,
+            ..Bar::new(is_ours(&row), row.contestant, percent, told)
+        }
+    };
+    Answer {
+        said: ours,
+        cost: others,
+        caption: "Runs with one failed write or flush that are not clean, in percent".to_owned(),
+        bars: rows.iter().map(bar).collect(),
+        ..Answer::default()
     }
-    page.push_str("</ul>\n<h2>Not clean</h2>\n<ul>\n");
-    for kind in kinds(rows) {
-        writeln!(
-            page,
-            "<li><code>{}</code> {}: {} of {} runs; {}: {}<br><code>{}</code></li>",
-            kind.contestant,
-            kind.kind,
-            kind.runs,
-            kind.of,
-            kind.first.plan,
-            escaped(&wrong(kind.first)),
-            kind.again
-        )?;
-    }
-    page.push_str("</ul>\n");
-    page.push_str(END);
-    Ok(page)
 }
 
 /// Runs that differ only in the index and are not all clean.
@@ -144,10 +206,19 @@ struct UncleanKind<'a> {
     kind: &'a str,
     /// The number of runs that are not clean.
     runs: usize,
-    /// The number of runs of this kind.
+    /// The number of runs of this kind; 0 if it is unknown.
     of: usize,
     first: &'a Unclean,
     again: String,
+}
+
+impl UncleanKind<'_> {
+    fn count(&self) -> String {
+        match self.of {
+            0 => format!("{} runs", self.runs),
+            of => format!("{} of {of} runs", self.runs),
+        }
+    }
 }
 
 fn kinds(rows: &[Row]) -> Vec<UncleanKind<'_>> {

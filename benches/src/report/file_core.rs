@@ -1,18 +1,20 @@
 //! The output of `compare file-core`, on the terminal and as a page.
 
-use std::fmt::Write;
-
 use anyhow::Result;
 
+use super::bars::Bar;
 use super::findings::Findings;
-use super::html::{END, begun, escaped, html_table};
-use super::table::{Column, drawn, titles};
-use super::targets;
-use super::text::{duration, grouped, ratio_or_dash};
+use super::html_table::Line;
+use super::origin::Origin;
+use super::page::{Answer, Page};
+use super::table::{Column, drawn};
+use super::text::{duration, grouped, most_threads, ratio_or_dash, times};
 use crate::file_core::args::cases;
 use crate::file_core::operations::Pace;
 use crate::file_core::{Outcome, Row};
 use crate::load::Others;
+use crate::locks;
+use crate::measure::thread_count;
 use crate::target::Target;
 use crate::terminal::Width;
 
@@ -40,6 +42,8 @@ flushes: lines of 64 bytes of a usual operation; most: of any operation";
 impl Findings for Outcome {
     type Row = Row;
 
+    const TITLE: &str = "the file core and its limit";
+
     fn rows(&self) -> &[Row] {
         &self.rows
     }
@@ -66,27 +70,94 @@ impl Findings for Outcome {
         Vec::new()
     }
 
-    fn page(&self, command: &str) -> Result<String> {
-        let own = [("volume", self.volume.clone())];
-        let title = "Spanlock: the file core and its limit";
-        let mut page = begun(title, command, self.others, &own)?;
-        reading(&mut page, self)?;
-        targets::append(&mut page, &self.targets().unwrap_or_default())?;
-        let mut last = None;
-        let of_row = self.rows.iter().map(|row| {
-            let case = (row.case, row.threads);
-            let first = last.replace(case).is_some_and(|it| it != case);
-            let class = if first { "first" } else { "" };
-            (class.to_owned(), cells(row))
-        });
-        html_table(&mut page, "Figures", titles(&COLUMNS), of_row)?;
-        page.push_str("<h2>Cases</h2>\n<ul>\n");
-        for (name, about) in cases() {
-            writeln!(page, "<li><code>{name}</code>: {}</li>", escaped(about))?;
-        }
-        page.push_str("</ul>\n");
-        page.push_str(END);
-        Ok(page)
+    fn answer(&self, origin: &Origin) -> Answer {
+        answer(&self.rows, origin)
+    }
+
+    fn body(&self, page: &mut Page) -> Result<()> {
+        page.figures(&COLUMNS, self.rows.iter().map(|row| Line::new(cells(row))));
+        reading(page, self);
+        page.heading("Cases");
+        page.list(cases());
+        Ok(())
+    }
+}
+
+/// Compares the locks in the first case, with as many threads as there are cores.
+fn answer(rows: &[Row], origin: &Origin) -> Answer {
+    let Some(case) = rows.first().map(|it| it.case) else {
+        return Answer::default();
+    };
+    let of_case = rows.iter().filter(|it| it.case == case);
+    let threads = most_threads(of_case.clone().map(|it| it.threads), origin.machine.cores);
+    let mut shown: Vec<&Row> = of_case.clone().filter(|it| it.threads == threads).collect();
+    shown.sort_by(|a, b| b.ops_per_s.total_cmp(&a.ops_per_s));
+    let Some(best) = shown.iter().find(|it| !it.is_bare()) else {
+        return Answer::default();
+    };
+    let compared = best.to_whole_file.zip(best.whole_file);
+    let compared =
+        compared.map(|(ratio, lock)| format!(", **{}** those under `{lock}`", times(ratio)));
+    let limit = best.to_limit.map(|it| {
+        format!(
+            "; the bare copy with its flushes is the limit, of which it reaches **{:.0} %**",
+            it * 100.0
+        )
+    });
+    let alone = of_case
+        .clone()
+        .find(|it| it.threads == 1 && it.lock == best.lock && threads > 1);
+    let alone = alone.and_then(|it| it.to_whole_file.zip(it.whole_file));
+    let alone = alone.map(|(ratio, lock)| {
+        format!(
+            "with one thread, **{}** the operations under `{lock}`. ",
+            times(ratio)
+        )
+    });
+    let stall = rows
+        .iter()
+        .find(|it| it.case == "cleaning" && it.lock == best.lock);
+    let stall = stall.map(|it| {
+        format!(
+            "Cleaning a log stalls a write for **{}** at most. ",
+            duration(it.max_ns)
+        )
+    });
+    let cost = format!(
+        "It costs: each operation flushes **{} lines** and takes **{} fences**; {}{}",
+        best.flushes,
+        best.fences,
+        alone.unwrap_or_default(),
+        stall.unwrap_or_default()
+    );
+    Answer {
+        said: format!(
+            "`{}` wins: with {}, the file core does **{} operations/s** of `{case}` under it{}{}.",
+            best.lock,
+            thread_count(threads),
+            grouped(best.ops_per_s.round() as u64),
+            compared.unwrap_or_default(),
+            limit.unwrap_or_default(),
+        ),
+        cost,
+        caption: format!(
+            "Operations per second of {case} with {}",
+            thread_count(threads)
+        ),
+        bars: shown
+            .iter()
+            .map(|it| {
+                let is_ours = locks::all().iter().any(|lock| lock.0 == it.lock);
+                let told = grouped(it.ops_per_s.round() as u64);
+                let name = match it.lock {
+                    "limit" => "limit: copy, flush, fence",
+                    "copy" => "the copy alone",
+                    lock => lock,
+                };
+                Bar::new(is_ours, name, it.ops_per_s, told)
+            })
+            .collect(),
+        even: None,
     }
 }
 
@@ -118,17 +189,14 @@ fn cells(row: &Row) -> [String; 13] {
 }
 
 /// Explains the figures.
-fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
-    writeln!(
-        page,
-        "<p>{}. The rows of a case take turns, for {} s per row, in {} rounds, or in {} if the operation uses many pages. Ops/s are the median of the rounds. Flushes and \
-         fences are counted in a separate pass that is not timed. Latencies are sampled, except that the case <code>cleaning</code> \
-         times every write; there the row <code>limit</code> shows the longest stalls without a file core, which the scheduler \
-         causes.</p>",
-        escaped(READING),
+fn reading(page: &mut Page, outcome: &Outcome) {
+    page.said(&format!(
+        "{READING}. The rows of a case take turns, for {} s per row, in {} rounds, or in {} if the operation uses many pages. Ops/s are the median of the rounds. Flushes and \
+         fences are counted in a separate pass that is not timed. Latencies are sampled, except that the case `cleaning` \
+         times every write; there the row `limit` shows the longest stalls without a file core, which the scheduler \
+         causes.",
         outcome.seconds,
         Pace::Repeated.rounds(),
         Pace::Batches.rounds()
-    )?;
-    Ok(())
+    ));
 }

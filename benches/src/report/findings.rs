@@ -3,6 +3,8 @@
 use anyhow::Result;
 use serde::Serialize;
 
+use super::origin::Origin;
+use super::page::{Answer, Page};
 use crate::load::Others;
 use crate::target::Target;
 use crate::terminal::Width;
@@ -11,6 +13,9 @@ use crate::terminal::Width;
 pub trait Findings {
     /// A row of the JSON.
     type Row: Serialize;
+
+    /// What the page is about.
+    const TITLE: &'static str;
 
     /// Whether the rows are figures of speed, which mean nothing in a build that is not optimized.
     const IS_MEASURED: bool = true;
@@ -37,11 +42,22 @@ pub trait Findings {
     /// Returns the losses, and whatever else the rows show.
     fn conclusions(&self, width: Width) -> Vec<String>;
 
-    /// Returns the page. `command` is the command line that produced it.
+    /// Returns what the first screen of the page says and shows.
+    fn answer(&self, origin: &Origin) -> Answer;
+
+    /// Appends the tables and plots of the page.
     ///
     /// # Errors
     /// A plot cannot be drawn.
-    fn page(&self, command: &str) -> Result<String>;
+    fn body(&self, page: &mut Page) -> Result<()>;
+
+    /// Returns further facts about the run, which the page names.
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// Appends the losses to the page.
+    fn losses(&self, _: &mut Page) {}
 
     /// Returns the names of what makes the command fail.
     fn failed(&self) -> Vec<&'static str> {

@@ -1,15 +1,17 @@
 //! The output of `compare journal`, on the terminal and as a page.
 
-use std::fmt::Write;
+mod answer;
 
 use anyhow::Result;
 
 use super::findings::Findings;
-use super::html::{END, begun, escaped, html_table};
+use super::html_table::Line;
 use super::losses::Losses;
-use super::table::{Column, drawn, fits, left_out_told, titles};
-use super::text::grouped;
-use super::{plots, targets};
+use super::origin::Origin;
+use super::page::{Answer, Page};
+use super::plots;
+use super::table::{Column, drawn, fits, left_out_told};
+use super::text::{grouped, millis, number};
 use crate::journal::Outcome;
 use crate::journal::devices::DIRECT;
 use crate::journal::rows::{BLOCKS, COMMIT, COUNTS, Place, Row, find};
@@ -20,22 +22,25 @@ use crate::measure::thread_count;
 use crate::target::Target;
 use crate::terminal::Width;
 
-const COLUMNS: [&str; 11] = [
-    "device",
-    "threads",
-    "think",
-    "blocks",
-    "contestant",
-    "commits/s",
-    "commits/flush",
-    "p50",
-    "p99",
-    "p50 in flushes",
-    "flush",
+/// The columns of the page.
+const COLUMNS: [Column; 11] = [
+    Column::name("device"),
+    Column::figure("threads", 0),
+    Column::figure("think", 0),
+    Column::figure("blocks", 0),
+    Column::name("contestant"),
+    Column::figure("commits/s", 0),
+    Column::figure("commits/flush", 0),
+    Column::figure("p50", 0),
+    Column::figure("p99", 0),
+    Column::figure("p50 in flushes", 0),
+    Column::figure("flush", 0),
 ];
 
 impl Findings for Outcome {
     type Row = Row;
+
+    const TITLE: &str = "durable commits compared";
 
     fn rows(&self) -> &[Row] {
         &self.rows
@@ -75,30 +80,36 @@ impl Findings for Outcome {
         of_device.collect()
     }
 
-    fn page(&self, command: &str) -> Result<String> {
+    fn answer(&self, _: &Origin) -> Answer {
+        answer::answer(self)
+    }
+
+    fn body(&self, page: &mut Page) -> Result<()> {
+        page.heading("Contestants");
+        page.keys(self.plan.contestants.iter().map(|it| (it.name, it.about)));
+        all_plots(page, self)?;
+        let rows = self.rows.iter().filter(|row| row.place().is_some());
+        page.figures(&COLUMNS, rows.map(|row| Line::new(cells(row))));
+        thesis(page, self);
+        reading(page, self);
+        Ok(())
+    }
+
+    fn facts(&self) -> Vec<(&'static str, String)> {
         let peers = self.plan.contestants.iter();
         let peers: Vec<_> = peers.filter_map(|it| it.of_others()).collect();
-        let own = [
-            ("devices", self.devices.join("; ")),
-            ("logs of other projects", peers.join(", ")),
-        ];
-        let title = "Spanlock: durable commits compared";
-        let mut page = begun(title, command, self.others, &own)?;
-        reading(&mut page, self)?;
-        targets::append(&mut page, &self.targets)?;
-        contestants(&mut page, self)?;
-        all_plots(&mut page, self)?;
-        thesis(&mut page, self)?;
-        let rows = self.rows.iter().filter(|row| row.place().is_some());
-        let mut last = None;
-        let rows = rows.map(|row| {
-            let cell = (row.device, row.threads, row.think, row.blocks);
-            let first = last.replace(cell).is_some_and(|it| it != cell);
-            (if first { "first" } else { "" }.to_owned(), cells(row))
-        });
-        html_table(&mut page, "Figures", COLUMNS, rows)?;
-        page.push_str(END);
-        Ok(page)
+        vec![("logs of other projects", peers.join(", "))]
+    }
+
+    fn losses(&self, page: &mut Page) {
+        for &device in &self.plan.devices {
+            if let Some(losses) = losses(self, device) {
+                losses.append(page);
+            }
+            if let Some(coalesced) = Coalesced::on(&self.rows, device) {
+                page.said(&coalesced_told(&coalesced));
+            }
+        }
     }
 }
 
@@ -228,15 +239,6 @@ fn parts(row: &Row) -> [String; 3] {
     ]
 }
 
-fn number(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(|| "–".to_owned(), |it| format!("{it:.digits$}"))
-}
-
-/// Formats microseconds as milliseconds.
-fn millis(micros: Option<f64>) -> String {
-    micros.map_or_else(|| "–".to_owned(), |it| format!("{:.3} ms", it / 1e3))
-}
-
 fn cells(row: &Row) -> [String; 11] {
     [
         row.device.to_owned(),
@@ -325,42 +327,18 @@ fn thesis_cells(comparison: &Comparison) -> Vec<String> {
 }
 
 /// Explains the figures.
-fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
-    writeln!(
-        page,
-        "<p>Each thread commits 256 bytes (in a block journal, a changed block; where the table says so, 16 or 64 blocks), waits until they are durable, thinks, and repeats. The contestants take \
+fn reading(page: &mut Page, outcome: &Outcome) {
+    page.said(&format!(
+        "Each thread commits 256 bytes (in a block journal, a changed block; where the table says so, 16 or 64 blocks), waits until they are durable, thinks, and repeats. The contestants take \
          turns in rounds; each row is measured for {} s in total. Flushes include the contestant's durable writes. Think times are in units of the flush duration just before \
-         the cell was measured; medians are in units of the row's own flushes. Latencies cover all commits.</p>",
+         the cell was measured; medians are in units of the row's own flushes. Latencies cover all commits.",
         outcome.plan.seconds
-    )?;
-    for &device in &outcome.plan.devices {
-        if let Some(losses) = losses(outcome, device) {
-            losses.append(page)?;
-        }
-        if let Some(coalesced) = Coalesced::on(&outcome.rows, device) {
-            writeln!(page, "<p>{}</p>", escaped(&coalesced_told(&coalesced)))?;
-        }
-    }
-    Ok(())
-}
-
-fn contestants(page: &mut String, outcome: &Outcome) -> Result<()> {
-    page.push_str("<h2>Contestants</h2>\n<ul>\n");
-    for (place, contestant) in outcome.plan.contestants.iter().enumerate() {
-        let (color, name) = (plots::html_color(place), contestant.name);
-        writeln!(
-            page,
-            "<li><span class=\"key\" style=\"background: {color}\"></span><code>{name}</code>: {}</li>",
-            escaped(contestant.about)
-        )?;
-    }
-    page.push_str("</ul>\n");
-    Ok(())
+    ));
 }
 
 /// Draws commits per second and per flush by threads, for each device and think time, and the
 /// effect of the rendezvous.
-fn all_plots(page: &mut String, outcome: &Outcome) -> Result<()> {
+fn all_plots(page: &mut Page, outcome: &Outcome) -> Result<()> {
     let (rows, plan) = (&outcome.rows, &outcome.plan);
     for &device in &plan.devices {
         let of_cell = |contestant, threads, think| {
@@ -380,7 +358,8 @@ fn all_plots(page: &mut String, outcome: &Outcome) -> Result<()> {
         {
             continue;
         }
-        writeln!(page, "<h2>{device}</h2>\n<div class=\"plots\">")?;
+        page.heading(device);
+        page.put("<div class=\"plots\">");
         for &think in &plan.think {
             let lines = |value: fn(&Row) -> Option<f64>| -> Vec<Vec<(f64, f64)>> {
                 let line = |name| {
@@ -392,12 +371,12 @@ fn all_plots(page: &mut String, outcome: &Outcome) -> Result<()> {
                 plan.contestants.iter().map(|it| line(it.name)).collect()
             };
             let caption = format!("commits per second, by threads; think {think}");
-            page.push_str(&plots::amounts(
+            page.put(&plots::amounts(
                 &caption,
                 &lines(|it| Some(it.commits_per_s)),
             )?);
             let caption = format!("commits per flush, by threads; think {think}");
-            page.push_str(&plots::amounts(
+            page.put(&plots::amounts(
                 &caption,
                 &lines(|it| it.commits_per_flush),
             )?);
@@ -415,23 +394,19 @@ fn all_plots(page: &mut String, outcome: &Outcome) -> Result<()> {
         let is_there = |name| plan.contestants.iter().any(|it| it.name == name);
         if is_there("compact-rendezvous") && is_there("compact") && device != DIRECT {
             let caption = "rendezvous / plain, by threads; one line per think time";
-            page.push_str(&plots::ratio_lines(caption, &lines)?);
+            page.put(&plots::ratio_lines(caption, &lines)?);
         }
-        page.push_str("</div>\n");
+        page.put("</div>\n");
     }
     Ok(())
 }
 
-fn thesis(page: &mut String, outcome: &Outcome) -> Result<()> {
+fn thesis(page: &mut Page, outcome: &Outcome) {
     let comparisons = comparisons(&outcome.rows, &outcome.plan.devices);
     if comparisons.is_empty() {
-        return Ok(());
+        return;
     }
-    let cells = comparisons
-        .iter()
-        .map(|it| (String::new(), thesis_cells(it)));
-    let columns = thesis_columns(outcome);
-    html_table(page, "The thesis", titles(&columns), cells)?;
-    writeln!(page, "<p>{THESIS}.</p>")?;
-    Ok(())
+    let lines = comparisons.iter().map(|it| Line::new(thesis_cells(it)));
+    page.table("The thesis", &thesis_columns(outcome), lines);
+    page.said(&format!("{THESIS}."));
 }

@@ -1,13 +1,13 @@
 //! The output of `compare lines`, on the terminal and as a page.
 
-use std::fmt::Write;
-
 use anyhow::Result;
 
+use super::bars::Bar;
 use super::findings::Findings;
-use super::html::{END, escaped, facts, head, html_table};
-use super::table::{Column, drawn, titles};
-use super::targets;
+use super::html_table::Line as TableLine;
+use super::origin::Origin;
+use super::page::{Answer, Page};
+use super::table::{Column, drawn};
 use crate::lines::{Line, Outcome, Row};
 use crate::load::Others;
 use crate::target::Target;
@@ -45,6 +45,8 @@ seen: the atomics of the facade, or all accesses to memory; layouts: of the heap
 impl Findings for Outcome {
     type Row = Row;
 
+    const TITLE: &str = "transfers of cache lines";
+
     const IS_MEASURED: bool = false;
 
     fn rows(&self) -> &[Row] {
@@ -79,32 +81,78 @@ impl Findings for Outcome {
         parts
     }
 
-    fn page(&self, command: &str) -> Result<String> {
-        let mut page = head("Spanlock: transfers of cache lines", &facts(command))?;
-        writeln!(
-            page,
-            "<p>{}. The cores are simulated, and the counts are the same in each run.</p>",
-            escaped(READING)
-        )?;
+    fn answer(&self, _: &Origin) -> Answer {
+        answer(&self.rows)
+    }
+
+    fn body(&self, page: &mut Page) -> Result<()> {
         for note in self.notes.iter().chain(&self.drifted) {
-            writeln!(page, "<p class=\"warning\">{}</p>", escaped(note))?;
+            page.classed("warning", note);
         }
-        targets::append(&mut page, &self.targets().unwrap_or_default())?;
-        let rows = self.rows.iter().map(|row| (String::new(), cells(row)));
-        html_table(&mut page, "Figures", titles(&COLUMNS), rows)?;
+        let is_false = |row: &Row| row.false_transfers > 0.0;
+        page.figures(
+            &COLUMNS,
+            self.rows
+                .iter()
+                .map(|row| TableLine::new(cells(row)).guilty_if(is_false(row), 4)),
+        );
+        page.said(&format!(
+            "{READING}. The cores are simulated, and the counts are the same in each run."
+        ));
+        Ok(())
+    }
+
+    fn losses(&self, page: &mut Page) {
         let lines = self
             .rows
             .iter()
             .flat_map(|row| row.lines.iter().map(move |line| (row, line)));
-        let lines = lines.map(|it| (String::new(), line_cells(it)));
-        html_table(&mut page, "Hottest lines", titles(&LINE_COLUMNS), lines)?;
-        page.push_str(END);
-        Ok(page)
+        let lines = lines.map(|it| {
+            let is_false = it.1.false_transfers > 0.0;
+            TableLine::new(line_cells(it)).guilty_if(is_false, 4)
+        });
+        page.table("Hottest lines", &LINE_COLUMNS, lines);
     }
 
     fn failed(&self) -> Vec<&'static str> {
         let drifted = (!self.drifted.is_empty()).then_some("the record lines/lines.tsv");
         drifted.into_iter().collect()
+    }
+}
+
+/// Compares the locks in the first case of disjoint requests, with the most cores.
+fn answer(rows: &[Row]) -> Answer {
+    let disjoint = rows.iter().find(|it| it.case.contains("-disjoint"));
+    let Some(case) = disjoint.or(rows.first()).map(|it| &it.case) else {
+        return Answer::default();
+    };
+    let of_case = rows.iter().filter(|it| it.case == *case);
+    let cores = of_case.clone().map(|it| it.cores).max().unwrap_or(0);
+    let mut shown: Vec<&Row> = of_case.filter(|it| it.cores == cores).collect();
+    shown.sort_by(|a, b| a.transfers.total_cmp(&b.transfers));
+    let fewest = shown[0].transfers;
+    let best = shown.iter().filter(|it| it.transfers == fewest);
+    let best: Vec<_> = best.map(|it| format!("`{}`", it.lock)).collect();
+    let most = shown[shown.len() - 1];
+    let (verb, rmw) = match best.len() {
+        1 => ("wins", "It costs"),
+        _ => ("win", "The first of them costs"),
+    };
+    Answer {
+        said: format!(
+            "{} {verb}: in `{case}` on {cores} cores, an acquisition and its release move **{fewest:.2} cache lines** from other \
+             cores; under `{}` they move **{:.2}**.",
+            best.join(", "),
+            most.lock,
+            most.transfers,
+        ),
+        cost: format!("{rmw} **{:.2}** read-modify-writes.", shown[0].rmw),
+        caption: format!("Transfers of cache lines in {case} on {cores} cores"),
+        bars: shown
+            .iter()
+            .map(|it| Bar::new(true, &it.lock, it.transfers, format!("{:.2}", it.transfers)))
+            .collect(),
+        even: None,
     }
 }
 

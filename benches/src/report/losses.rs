@@ -1,11 +1,8 @@
 //! The rows in which one of our locks or logs is slower.
 
-use std::fmt::Write;
-
-use anyhow::Result;
-
-use super::html::{escaped, html_table};
-use super::table::{Column, drawn, titles};
+use super::html_table::Line;
+use super::page::Page;
+use super::table::{Column, drawn};
 use super::text::LOSS_MARK;
 use crate::terminal::Width;
 
@@ -43,18 +40,15 @@ impl Losses {
         format!("{said}\n{}", drawn(&self.columns, shown, width))
     }
 
-    /// Appends the sentence and all losses.
-    ///
-    /// # Errors
-    /// None are expected: formatting into a string does not fail.
-    pub(super) fn append(&self, page: &mut String) -> Result<()> {
-        writeln!(page, "<p>{}</p>", escaped(&self.said))?;
-        if self.rows.is_empty() {
-            return Ok(());
-        }
-        let rows = self.rows.iter().cloned();
-        let rows = rows.map(|it| ("loss".to_owned(), it));
-        html_table(page, "Losses", titles(&self.columns), rows)
+    /// Appends the sentence and all losses. The figure is in the last column.
+    pub(super) fn append(&self, page: &mut Page) {
+        page.heading("Losses");
+        page.said(&self.said);
+        let lines = self.rows.iter().map(|it| {
+            let last = it.len() - 1;
+            Line::new(it.clone()).guilty_if(true, last)
+        });
+        page.bare_table(&self.columns, &Vec::from_iter(lines));
     }
 }
 
@@ -76,8 +70,9 @@ mod tests {
             "{told}"
         );
         assert!(told.contains("case-1") && told.contains("case-5") && !told.contains("case-6"));
-        let mut page = String::new();
-        losses.append(&mut page).unwrap();
+        let mut page = Page::default();
+        losses.append(&mut page);
+        let page = page.into_html();
         assert!(page.contains("case-1") && page.contains("case-7"), "{page}");
         let none = Losses {
             rows: Vec::new(),

@@ -1,15 +1,15 @@
 //! The output of `--micro`, on the terminal and as a page.
 
-use std::fmt::Write;
-
 use anyhow::Result;
 
+use super::bars::{Bar, Kind};
 use super::findings::Findings;
-use super::html::{END, begun, escaped, html_table};
+use super::html_table::Line;
 use super::losses::Losses;
-use super::table::{Column, drawn, titles};
-use super::text::{LOSS_MARK, time};
-use super::{plots, targets};
+use super::origin::Origin;
+use super::page::{Answer, Page};
+use super::table::{Column, drawn};
+use super::text::{LOSS_MARK, grouped, time, times};
 use crate::load::Others;
 use crate::micro::{
     Absent, CASES, CONTENDED, FAIR, LARGEST, Outcome, PEER, ROUNDS, Row, candidates,
@@ -31,6 +31,8 @@ const COLUMNS: [Column; 9] = [
 
 impl Findings for Outcome {
     type Row = Row;
+
+    const TITLE: &str = "lock and unlock compared";
 
     fn rows(&self) -> &[Row] {
         &self.rows
@@ -55,27 +57,108 @@ impl Findings for Outcome {
         vec![losses(self).told(width)]
     }
 
-    fn page(&self, command: &str) -> Result<String> {
-        let title = "Spanlock: lock and unlock compared";
-        let mut page = begun(title, command, self.others, &[])?;
-        reading(&mut page, self)?;
-        targets::append(&mut page, &self.targets)?;
-        let mut last = None;
-        let of_row = self.rows.iter().map(|row| {
-            let first = last.replace(row.case).is_some_and(|it| it != row.case);
-            let first = if first { "first " } else { "" };
-            let loss = if row.is_loss() { "loss" } else { "" };
-            (format!("{first}{loss}"), cells(row))
-        });
-        html_table(&mut page, "Figures", titles(&COLUMNS), of_row)?;
-        page.push_str("<ul>\n");
-        for (lock, told) in absences(&self.absent) {
-            writeln!(page, "<li><code>{lock}</code>: {}</li>", escaped(&told))?;
-        }
-        page.push_str("</ul>\n");
-        all_plots(&mut page, self)?;
-        page.push_str(END);
-        Ok(page)
+    fn answer(&self, _: &Origin) -> Answer {
+        answer(self)
+    }
+
+    fn body(&self, page: &mut Page) -> Result<()> {
+        all_plots(page, self);
+        page.figures(
+            &COLUMNS,
+            self.rows
+                .iter()
+                .map(|row| Line::new(cells(row)).guilty_if(is_guilty(self, row), 8)),
+        );
+        page.list(absences(&self.absent));
+        reading(page, self);
+        Ok(())
+    }
+
+    fn losses(&self, page: &mut Page) {
+        losses(self).append(page);
+    }
+}
+
+/// Whether a row is a loss of ours.
+fn is_guilty(outcome: &Outcome, row: &Row) -> bool {
+    row.is_loss() && outcome.ours.contains(&row.lock)
+}
+
+/// Compares the locks in the first case.
+fn answer(outcome: &Outcome) -> Answer {
+    let rows = &outcome.rows;
+    let Some(case) = rows.first().map(|it| it.case) else {
+        return Answer::default();
+    };
+    let is_ours = |row: &&Row| outcome.ours.contains(&row.lock);
+    let mut shown: Vec<&Row> = rows.iter().filter(|it| it.case == case).collect();
+    shown.sort_by(|a, b| a.ns.total_cmp(&b.ns));
+    let ours = shown.iter().copied().find(is_ours);
+    let Some(best) = ours.or(shown.first().copied()) else {
+        return Answer::default();
+    };
+    let rival = shown.iter().copied().find(|it| !is_ours(it));
+    let wins = match rival {
+        Some(rival) if rival.ns < best.ns => format!("loses to `{}`", rival.lock),
+        _ => "wins".to_owned(),
+    };
+    let rival = rival.map(|it| {
+        format!(
+            ", the fastest other lock, `{}`, in **{}**: {}",
+            it.lock,
+            time(it.ns),
+            factors(it.ns / best.ns)
+        )
+    });
+    // The worst case with several threads.
+    let contended = rows
+        .iter()
+        .filter(|it| it.lock == best.lock && it.longest_ns.is_some());
+    let contended = contended.max_by(|a, b| a.ratio.partial_cmp(&b.ratio).expect("no NaN"));
+    let contended = contended.and_then(|it| {
+        let ratio = it.ratio?;
+        Some(format!(
+            "Under contention, it takes **{}** the time of `{PEER}` at worst (`{}`). ",
+            times(ratio),
+            it.case
+        ))
+    });
+    Answer {
+        said: format!(
+            "`{}` {wins}: in `{case}`, it locks and unlocks in **{}**{}.",
+            best.lock,
+            time(best.ns),
+            rival.unwrap_or_default()
+        ),
+        cost: contended.unwrap_or_default() + &worst(&losses(outcome)),
+        caption: format!("Time of lock and unlock in {case}; shorter is better"),
+        bars: shown
+            .iter()
+            .map(|it| Bar::new(is_ours(it), it.lock, it.ns, time(it.ns)))
+            .collect(),
+        even: None,
+    }
+}
+
+/// Says how much slower a rival is.
+fn factors(ratio: f64) -> String {
+    match ratio {
+        it if it >= 1.0 => format!("**{}** as long", times(it)),
+        it => format!("only **{}** as long", times(it)),
+    }
+}
+
+/// Returns the losses in a sentence, with the worst.
+fn worst(losses: &Losses) -> String {
+    match losses.rows.first() {
+        None => losses.said.clone(),
+        Some(row) => format!(
+            "It costs: {} The worst: **{} times** its time (`{}` in `{}`).",
+            losses.said.trim_start_matches("Losses: "),
+            row[2],
+            row[1],
+            row[0]
+        ),
     }
 }
 
@@ -152,7 +235,7 @@ fn factor(ratio: f64) -> String {
         it if it < 0.1 => 4,
         it if it < 10.0 => 2,
         it if it < 100.0 => 1,
-        _ => 0,
+        _ => return grouped(ratio.round() as u64),
     };
     format!("{ratio:.decimals$}")
 }
@@ -171,41 +254,45 @@ fn size(bytes: u64) -> String {
 }
 
 /// Explains the figures.
-fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
-    writeln!(
-        page,
-        "<p>Every figure is the median of samples of about a millisecond each. All rows take turns in one \
-         process, for {} s per row; contended rows have {ROUNDS} rounds on {} cores. A ratio compares with <code>{PEER}</code> in the same \
+fn reading(page: &mut Page, outcome: &Outcome) {
+    page.said(&format!(
+        "Every figure is the median of samples of about a millisecond each. All rows take turns in one \
+         process, for {} s per row; contended rows have {ROUNDS} rounds on {} cores. A ratio compares with `{PEER}` in the same \
          case or, for one segment among held ones, with its write of one segment; above 1 the lock is slower. A segment is \
          4 KiB. The range is what one call locks; the full range is everything that the lock covers. Contended figures are the time \
          from one acquisition to the next by any thread, including the work. The longest wait is from the half of \
-         each round in which every acquisition is timed; <code>{FAIR}</code> is the yardstick for it.</p>",
+         each round in which every acquisition is timed; `{FAIR}` is the yardstick for it.",
         outcome.seconds, outcome.cores
-    )?;
-    losses(outcome).append(page)
+    ));
 }
 
-fn all_plots(page: &mut String, outcome: &Outcome) -> Result<()> {
-    page.push_str("<h2>Locks</h2>\n<ul>\n");
-    for candidate in candidates() {
-        if outcome.rows.iter().any(|row| row.lock == candidate.name) {
-            let about = escaped(candidate.about);
-            writeln!(page, "<li><code>{}</code>: {about}</li>", candidate.name)?;
-        }
-    }
-    page.push_str(
-        "</ul>\n<h2>Medians and quartiles, on a logarithmic scale</h2>\n<div class=\"plots\">\n",
-    );
+/// Shows the medians of each case.
+fn all_plots(page: &mut Page, outcome: &Outcome) {
+    page.heading("Locks");
+    let locks: Vec<_> = candidates().into_iter().collect();
+    let locks = locks
+        .iter()
+        .filter(|it| outcome.rows.iter().any(|row| row.lock == it.name));
+    let locks: Vec<_> = locks.map(|it| (it.name, it.about)).collect();
+    page.keys(locks.iter().copied());
+    page.heading("Medians");
+    page.put("<div class=\"plots\">\n");
     let cases = CASES.iter().map(|it| (it.name, it.about));
     for (case, about) in cases.chain(CONTENDED.iter().map(|it| (it.name, it.about))) {
-        let rows: Vec<&Row> = outcome.rows.iter().filter(|row| row.case == case).collect();
-        if !rows.is_empty() {
-            let svg = plots::durations(&rows, &outcome.ours)?;
-            writeln!(page, "<div><p>{case}: {}</p>\n{svg}</div>", escaped(about))?;
+        let of_case = outcome.rows.iter().filter(|row| row.case == case);
+        let bars = of_case.map(|row| Bar {
+            name: row.lock.to_owned(),
+            value: row.ns,
+            told: time(row.ns),
+            is_bad: is_guilty(outcome, row),
+            kind: Kind::Place(locks.iter().position(|it| it.0 == row.lock).unwrap_or(0)),
+        });
+        let bars: Vec<_> = bars.collect();
+        if !bars.is_empty() {
+            page.bars(&format!("{case}: {about}"), &bars, None);
         }
     }
-    page.push_str("</div>\n");
-    Ok(())
+    page.put("</div>\n");
 }
 
 #[cfg(test)]
@@ -217,7 +304,7 @@ mod tests {
     fn ratios_and_sizes_are_formatted() {
         assert_eq!(
             [0.0031, 0.7, 15.25, 262_144.4].map(factor),
-            ["0.0031", "0.70", "15.2", "262144"]
+            ["0.0031", "0.70", "15.2", "262 144"]
         );
         let sizes = [100, 4096, 65_536, 1 << 20, 1 << 30, LARGEST].map(size);
         assert_eq!(

@@ -1,14 +1,15 @@
 //! The output of `compare lines --model`, on the terminal and as a page.
 
-use std::fmt::Write;
-
 use anyhow::Result;
 
+use super::bars::Bar;
 use super::findings::Findings;
-use super::html::{END, escaped, facts, head, html_table};
+use super::html_table::Line;
+use super::origin::Origin;
+use super::page::{Answer, Page};
 use super::plots;
-use super::table::{Column, drawn, titles};
-use super::text::grouped;
+use super::table::{Column, drawn};
+use super::text::{grouped, times};
 use crate::lines::model::{
     Band, FIGURES, Figure, LOCKS, Outcome, PAGE_NS, Ratio, Row, SYSTEM, TRANSFERS,
 };
@@ -38,6 +39,8 @@ const RATIO_COLUMNS: [Column; 8] = [
 impl Findings for Outcome {
     type Row = Row;
 
+    const TITLE: &str = "a model of throughput on many cores";
+
     const IS_MEASURED: bool = false;
 
     fn rows(&self) -> &[Row] {
@@ -64,26 +67,13 @@ impl Findings for Outcome {
         claims(&self.rows).map_or_else(Vec::new, |it| vec![width.wrapped(&it)])
     }
 
-    fn page(&self, command: &str) -> Result<String> {
-        let title = "Spanlock: a model of throughput on many cores";
-        let mut page = head(title, &facts(command))?;
-        writeln!(
-            page,
-            "<p class=\"warning\">This is a model: nothing here was measured.</p>\n<p>{}.</p>\n<ul>",
-            escaped(&reading(&self.rows))
-        )?;
-        for figure in of_figures(&self.rows) {
-            writeln!(page, "<li>{}.</li>", escaped(&lacks(figure)))?;
-        }
-        page.push_str("</ul>\n<p>");
-        for (place, lock) in LOCKS.iter().enumerate() {
-            let color = plots::html_color(place);
-            write!(
-                page,
-                "<span class=\"key\" style=\"background:{color}\"></span>{lock}"
-            )?;
-        }
-        page.push_str("</p>\n");
+    fn answer(&self, _: &Origin) -> Answer {
+        answer(&self.rows)
+    }
+
+    fn body(&self, page: &mut Page) -> Result<()> {
+        page.classed("warning", "This is a model: nothing here was measured.");
+        page.keys(LOCKS.iter().map(|&it| (it, "")));
         for figure in of_figures(&self.rows) {
             let Figure { case, name, .. } = figure;
             let of_case = self.rows.iter().filter(|it| it.case == case);
@@ -101,24 +91,55 @@ impl Findings for Outcome {
                 rows.filter_map(ratio).collect()
             };
             let ratios: Vec<Vec<_>> = LOCKS.iter().map(against).collect();
-            writeln!(
-                page,
-                "<h2>Model of [SRL], {name}: {case}</h2>\n<div class=\"plots\">"
-            )?;
-            page.push_str(&plots::bands("operations per second, by cores", &curves)?);
+            page.heading(&format!("Model of [SRL], {name}: {case}"));
+            page.put("<div class=\"plots\">");
+            page.put(&plots::bands("operations per second, by cores", &curves)?);
             let caption = format!("times the throughput of {}, by cores", LOCKS[0]);
-            page.push_str(&plots::bands(&caption, &ratios)?);
-            page.push_str("</div>\n");
+            page.put(&plots::bands(&caption, &ratios)?);
+            page.put("</div>\n");
         }
-        if let Some(claims) = claims(&self.rows) {
-            writeln!(page, "<p>{}</p>", escaped(&claims))?;
+        let all = ratios(&self.rows).map(|it| Line::new(ratio_cells(it)));
+        page.table("Ratios", &RATIO_COLUMNS, all);
+        page.table(
+            "Throughput",
+            &COLUMNS,
+            self.rows.iter().map(|it| Line::new(cells(it))),
+        );
+        page.said(&reading(&self.rows));
+        for figure in of_figures(&self.rows) {
+            page.said(&lacks(figure));
         }
-        let all = ratios(&self.rows).map(|it| (String::new(), ratio_cells(it)));
-        html_table(&mut page, "Ratios", titles(&RATIO_COLUMNS), all)?;
-        let rows = self.rows.iter().map(|it| (String::new(), cells(it)));
-        html_table(&mut page, "Throughput", titles(&COLUMNS), rows)?;
-        page.push_str(END);
-        Ok(page)
+        Ok(())
+    }
+}
+
+/// Compares the locks in the first case, on the most cores.
+fn answer(rows: &[Row]) -> Answer {
+    let Some(case) = rows.first().map(|it| it.case) else {
+        return Answer::default();
+    };
+    let of_case = rows.iter().filter(|it| it.case == case);
+    let cores = of_case.clone().map(|it| it.cores).max().unwrap_or(0);
+    let mut shown: Vec<&Row> = of_case.filter(|it| it.cores == cores).collect();
+    shown.sort_by(|a, b| b.ops_per_s.median.total_cmp(&a.ops_per_s.median));
+    let (best, last) = (shown[0], shown[shown.len() - 1]);
+    let ratio = times(best.ops_per_s.median / last.ops_per_s.median);
+    let bar = |row: &&Row| {
+        let Band { low, median, high } = row.ops_per_s;
+        let [low, middle, high] = [low, median, high].map(|it| grouped((it / 1e3).round() as u64));
+        Bar::new(true, row.lock, median, format!("{middle} ({low}–{high})"))
+    };
+    Answer {
+        said: format!(
+            "In this model, `{}` wins: in `{case}` on {cores} cores, it has **{ratio}** the throughput of `{}`. Nothing here was measured.",
+            best.lock, last.lock
+        ),
+        cost: claims(rows).unwrap_or_default(),
+        caption: format!(
+            "Thousand operations per second of {case} on {cores} cores, and their band"
+        ),
+        bars: shown.iter().map(bar).collect(),
+        even: None,
     }
 }
 

@@ -1,19 +1,19 @@
 //! The output of `compare node-log`, on the terminal and as a page.
 
-use std::fmt::Write;
-
 use anyhow::Result;
 
+use super::bars::Bar;
 use super::findings::Findings;
-use super::html::{END, begun, escaped, html_table};
+use super::html_table::Line;
+use super::origin::Origin;
+use super::page::{Answer, Page};
 use super::plots;
-use super::table::{Column, drawn, titles};
-use super::targets;
-use super::text::{duration, grouped, ratio_or_dash};
+use super::table::{Column, drawn};
+use super::text::{duration, grouped, mean, ratio_or_dash, times};
 use crate::load::Others;
 use crate::measure::thread_count;
-use crate::node_log::systems::SYSTEMS;
-use crate::node_log::work::CASES;
+use crate::node_log::systems::{BASELINE, FILES, SYSTEMS};
+use crate::node_log::work::{CASES, LOOKUP};
 use crate::node_log::{Beside, Outcome, ROUNDS, Row, Times};
 use crate::target::Target;
 use crate::terminal::Width;
@@ -59,6 +59,8 @@ lookup's share: the time of a lookup divided by that of a write";
 impl Findings for Outcome {
     type Row = Row;
 
+    const TITLE: &str = "node logging in persistent memory and in blocks, and files";
+
     fn rows(&self) -> &[Row] {
         &self.rows
     }
@@ -96,37 +98,90 @@ impl Findings for Outcome {
         told
     }
 
-    fn page(&self, command: &str) -> Result<String> {
-        let own = [("media", self.media.join("; "))];
-        let title = "Spanlock: node logging in persistent memory and in blocks, and files";
-        let mut page = begun(title, command, self.others, &own)?;
-        writeln!(
-            page,
-            "<p>{}. The rows of a case take turns, for {} s per row, in {ROUNDS} rounds, of which the median counts. Every write, read, \
-             fsync and checkpoint is timed.</p>",
-            escaped(READING),
+    fn answer(&self, origin: &Origin) -> Answer {
+        answer(&self.rows, origin)
+    }
+
+    fn body(&self, page: &mut Page) -> Result<()> {
+        append_plots(page, &self.rows)?;
+        page.figures(&COLUMNS, self.rows.iter().map(|row| Line::new(cells(row))));
+        page.said(&format!(
+            "{READING}. The rows of a case take turns, for {} s per row, in {ROUNDS} rounds, of which the median counts. Every write, read, \
+             fsync and checkpoint is timed.",
             self.seconds,
-        )?;
-        targets::append(&mut page, &self.all_targets())?;
-        append_besides(&mut page, &self.rows)?;
-        append_plots(&mut page, &self.rows)?;
-        let mut last = None;
-        let of_row = self.rows.iter().map(|row| {
-            let case = (row.case, row.threads);
-            let first = last.replace(case).is_some_and(|it| it != case);
-            let class = if first { "first" } else { "" };
-            (class.to_owned(), cells(row))
-        });
-        html_table(&mut page, "Figures", titles(&COLUMNS), of_row)?;
-        page.push_str("<h2>Cases and systems</h2>\n<ul>\n");
+        ));
+        page.heading("Cases and systems");
         let cases = CASES.iter().map(|it| (it.name, it.about));
         let systems = SYSTEMS.iter().map(|it| (it.name, it.about));
-        for (name, about) in cases.chain(systems) {
-            writeln!(page, "<li><code>{name}</code>: {}</li>", escaped(about))?;
-        }
-        page.push_str("</ul>\n");
-        page.push_str(END);
-        Ok(page)
+        page.list(cases.chain(systems));
+        append_besides(page, &self.rows);
+        Ok(())
+    }
+}
+
+/// Compares the systems' mean ratios with the most threads.
+fn answer(rows: &[Row], _: &Origin) -> Answer {
+    let threads = rows.iter().map(|it| it.threads).max().unwrap_or(1);
+    let is_shown = |it: &&Row| it.threads == threads && it.case != LOOKUP && it.system != BASELINE;
+    let of = |system: &'static str| {
+        rows.iter()
+            .filter(is_shown)
+            .filter(move |it| it.system == system)
+    };
+    let systems = SYSTEMS.iter().map(|it| it.name);
+    let mut all: Vec<_> = systems
+        .filter_map(|it| Some((mean(of(it).filter_map(|it| it.ratio))?, it)))
+        .collect();
+    all.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let Some((best, system)) = all.first() else {
+        return Answer {
+            said: format!("No ratios: they need `{BASELINE}` and another system."),
+            ..Answer::default()
+        };
+    };
+    let about = SYSTEMS.iter().find(|it| it.name == *system);
+    let about = about.map_or("", |it| it.about);
+    let cases = || of(system).filter_map(|it| Some((it.ratio?, it.case)));
+    let told = |found: Option<(f64, &str)>| {
+        found.map_or_else(String::new, |(ratio, case)| {
+            format!("{} in `{case}`", times(ratio))
+        })
+    };
+    let low = told(cases().min_by(|a, b| a.0.total_cmp(&b.0)));
+    let high = told(cases().max_by(|a, b| a.0.total_cmp(&b.0)));
+    let slower = all.iter().flat_map(|it| of(it.1));
+    let slower = slower.filter_map(|it| Some((it.ratio?, it)));
+    let worst = slower.min_by(|a, b| a.0.total_cmp(&b.0));
+    let worst = worst.map(|(ratio, it)| {
+        format!(
+            "It costs: at worst, `{}` does **{}** the operations of `{BASELINE}`, in `{}`. ",
+            it.system,
+            times(ratio),
+            it.case
+        )
+    });
+    let stall = of(system).find_map(|it| it.stall_ns.zip(it.stall_ratio));
+    let stall = stall.map(|(ns, ratio)| {
+        format!("A checkpoint stalls a write of `{system}` for **{}** at most, {} that of `{BASELINE}`.", duration(ns), times(ratio))
+    });
+    Answer {
+        said: format!(
+            "`{system}` ({about}) wins: with {}, it does **{}** the operations of `{BASELINE}`, the way of native F2FS, on average of {} \
+             cases ({low}, {high}).",
+            thread_count(threads),
+            times(*best),
+            cases().count()
+        ),
+        cost: worst.unwrap_or_default() + &stall.unwrap_or_default(),
+        caption: format!(
+            "Operations per second with {}, as a ratio to {BASELINE} (the line): geometric mean of all cases",
+            thread_count(threads)
+        ),
+        bars: all
+            .iter()
+            .map(|(ratio, it)| Bar::new(*it != FILES, *it, *ratio, format!("{ratio:.2}")))
+            .collect(),
+        even: Some(1.0),
     }
 }
 
@@ -200,49 +255,32 @@ fn beside(row: &Row, it: &Beside, why: String) -> [String; 7] {
 }
 
 /// Appends the papers' figures.
-fn append_besides(page: &mut String, rows: &[Row]) -> Result<()> {
+fn append_besides(page: &mut Page, rows: &[Row]) {
     let all = rows.iter().flat_map(|row| {
         let of_row = row.paper.iter();
-        of_row.map(move |it| {
-            (
-                String::new(),
-                beside(row, it, it.differs_because.to_owned()),
-            )
-        })
+        of_row.map(move |it| Line::new(beside(row, it, it.differs_because.to_owned())))
     });
-    html_table(page, "Beside the papers", titles(&PAPER_COLUMNS), all)
+    page.table("Beside the papers", &PAPER_COLUMNS, all);
 }
 
 /// Returns some times of a row.
 type Of = fn(&Row) -> &Option<Times>;
 
 /// Appends the distributions of each case with the most threads, and the colours of the systems.
-fn append_plots(page: &mut String, rows: &[Row]) -> Result<()> {
-    page.push_str("<h2>Distributions of times</h2>\n");
+fn append_plots(page: &mut Page, rows: &[Row]) -> Result<()> {
     let Some(threads) = rows.iter().map(|it| it.threads).max() else {
         return Ok(());
     };
+    let kinds: [(&str, Of); 4] = [
+        ("write", |it| &it.write),
+        ("read", |it| &it.read),
+        ("fsync", |it| &it.fsync),
+        ("checkpoint", |it| &it.checkpoint),
+    ];
     for case in &CASES {
         let of_case = |it: &&Row| (it.case, it.threads) == (case.name, threads);
         let of_case: Vec<_> = rows.iter().filter(of_case).collect();
-        if of_case.is_empty() {
-            continue;
-        }
-        write!(page, "<p><code>{}</code>:", case.name)?;
-        for (place, row) in of_case.iter().enumerate() {
-            let (color, name) = (plots::html_color(place), row.system);
-            write!(
-                page,
-                "<span class=\"key\" style=\"background:{color}\"></span>{name}"
-            )?;
-        }
-        page.push_str("</p>\n<div class=\"plots\">\n");
-        let kinds: [(&str, Of); 4] = [
-            ("write", |it| &it.write),
-            ("read", |it| &it.read),
-            ("fsync", |it| &it.fsync),
-            ("checkpoint", |it| &it.checkpoint),
-        ];
+        let mut drawn = Vec::new();
         for (kind, of) in kinds {
             let shares = |row: &&Row| {
                 of(row)
@@ -252,10 +290,17 @@ fn append_plots(page: &mut String, rows: &[Row]) -> Result<()> {
             let lines: Vec<_> = of_case.iter().map(shares).collect();
             if lines.iter().any(|it| !it.is_empty()) {
                 let caption = format!("{}: {kind}, {}", case.name, thread_count(threads));
-                page.push_str(&plots::cumulative(&caption, &lines)?);
+                drawn.push(plots::cumulative(&caption, &lines)?);
             }
         }
-        page.push_str("</div>\n");
+        // A result file has no distributions.
+        if !drawn.is_empty() {
+            page.heading(&format!("Shares of times in {}", case.name));
+            page.keys(of_case.iter().map(|row| (row.system, "")));
+            page.put("<div class=\"plots\">\n");
+            drawn.iter().for_each(|it| page.put(it));
+            page.put("</div>\n");
+        }
     }
     Ok(())
 }

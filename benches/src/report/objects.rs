@@ -1,15 +1,16 @@
 //! The output of `compare objects`, on the terminal and as a page.
 
-use std::fmt::Write;
-
 use anyhow::Result;
 
+use super::bars::Bar;
 use super::findings::Findings;
-use super::html::{END, begun, escaped, html_table};
-use super::table::{Column, drawn, titles};
-use super::targets;
-use super::text::{duration, grouped, ratio_or_dash};
+use super::html_table::Line;
+use super::origin::Origin;
+use super::page::{Answer, Page};
+use super::table::{Column, drawn};
+use super::text::{duration, grouped, ratio_or_dash, times};
 use crate::load::Others;
+use crate::measure::thread_count;
 use crate::objects::paper::Beside;
 use crate::objects::work::GROUPS;
 use crate::objects::{Outcome, ROUNDS, Row};
@@ -53,6 +54,8 @@ to region, to raw: by that of the layout region, and of raw bytes; paper: what t
 impl Findings for Outcome {
     type Row = Row;
 
+    const TITLE: &str = "the object store, files and raw bytes";
+
     fn rows(&self) -> &[Row] {
         &self.rows
     }
@@ -84,43 +87,109 @@ impl Findings for Outcome {
         vec![title, table]
     }
 
-    fn page(&self, command: &str) -> Result<String> {
-        let own = [("devices", self.devices.join("; "))];
-        let title = "Spanlock: the object store, files and raw bytes";
-        let mut page = begun(title, command, self.others, &own)?;
-        writeln!(
-            page,
-            "<p>{}. The rows of a case take turns, for {} s per row, in {ROUNDS} rounds, of which the median counts. Latencies on \
-             <code>pmem</code> are sampled, except that <code>create/checkpoints</code> times every creation, until five checkpoints were made. Targets \
-             name the worst of several rows.</p>",
-            escaped(READING),
+    fn answer(&self, _: &Origin) -> Answer {
+        answer(&self.rows)
+    }
+
+    fn body(&self, page: &mut Page) -> Result<()> {
+        page.figures(
+            &COLUMNS,
+            self.rows.iter().map(|row| {
+                let mut cells = cells(row);
+                cells[0] = format!("{} on {}", row.case, row.device);
+                Line::new(cells)
+            }),
+        );
+        page.said(&format!(
+            "{READING}. The rows of a case take turns, for {} s per row, in {ROUNDS} rounds, of which the median counts. Latencies on \
+             `pmem` are sampled, except that `create/checkpoints` times every creation, until five checkpoints were made. Targets \
+             name the worst of several rows.",
             self.seconds,
-        )?;
-        targets::append(&mut page, &self.targets)?;
-        let of_paper = self.paper.iter().map(|it| (String::new(), beside(it)));
-        html_table(
-            &mut page,
-            "Beside the paper",
-            titles(&PAPER_COLUMNS),
-            of_paper,
-        )?;
-        let mut last = None;
-        let of_row = self.rows.iter().map(|row| {
-            let case = (&row.case, row.device, row.threads);
-            let first = last.replace(case).is_some_and(|it| it != case);
-            let class = if first { "first" } else { "" };
-            (class.to_owned(), cells(row))
-        });
-        html_table(&mut page, "Figures", titles(&COLUMNS), of_row)?;
-        page.push_str("<h2>Cases</h2>\n<ul>\n");
-        for (name, about) in GROUPS {
-            writeln!(page, "<li><code>{name}</code>: {}</li>", escaped(about))?;
-        }
-        page.push_str("</ul>\n");
-        page.push_str(END);
-        Ok(page)
+        ));
+        page.heading("Cases");
+        page.list(GROUPS);
+        let of_paper = self.paper.iter().map(|it| Line::new(beside(it)));
+        page.table("Beside the paper", &PAPER_COLUMNS, of_paper);
+        Ok(())
     }
 }
+
+/// Returns the highest ratio of each case to what takes the place of the store: durable files, or
+/// raw bytes. With the most threads, on the first device.
+fn answer(rows: &[Row]) -> Answer {
+    let Some(device) = rows.first().map(|it| it.device) else {
+        return Answer::default();
+    };
+    let of_device = rows.iter().filter(|it| it.device == device);
+    let threads = of_device.clone().map(|it| it.threads).max().unwrap_or(1);
+    let of_device = of_device.filter(|it| it.threads == threads && STORES.contains(&it.layout));
+    let mut best: Vec<(f64, &Row)> = Vec::new();
+    for row in of_device {
+        let Some(ratio) = row.ratio.or(row.to_raw) else {
+            continue;
+        };
+        match best.iter_mut().find(|it| it.1.case == row.case) {
+            Some(known) if known.0 < ratio => *known = (ratio, row),
+            Some(_) => {}
+            None => best.push((ratio, row)),
+        }
+    }
+    let to = |row: &Row| {
+        if row.ratio.is_some() {
+            "durable files"
+        } else {
+            "raw bytes"
+        }
+    };
+    let how = |row: &Row| match row.mode {
+        Some(mode) => format!("{} {mode}", row.layout),
+        None => row.layout.to_owned(),
+    };
+    let files = best.iter().filter(|it| it.1.ratio.is_some());
+    let most = files.max_by(|a, b| a.0.total_cmp(&b.0));
+    let raw = best.iter().filter(|it| it.1.ratio.is_none());
+    let least = raw.min_by(|a, b| a.0.total_cmp(&b.0));
+    let said = most.or(least).map(|(ratio, it)| {
+        format!(
+            "`{}` wins: on `{device}` with {}, it does **{} operations/s** of `{}`, **{}** those of {}.",
+            how(it),
+            thread_count(threads),
+            grouped(it.per_s.round() as u64),
+            it.case,
+            times(*ratio),
+            to(it),
+        )
+    });
+    let cost = least.map(|(ratio, it)| {
+        format!(
+            "It costs: beside raw bytes, `{}` has **{}** their throughput in `{}`, the worst case.",
+            how(it),
+            times(*ratio),
+            it.case
+        )
+    });
+    Answer {
+        said: said
+            .unwrap_or_else(|| "No ratios: they need files or raw bytes, and a store.".to_owned()),
+        cost: cost.unwrap_or_default(),
+        caption: format!(
+            "The fastest store on {device} with {}, as a ratio to durable files on the disk, or to raw bytes (the line)",
+            thread_count(threads)
+        ),
+        bars: best
+            .iter()
+            .map(|(ratio, it)| {
+                let to = if it.ratio.is_some() { "files" } else { "raw" };
+                let told = format!("{} × {to}", times(*ratio).trim_end_matches(" times"));
+                Bar::new(true, &it.case, *ratio, told)
+            })
+            .collect(),
+        even: Some(1.0),
+    }
+}
+
+/// The layouts of stores.
+const STORES: [&str; 2] = ["packed", "region"];
 
 fn cells(row: &Row) -> [String; 16] {
     let dash = || "–".to_owned();

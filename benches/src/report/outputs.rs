@@ -5,47 +5,14 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use spanlock_result_file::ResultFile;
 
+use super::findings::Findings;
+use super::frame;
 use super::machine::{Machine, now};
+use super::origin::{Commit, FORMAT, Origin, VERSIONS};
 use crate::load::LoadWatch;
-
-/// The version of the format of result files.
-pub const FORMAT: u64 = 1;
-
-/// Everything in a result file but its rows: how they came about.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Origin {
-    /// [`FORMAT`].
-    pub format: u64,
-    /// The comparison: a subcommand, or `compare` or `micro`.
-    pub name: String,
-    /// The command line, without the options that name output files.
-    pub command: String,
-    /// The machine.
-    pub machine: Machine,
-    /// The date and time in UTC at the end of the run.
-    pub date: String,
-    /// The sources; `None` if they are in no Git repository.
-    pub commit: Option<Commit>,
-    /// Whether the command was compiled with optimisations. Otherwise the figures mean nothing.
-    pub optimised: bool,
-    /// The share of the machine's processor time that other programs used during the run; `None` if
-    /// unknown.
-    pub disturbed: Option<f64>,
-    /// A description of each place where the run stored data.
-    pub media: Vec<String>,
-}
-
-/// The state of the sources at the end of a run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Commit {
-    /// The commit that is checked out.
-    pub hash: String,
-    /// Whether files other than documents and results differ from it.
-    pub modified: bool,
-}
 
 /// The files for the report and the JSON. Both are writable, as far as this can be known in
 /// advance.
@@ -79,24 +46,29 @@ impl Outputs {
         })
     }
 
-    /// Writes the rows and the report. `media` describes each place where the run stored data.
-    /// Returns a sentence that names the files.
+    /// Writes the rows and the report. Returns a sentence that names the files.
     ///
     /// # Errors
-    /// A file can no longer be written.
-    pub fn write<R: Serialize>(
-        &self,
-        rows: &[R],
-        media: Vec<String>,
-        page: &str,
-    ) -> Result<String> {
+    /// A plot cannot be drawn, or a file can no longer be written.
+    pub fn write<F: Findings>(&self, found: &F) -> Result<String> {
+        let origin = self.origin(found.media());
+        let page = frame::page(found, &origin)?;
         let mut written = format!("report: {}", self.report.path().display());
         if let Some(json) = &self.json {
             let _ = write!(written, ", rows: {}", json.path().display());
-            write(json, &json_text(&self.origin(media), rows)?)?;
+            write(json, &json_text(&origin, found.rows())?)?;
         }
-        write(&self.report, page)?;
+        write(&self.report, &page)?;
         Ok(written)
+    }
+
+    /// Writes only the report, as of a run that ended earlier.
+    ///
+    /// # Errors
+    /// Same as [`write`](Self::write).
+    pub fn write_again<F: Findings>(&self, found: &F, origin: &Origin) -> Result<String> {
+        write(&self.report, &frame::page(found, origin)?)?;
+        Ok(format!("report: {}", self.report.path().display()))
     }
 
     fn origin(&self, media: Vec<String>) -> Origin {
@@ -108,6 +80,7 @@ impl Outputs {
             machine: Machine::this(),
             date: now(),
             commit: commit(Path::new(env!("CARGO_MANIFEST_DIR"))),
+            versions: Some(VERSIONS.to_owned()),
             optimised: !cfg!(debug_assertions),
             disturbed: share.map(|it| (it * 1000.0).round() / 1000.0),
             media,
@@ -131,7 +104,7 @@ fn json_text<R: Serialize>(origin: &Origin, rows: &[R]) -> Result<String> {
 
 /// Returns the command line without `--json` and `--report`. Paths need not be UTF-8, because they
 /// are only displayed.
-pub fn command() -> String {
+fn command() -> String {
     let mut words = vec!["cargo".to_owned(), "compare".to_owned()];
     let quoted = |word: String| match word.contains(char::is_whitespace) || word.is_empty() {
         true => format!("'{word}'"),
@@ -245,6 +218,7 @@ mod tests {
             machine: Machine::this(),
             date: now(),
             commit: None,
+            versions: None,
             optimised: false,
             disturbed: Some(0.01),
             media: vec!["in } memory".to_owned()],

@@ -1,13 +1,13 @@
 //! The output of `compare papers`, on the terminal and as a page.
 
-use std::fmt::Write;
-
 use anyhow::Result;
 
+use super::bars::Bar;
 use super::findings::Findings;
-use super::html::{END, begun, escaped, html_table};
-use super::plots;
-use super::table::{Column, drawn, titles};
+use super::html_table::Line;
+use super::origin::Origin;
+use super::page::{Answer, Page};
+use super::table::{Column, drawn};
 use super::text::{grouped, ratio_or_dash};
 use crate::load::Others;
 use crate::papers::published::Said;
@@ -48,6 +48,8 @@ winner: what is faster, or smaller, in both runs by more than 3 % and by more th
 impl Findings for Outcome {
     type Row = Row;
 
+    const TITLE: &str = "the figures of five papers";
+
     fn rows(&self) -> &[Row] {
         &self.rows
     }
@@ -86,53 +88,63 @@ impl Findings for Outcome {
     }
 
     fn conclusions(&self, width: Width) -> Vec<String> {
-        vec![width.wrapped(&winners(&self.rows))]
+        vec![width.wrapped(&winners(&self.rows).replace("**", ""))]
     }
 
-    fn page(&self, command: &str) -> Result<String> {
-        let own = [("media", self.media.join("; "))];
-        let title = "Spanlock: the figures of five papers";
-        let mut page = begun(title, command, self.others, &own)?;
-        writeln!(
-            page,
-            "<p>{}. {}</p>\n<ul>",
-            escaped(READING),
-            winners(&self.rows)
-        )?;
-        for (name, about) in PAPERS {
-            writeln!(page, "<li><code>{name}</code>: {}</li>", escaped(about))?;
+    fn answer(&self, _: &Origin) -> Answer {
+        Answer {
+            said: winners(&self.rows),
+            cost: String::new(),
+            caption: "Rows of each paper in which the same system wins here, of those in which the paper has a winner, in percent".to_owned(),
+            bars: PAPERS.iter().filter_map(|it| agreement(&self.rows, it.0)).collect(),
+            even: None,
         }
-        let [paper, ours] = plots::PAIR.map(|it| {
-            let color = plots::html_color(it);
-            format!("<span class=\"key\" style=\"background:{color}\"></span>")
-        });
-        writeln!(page, "</ul>\n<p>{paper}paper{ours}ours, as ratios</p>")?;
-        for (title, rows) in by_figure(&self.rows) {
-            let all = rows.iter();
-            let all = all.map(|row| (String::new(), cells(row, row.differs_because.to_owned())));
-            html_table(&mut page, &title, titles(&COLUMNS), all)?;
-            let is_ratio = |it: &&&Row| it.to.is_some();
-            let name = |row: &Row| {
-                let subject = row.subject.unwrap_or_default();
-                format!("{}: {subject}, {}", row.row, row.here)
-            };
-            let pairs = rows.iter().filter(is_ratio);
-            let pairs = pairs.map(|row| (name(row), [row.published, row.ours]));
-            let pairs: Vec<_> = pairs.collect();
-            if !pairs.is_empty() {
-                page.push_str(&plots::pairs(&title, &pairs)?);
-            }
-        }
-        let missing = missing(&self.rows).map(|it| (String::new(), it));
-        html_table(
-            &mut page,
-            "Not shown here",
-            titles(&MISSING_COLUMNS),
-            missing,
-        )?;
-        page.push_str(END);
-        Ok(page)
     }
+
+    fn body(&self, page: &mut Page) -> Result<()> {
+        page.list(PAPERS);
+        page.said(&READING.replace(" below", ""));
+        for (title, rows) in by_figure(&self.rows) {
+            page.heading(&title);
+            let ratios = rows.iter().filter(|it| it.to.is_some());
+            let bars: Vec<_> = ratios.flat_map(|row| pair(row)).collect();
+            if !bars.is_empty() {
+                page.bars("as ratios: the paper's, and ours", &bars, Some(1.0));
+            }
+            let lines = rows.iter().map(|row| {
+                let both = row.winner.zip(row.published_winner);
+                let differs = both.is_some_and(|it| it.0 != it.1 && it.1 != UNDECIDED);
+                Line::new(cells(row, row.differs_because.to_owned())).guilty_if(differs, 7)
+            });
+            page.bare_table(&COLUMNS, &Vec::from_iter(lines));
+        }
+        let missing = missing(&self.rows).map(Line::new);
+        page.table("Not shown here", &MISSING_COLUMNS, missing);
+        Ok(())
+    }
+}
+
+/// Returns the share of a paper's winners that win here, too.
+fn agreement(rows: &[Row], paper: &str) -> Option<Bar> {
+    let of_paper: Vec<_> = both(rows.iter().filter(|it| it.paper == paper)).collect();
+    let same = of_paper.iter().filter(|it| it.0 == it.1).count();
+    let percent = 100.0 * same as f64 / of_paper.len() as f64;
+    let told = format!("{same} of {}", of_paper.len());
+    (!of_paper.is_empty()).then(|| Bar::new(true, paper, percent, told))
+}
+
+/// Returns the bars of a row: the paper's and ours.
+fn pair(row: &Row) -> Vec<Bar> {
+    let subject = row.subject.unwrap_or_default();
+    let name = format!("{}: {subject}, {}", row.row, row.here);
+    let published = row
+        .published
+        .map(|it| Bar::new(false, &*name, it, format!("paper {it:.2}")));
+    let ours = row.ours.map(|it| {
+        let name = if published.is_some() { "" } else { &*name };
+        Bar::new(true, name, it, format!("ours {it:.2}"))
+    });
+    published.iter().cloned().chain(ours).collect()
 }
 
 /// Returns what `--list` shows: a table for each paper.
@@ -194,16 +206,21 @@ fn numbered(reasons: &mut Vec<&'static str>, why: &'static str) -> usize {
     }) + 1
 }
 
+/// Returns our winner and the paper's where the paper has one.
+fn both<'a>(
+    rows: impl Iterator<Item = &'a Row>,
+) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let both = rows.filter_map(|it| it.winner.zip(it.published_winner));
+    both.filter(|it| it.1 != UNDECIDED)
+}
+
 /// Returns how many winners are those of the papers.
 fn winners(rows: &[Row]) -> String {
-    let both = rows
-        .iter()
-        .filter_map(|it| it.winner.zip(it.published_winner));
-    let both: Vec<_> = both.filter(|it| it.1 != UNDECIDED).collect();
+    let both: Vec<_> = both(rows.iter()).collect();
     let undecided = both.iter().filter(|it| it.0 == UNDECIDED).count();
     let same = both.iter().filter(|it| it.0 == it.1).count();
     format!(
-        "Where a paper has a winner, it is the same here in {same} of {} rows, another in {}, and undecided in {undecided}.",
+        "Where a paper has a winner, the same wins here in **{same} of {} rows**, another in **{}**, and none clearly in **{undecided}**.",
         both.len(),
         both.len() - same - undecided,
     )

@@ -1,45 +1,33 @@
 //! The plots of the report, as SVG that refers to no font file and loads nothing.
 
-use std::ops::Range;
-
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::text::{LOSS_MARK, time};
+use super::text::time;
 use crate::compare::Row;
 use crate::lines::model::Band;
-use crate::measure::thread_count;
-use crate::micro;
 
-const SIZE: (u32, u32) = (460, 300);
-const TEXT: (&str, u32) = ("sans-serif", 15);
+const SIZE: (u32, u32) = (400, 270);
+const TEXT: (&str, u32) = ("sans-serif", 17);
 
-/// Distinguishable for colour-blind readers (Okabe and Ito); the first is grey. The last four are
-/// darker.
-const COLORS: [RGBColor; 11] = [
-    RGBColor(110, 110, 110),
-    RGBColor(230, 159, 0),
-    RGBColor(0, 114, 178),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 0, 0),
-    RGBColor(120, 70, 0),
-    RGBColor(90, 0, 110),
-    RGBColor(0, 90, 90),
-];
+/// How many colours the style sheet has for the lines of plots.
+pub(super) const COLORS: usize = 14;
 
-/// Returns the colour of the `place`th lock.
+/// Returns what stands for the colour of the `place`th contestant in a drawing. [`colored`]
+/// replaces it by a colour of the style sheet, which depends on the reader's scheme.
 fn color(place: usize) -> RGBColor {
-    COLORS[place % COLORS.len()]
+    RGBColor(1, 2, (place % COLORS) as u8)
 }
 
-/// Returns the same colour for HTML.
-pub(super) fn html_color(place: usize) -> String {
-    let RGBColor(red, green, blue) = color(place);
-    format!("#{red:02x}{green:02x}{blue:02x}")
+/// Replaces the colours of a drawing by those of the style sheet.
+fn colored(mut svg: String) -> String {
+    for place in 0..COLORS {
+        svg = svg.replace(
+            &format!("\"#0102{place:02X}\""),
+            &format!("\"var(--c{place})\""),
+        );
+    }
+    svg.replace("\"#000000\"", "\"currentColor\"")
 }
 
 /// Plots operations per second against threads, with a line for each of `locks`. `rows` belong to
@@ -125,7 +113,7 @@ fn plotted(
             .caption(caption, TEXT)
             .margin(10)
             .x_label_area_size(26)
-            .y_label_area_size(52)
+            .y_label_area_size(56)
             .build_cartesian_2d(0.0..most * 1.08, 0.0..top)?;
         chart
             .configure_mesh()
@@ -169,7 +157,7 @@ pub(super) fn cumulative(caption: &str, lines: &[Vec<(u64, f64)>]) -> Result<Str
             .caption(caption, TEXT)
             .margin(10)
             .x_label_area_size(26)
-            .y_label_area_size(52)
+            .y_label_area_size(56)
             .build_cartesian_2d((least..most).log_scale(), 0.0..1.0)?;
         chart
             .configure_mesh()
@@ -188,210 +176,18 @@ pub(super) fn cumulative(caption: &str, lines: &[Vec<(u64, f64)>]) -> Result<Str
     })
 }
 
-/// Plots ratios to the baseline as bars, grouped by number of threads. `rows` belong to one
-/// workload. Returns `None` if there are no ratios.
-///
-/// # Errors
-/// The plot cannot be drawn.
-pub(super) fn ratios(rows: &[&Row], locks: &[&str]) -> Result<Option<String>> {
-    let highest = rows.iter().filter_map(|row| row.ratio).reduce(f64::max);
-    let Some(highest) = highest else {
-        return Ok(None);
-    };
-    let mut threads: Vec<usize> = rows.iter().map(|row| row.threads).collect();
-    threads.dedup();
-    let svg = draw(|root| {
-        let groups = -0.5..threads.len() as f64 - 0.5;
-        let mut chart = ChartBuilder::on(root)
-            .caption("ratio to the fastest whole-file lock", TEXT)
-            .margin(10)
-            .x_label_area_size(26)
-            .y_label_area_size(52)
-            .build_cartesian_2d(groups.clone(), 0.0..highest.max(1.0) * 1.2)?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .light_line_style(TRANSPARENT)
-            .x_labels(0)
-            .y_labels(6)
-            .label_style(TEXT)
-            .draw()?;
-        let text = |vertical| {
-            let at = Pos::new(HPos::Center, vertical);
-            TextStyle::from(TEXT.into_font()).pos(at)
-        };
-        for (group, &number) in threads.iter().enumerate() {
-            let told = thread_count(number);
-            let label =
-                EmptyElement::at((group as f64, 0.0)) + Text::new(told, (0, 8), text(VPos::Top));
-            chart.plotting_area().draw(&label)?;
-        }
-        for row in rows {
-            let place = locks.iter().position(|it| *it == row.lock);
-            let group = threads.iter().position(|it| *it == row.threads);
-            let (Some(place), Some(group), Some(ratio)) = (place, group, row.ratio) else {
-                continue;
-            };
-            let Range { start, end } = bar(group, place, locks.len());
-            let shape = Rectangle::new([(start, 0.0), (end, ratio)], color(place).filled());
-            chart.plotting_area().draw(&shape)?;
-            let mark = if row.is_loss() { LOSS_MARK } else { "" };
-            let label = EmptyElement::at(((start + end) / 2.0, ratio))
-                + Text::new(format!("{mark}{ratio:.3}"), (0, -3), text(VPos::Bottom));
-            chart.plotting_area().draw(&label)?;
-        }
-        let even = PathElement::new([(groups.start, 1.0), (groups.end, 1.0)], BLACK);
-        chart.plotting_area().draw(&even)?;
-        Ok(())
-    })?;
-    Ok(Some(svg))
-}
-
-/// Plots medians as bars on a logarithmic scale, one lock per line, with a mark from quartile to
-/// quartile. `rows` belong to one case. The bars of `ours` are coloured.
-///
-/// # Errors
-/// The plot cannot be drawn.
-pub(super) fn durations(rows: &[&micro::Row], ours: &[&str]) -> Result<String> {
-    let least = rows.iter().map(|row| row.q1_ns).fold(f64::MAX, f64::min) / 2.0;
-    let most = rows.iter().map(|row| row.q3_ns).fold(least, f64::max);
-    // Leave room for the longest bar's label.
-    let most = most * (most / least).powf(0.35);
-    let lines = rows.len() as f64;
-    draw(|root| {
-        let mut chart = ChartBuilder::on(root)
-            .margin(10)
-            .x_label_area_size(26)
-            .y_label_area_size(110)
-            .build_cartesian_2d((least..most).log_scale(), -0.5..lines - 0.5)?;
-        chart
-            .configure_mesh()
-            .disable_y_mesh()
-            .light_line_style(TRANSPARENT)
-            .x_labels(5)
-            .x_label_formatter(&|ns| time(*ns))
-            .y_labels(0)
-            .label_style(TEXT)
-            .draw()?;
-        let text = |horizontal| {
-            let at = Pos::new(horizontal, VPos::Center);
-            TextStyle::from(TEXT.into_font()).pos(at)
-        };
-        for (place, row) in rows.iter().enumerate() {
-            // The first row is at the top.
-            let line = lines - 1.0 - place as f64;
-            let color = if ours.contains(&row.lock) {
-                COLORS[2]
-            } else {
-                COLORS[0]
-            };
-            let shape = [(least, line - 0.35), (row.ns, line + 0.35)];
-            let spread = vec![(row.q1_ns, line), (row.q3_ns, line)];
-            let name = Text::new(row.lock.to_owned(), (-6, 0), text(HPos::Right));
-            let value = Text::new(time(row.ns), (6, 0), text(HPos::Left));
-            let area = chart.plotting_area();
-            area.draw(&Rectangle::new(shape, color.filled()))?;
-            area.draw(&PathElement::new(spread, BLACK))?;
-            area.draw(&(EmptyElement::at((least, line)) + name))?;
-            area.draw(&(EmptyElement::at((row.ns.max(row.q3_ns), line)) + value))?;
-        }
-        Ok(())
-    })
-}
-
-/// Plots figures as pairs of bars on a logarithmic scale, one name per line: the first of a pair
-/// above the second. Either may be missing; all are positive. There is a line at one.
-///
-/// # Errors
-/// The plot cannot be drawn.
-pub(super) fn pairs(caption: &str, rows: &[(String, [Option<f64>; 2])]) -> Result<String> {
-    let all = || rows.iter().flat_map(|it| it.1).flatten();
-    let least = all().fold(1.0, f64::min) / 2.0;
-    let most = all().fold(1.0, f64::max) * 2.0;
-    // Leave room for the longest bar's label.
-    let most = most * (most / least).powf(0.2);
-    let lines = rows.len() as f64;
-    let longest = rows.iter().map(|it| it.0.chars().count()).max();
-    let names = longest.unwrap_or(0) as u32 * 8;
-    let size = (names + 340, 70 + 36 * rows.len() as u32);
-    draw_at(size, |root| {
-        let mut chart = ChartBuilder::on(root)
-            .caption(caption, TEXT)
-            .margin(10)
-            .x_label_area_size(26)
-            .y_label_area_size(names)
-            .build_cartesian_2d((least..most).log_scale(), -0.5..lines - 0.5)?;
-        chart
-            .configure_mesh()
-            .disable_y_mesh()
-            .light_line_style(TRANSPARENT)
-            .x_labels(5)
-            .y_labels(0)
-            .label_style(TEXT)
-            .draw()?;
-        let text = |horizontal| {
-            let at = Pos::new(horizontal, VPos::Center);
-            TextStyle::from(TEXT.into_font()).pos(at)
-        };
-        let area = chart.plotting_area();
-        for (place, (name, pair)) in rows.iter().enumerate() {
-            // The first row is at the top.
-            let line = lines - 1.0 - place as f64;
-            let name = Text::new(name.clone(), (-6, 0), text(HPos::Right));
-            area.draw(&(EmptyElement::at((least, line)) + name))?;
-            for (nth, figure) in pair.iter().enumerate() {
-                let Some(figure) = *figure else { continue };
-                let middle = line + 0.2 - 0.4 * nth as f64;
-                let shape = [(least, middle - 0.17), (figure, middle + 0.17)];
-                area.draw(&Rectangle::new(shape, color(PAIR[nth]).filled()))?;
-                let value = Text::new(short(figure), (6, 0), text(HPos::Left));
-                area.draw(&(EmptyElement::at((figure, middle)) + value))?;
-            }
-        }
-        let even = PathElement::new([(1.0, -0.5), (1.0, lines - 0.5)], BLACK);
-        area.draw(&even)?;
-        Ok(())
-    })
-}
-
-/// The colours of a pair.
-pub(super) const PAIR: [usize; 2] = [0, 2];
-
-/// Formats a number with three digits or as a whole one.
-fn short(figure: f64) -> String {
-    match figure {
-        it if it < 10.0 => format!("{it:.2}"),
-        it if it < 100.0 => format!("{it:.1}"),
-        it => format!("{it:.0}"),
-    }
-}
-
 type Root<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
 /// The error of drawing into a string, which is not expected.
 type DrawingError = Box<dyn std::error::Error>;
 
 fn draw(plot: impl FnOnce(&Root<'_>) -> Result<(), DrawingError>) -> Result<String> {
-    draw_at(SIZE, plot)
-}
-
-fn draw_at(
-    size: (u32, u32),
-    plot: impl FnOnce(&Root<'_>) -> Result<(), DrawingError>,
-) -> Result<String> {
     let mut svg = String::new();
-    let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+    let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
     let drawn = plot(&root).and_then(|()| Ok(root.present()?));
     drawn.map_err(|error| anyhow!("drawing a plot failed: {error}"))?;
     drop(root);
-    Ok(svg)
-}
-
-/// Returns the position of the bar of the `place`th of `locks` locks in a group.
-fn bar(group: usize, place: usize, locks: usize) -> Range<f64> {
-    let width = 0.8 / locks as f64;
-    let start = group as f64 - 0.4 + place as f64 * width;
-    start..start + width * 0.9
+    Ok(colored(svg))
 }
 
 /// Returns a divisor for numbers up to `top`, and its name.
@@ -409,5 +205,107 @@ fn whole(x: f64) -> String {
         format!("{x:.0}")
     } else {
         String::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::html::STYLE;
+    use super::*;
+    use crate::failures::contestants;
+    use crate::{journal, locks, micro, node_log};
+
+    /// The colours of the style sheet in one scheme, by name.
+    fn colors(scheme: &str) -> Vec<(String, [f64; 3])> {
+        let names = scheme.split("--").skip(1);
+        let named = names.filter_map(|it| it.split_once(": #"));
+        let all = named.map(|(name, hex)| {
+            let part = |at: usize| {
+                let value = u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+                let value = f64::from(value) / 255.0;
+                match value <= 0.040_45 {
+                    true => value / 12.92,
+                    false => ((value + 0.055) / 1.055).powf(2.4),
+                }
+            };
+            (name.to_owned(), [0, 2, 4].map(part))
+        });
+        all.collect()
+    }
+
+    /// Returns the contrast of two colours as WCAG 2 defines it.
+    fn contrast(a: [f64; 3], b: [f64; 3]) -> f64 {
+        let light = |it: [f64; 3]| 0.2126 * it[0] + 0.7152 * it[1] + 0.0722 * it[2] + 0.05;
+        let (a, b) = (light(a), light(b));
+        a.max(b) / a.min(b)
+    }
+
+    /// Returns the distance of two colours as they are perceived, in Oklab.
+    fn distance(a: [f64; 3], b: [f64; 3]) -> f64 {
+        let lab = |[r, g, b]: [f64; 3]| {
+            let l = (0.412_221_5 * r + 0.536_332_5 * g + 0.051_446 * b).cbrt();
+            let m = (0.211_903_5 * r + 0.680_699_5 * g + 0.107_397 * b).cbrt();
+            let s = (0.088_302_5 * r + 0.281_718_8 * g + 0.629_978_7 * b).cbrt();
+            [
+                0.210_454_3 * l + 0.793_617_8 * m - 0.004_072_0 * s,
+                1.977_998_5 * l - 2.428_592_2 * m + 0.450_593_7 * s,
+                0.025_904_0 * l + 0.782_771_8 * m - 0.808_675_8 * s,
+            ]
+        };
+        let (a, b) = (lab(a), lab(b));
+        let squares = (0..3).map(|it| (a[it] - b[it]).powi(2));
+        squares.sum::<f64>().sqrt()
+    }
+
+    #[test]
+    fn colours_differ_and_are_seen_on_both_grounds() {
+        let (light, dark) = STYLE
+            .split_once("@media (prefers-color-scheme: dark)")
+            .unwrap();
+        for scheme in [light, dark] {
+            let all = colors(scheme);
+            let ground = all.iter().find(|it| it.0 == "ground").unwrap().1;
+            let is_ground = |name: &str| ["ground", "line", "track"].contains(&name);
+            for (name, color) in all.iter().filter(|it| !is_ground(&it.0)) {
+                assert!(contrast(*color, ground) >= 3.0, "{name} on the ground");
+            }
+            let places = (0..COLORS).map(|it| format!("c{it}"));
+            let places: Vec<_> = places
+                .map(|name| all.iter().find(|it| it.0 == name).unwrap())
+                .collect();
+            for (nth, a) in places.iter().enumerate() {
+                for b in &places[..nth] {
+                    assert!(distance(a.1, b.1) > 0.15, "{} is like {}", a.0, b.0);
+                }
+            }
+            let [ours, other] =
+                ["ours", "other"].map(|name| all.iter().find(|it| it.0 == name).unwrap().1);
+            assert!(distance(ours, other) > 0.1);
+        }
+    }
+
+    #[test]
+    fn no_two_contestants_of_a_report_have_the_same_colour() {
+        for contestants in [
+            locks::contestants().len(),
+            micro::candidates().len(),
+            journal::contestants::CONTESTANTS.len(),
+            contestants::all().len(),
+            node_log::systems::SYSTEMS.len(),
+        ] {
+            assert!(contestants <= COLORS, "{contestants}");
+        }
+    }
+
+    #[test]
+    fn a_drawing_names_colours_of_the_style_sheet() {
+        let lines: Vec<_> = (0..COLORS)
+            .map(|it| vec![(1.0, 1.0), (2.0, it as f64)])
+            .collect();
+        let svg = amounts("x", &lines).unwrap();
+        for place in 0..COLORS {
+            assert!(svg.contains(&format!("\"var(--c{place})\"")), "{place}");
+        }
+        assert!(!svg.contains("\"#0"), "{svg}");
     }
 }

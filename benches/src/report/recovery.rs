@@ -1,15 +1,16 @@
 //! The output of `compare recovery`, on the terminal and as a page.
 
-use std::fmt::Write;
-
 use anyhow::Result;
 
+use super::bars::Bar;
 use super::findings::Findings;
-use super::html::{END, begun, escaped, html_table};
-use super::table::{Column, drawn, titles};
-use super::targets;
-use super::text::{duration, grouped, ratio_or_dash};
+use super::html_table::Line;
+use super::origin::Origin;
+use super::page::{Answer, Page};
+use super::table::{Column, drawn};
+use super::text::{duration, grouped, most_threads, ratio_or_dash, times};
 use crate::load::Others;
+use crate::measure::thread_count;
 use crate::recovery::{Outcome, ROUNDS, Row};
 use crate::target::Target;
 use crate::terminal::Width;
@@ -31,6 +32,8 @@ callers had from the allocator at a time during that call, without the mapped vo
 
 impl Findings for Outcome {
     type Row = Row;
+
+    const TITLE: &str = "recovery of large volumes";
 
     fn rows(&self) -> &[Row] {
         &self.rows
@@ -58,21 +61,70 @@ impl Findings for Outcome {
         Vec::new()
     }
 
-    fn page(&self, command: &str) -> Result<String> {
-        let own = [("volume", self.volume.clone())];
-        let title = "Spanlock: recovery of large volumes";
-        let mut page = begun(title, command, self.others, &own)?;
-        writeln!(
-            page,
-            "<p>{}. Each recovery runs in a process of its own. Times are the median of {ROUNDS} recoveries; the numbers of threads \
-             take turns. The heap is counted in another process than the one that is timed.</p>",
-            escaped(READING)
-        )?;
-        targets::append(&mut page, &self.targets().unwrap_or_default())?;
-        let of_row = self.rows.iter().map(|row| (String::new(), cells(row)));
-        html_table(&mut page, "Figures", titles(&COLUMNS), of_row)?;
-        page.push_str(END);
-        Ok(page)
+    fn answer(&self, origin: &Origin) -> Answer {
+        answer(&self.rows, origin)
+    }
+
+    fn body(&self, page: &mut Page) -> Result<()> {
+        page.table(
+            "Figures",
+            &COLUMNS,
+            self.rows.iter().map(|row| Line::new(cells(row))),
+        );
+        page.said(&format!(
+            "{READING}. Each recovery runs in a process of its own. Times are the median of {ROUNDS} recoveries; the numbers of threads \
+             take turns. The heap is counted in another process than the one that is timed."
+        ));
+        Ok(())
+    }
+}
+
+/// Shows all times, and says that of the first case with as many threads as there are cores.
+fn answer(rows: &[Row], origin: &Origin) -> Answer {
+    let Some(case) = rows.first().map(|it| it.case) else {
+        return Answer::default();
+    };
+    let of_case = rows.iter().filter(|it| it.case == case);
+    let threads = most_threads(of_case.clone().map(|it| it.threads), origin.machine.cores);
+    let mut of_case = of_case.filter(|it| it.threads == threads);
+    let said = of_case.next().map(|it| {
+        let time = duration((it.seconds * 1e9) as u64);
+        let files = grouped(it.files);
+        let rate = grouped(it.files_per_s.round() as u64);
+        let gain = it.to_one_thread.filter(|_| threads > 1);
+        let gain = gain.map(|it| format!(", **{}** as fast as with one", times(it)));
+        let said = format!(
+            "A volume with {files} files is recovered in **{time}** with {}: **{rate} files/s**{}.",
+            thread_count(threads),
+            gain.unwrap_or_default()
+        );
+        let heap = grouped(it.peak_bytes.div_ceil(1 << 20));
+        let each = grouped(it.peak_bytes_per_file.round() as u64);
+        (
+            said,
+            format!("It costs: **{heap} MiB** of heap at the peak, {each} bytes for each file."),
+        )
+    });
+    let (said, cost) = said.unwrap_or_default();
+    let bar = |row: &Row| {
+        let files = match row.files {
+            1 => "1 file".to_owned(),
+            files => format!("{} files", grouped(files)),
+        };
+        let name = format!("{}: {files}, {}", row.case, thread_count(row.threads));
+        Bar::new(
+            true,
+            name,
+            row.seconds,
+            duration((row.seconds * 1e9) as u64),
+        )
+    };
+    Answer {
+        said,
+        cost,
+        caption: "Time of a recovery".to_owned(),
+        bars: rows.iter().map(bar).collect(),
+        even: None,
     }
 }
 

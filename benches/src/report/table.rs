@@ -15,7 +15,7 @@ const GAP: usize = 2;
 pub(super) struct Column {
     pub(super) title: Cow<'static, str>,
     /// Whether it holds names, which are left-aligned and may be broken, and not figures.
-    is_name: bool,
+    pub(super) is_name: bool,
     /// In a table that is too wide, the columns with the highest rank are left out first, and those
     /// without a rank never.
     rank: u8,
@@ -48,11 +48,6 @@ impl Column {
             rank,
         }
     }
-}
-
-/// Returns the titles of columns.
-pub(super) fn titles(columns: &[Column]) -> impl Iterator<Item = &str> {
-    columns.iter().map(|it| &*it.title)
 }
 
 /// Draws a table. If it is too wide, titles are broken first, then columns are left out, and then

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::Result;
-
-use super::html::html_table;
-use super::table::{Column, drawn, titles};
+use super::html_table::Line;
+use super::page::Page;
+use super::table::{Column, drawn};
 use super::text::{LOSS_MARK, duration, grouped};
 use crate::target::{Bound, Target};
 use crate::terminal::Width;
@@ -20,13 +19,9 @@ const COLUMNS: [Column; 4] = [
 /// Returns how many targets are met, the verdicts on those that were measured, and what the others
 /// lack.
 pub fn told(targets: &[Target], width: Width) -> String {
-    let count = |met| targets.iter().filter(|it| it.met == met).count();
-    let (met, missed, unmeasured) = (count(Some(true)), count(Some(false)), count(None));
-    let mut told = width.wrapped(&format!(
-        "Targets: {met} met, {missed} missed, {unmeasured} not measured."
-    ));
+    let mut told = width.wrapped(&format!("Targets: {}", counted(targets)));
     let measured = targets.iter().filter(|it| it.met.is_some());
-    if met + missed > 0 {
+    if measured.clone().next().is_some() {
         told = format!("{told}\n{}", drawn(&COLUMNS, measured.map(cells), width));
     }
     let missing: BTreeSet<_> = targets.iter().flat_map(|it| &it.missing).collect();
@@ -38,16 +33,23 @@ pub fn told(targets: &[Target], width: Width) -> String {
     told
 }
 
-/// Appends the table of all targets.
-///
-/// # Errors
-/// None are expected: formatting into a string does not fail.
-pub(super) fn append(page: &mut String, targets: &[Target]) -> Result<()> {
-    let rows = targets.iter().map(|it| {
-        let class = if it.met == Some(false) { "loss" } else { "" };
-        (class.to_owned(), cells(it))
+fn counted(targets: &[Target]) -> String {
+    let count = |met| targets.iter().filter(|it| it.met == met).count();
+    let (met, missed, unmeasured) = (count(Some(true)), count(Some(false)), count(None));
+    format!("{met} met, {missed} missed, {unmeasured} not measured.")
+}
+
+/// Appends the table of all targets, those that are missed first.
+pub(super) fn append(page: &mut Page, mut targets: Vec<Target>) {
+    targets.sort_by_key(|it| (it.met != Some(false), it.met.is_none()));
+    page.heading("Targets");
+    page.said(&counted(&targets));
+    let lines = targets.iter().map(|it| {
+        let is_missed = it.met == Some(false);
+        let line = Line::new(cells(it));
+        line.guilty_if(is_missed, 2).guilty_if(is_missed, 3)
     });
-    html_table(page, "Targets", titles(&COLUMNS), rows)
+    page.bare_table(&COLUMNS, &Vec::from_iter(lines));
 }
 
 fn cells(target: &Target) -> [String; 4] {
@@ -111,8 +113,10 @@ mod tests {
         ] {
             assert!(told.contains(wanted), "no {wanted:?} in {told}");
         }
-        let mut page = String::new();
-        append(&mut page, &targets).unwrap();
-        assert!(page.contains("<td>not measured: std</td>"), "{page}");
+        let mut page = Page::default();
+        append(&mut page, targets.to_vec());
+        let page = page.into_html();
+        assert!(page.contains(">not measured: std</td>"), "{page}");
+        assert!(page.contains("<td class=\"bad\">1.250</td>"), "{page}");
     }
 }

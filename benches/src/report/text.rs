@@ -26,9 +26,45 @@ pub(super) fn duration(ns: u64) -> String {
     }
 }
 
+/// Formats a ratio as a factor.
+pub(super) fn times(ratio: f64) -> String {
+    match ratio {
+        it if it < 10.0 => format!("{it:.2} times"),
+        it if it < 100.0 => format!("{it:.1} times"),
+        it => format!("{} times", grouped(it.round() as u64)),
+    }
+}
+
+/// Returns the geometric mean of ratios; `None` if there are none.
+pub(super) fn mean(ratios: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let (mut sum, mut count) = (0.0, 0.0);
+    for ratio in ratios {
+        sum += ratio.ln();
+        count += 1.0;
+    }
+    (count > 0.0).then(|| f64::exp(sum / count))
+}
+
+/// Returns the largest of these numbers of threads that the cores run at the same time, or else the
+/// smallest.
+pub(super) fn most_threads(all: impl Iterator<Item = usize> + Clone, cores: usize) -> usize {
+    let at_a_time = all.clone().filter(|&it| it <= cores).max();
+    at_a_time.or_else(|| all.min()).unwrap_or(1)
+}
+
 /// Formats a ratio with two digits, or a dash for none.
 pub(super) fn ratio_or_dash(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "–".to_owned(), |it| format!("{it:.2}"))
+}
+
+/// Formats a number with so many decimals, or a dash for none.
+pub(super) fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "–".to_owned(), |it| format!("{it:.digits$}"))
+}
+
+/// Formats microseconds as milliseconds, or a dash for none.
+pub(super) fn millis(micros: Option<f64>) -> String {
+    micros.map_or_else(|| "–".to_owned(), |it| format!("{:.3} ms", it / 1e3))
 }
 
 /// Formats nanoseconds with a suitable unit and one decimal below a microsecond.
@@ -56,5 +92,20 @@ mod tests {
             ["5.3 ns", "999.9 ns", "2.40 µs"]
         );
         assert_eq!([Some(0.5), None].map(ratio_or_dash), ["0.50", "–"]);
+        assert_eq!(
+            [0.5, 12.34, 1234.0].map(times),
+            ["0.50 times", "12.3 times", "1 234 times"]
+        );
+    }
+
+    #[test]
+    fn ratios_are_averaged_as_factors() {
+        assert_eq!(mean([0.5, 2.0]), Some(1.0));
+        assert_eq!(mean([]), None);
+        assert_eq!(
+            [1, 2, 3].map(|cores| most_threads([2, 8].into_iter(), cores)),
+            [2, 2, 2]
+        );
+        assert_eq!(most_threads([2, 8].into_iter(), 9), 8);
     }
 }

@@ -57,8 +57,11 @@ pub(super) fn conclude(results: &Results, outputs: &Outputs) -> Result<ExitCode>
     let remarks = empty.iter().chain(results.remarks());
     remarks.for_each(|remark| say!("{remark}"));
     outputs.write(rows)?;
+    let pass = rows.iter().all(|row| !fails(row));
+    let killed = results.changes.iter().all(Changes::are_well);
+    let is_well = pass && killed && empty.is_empty() && results.errors.is_empty();
     if let Some(folder) = &outputs.report {
-        let pages = [json(rows)?, markdown(results), html(results)];
+        let pages = [json(rows)?, markdown(results), html(results, is_well)];
         let mut texts: Vec<_> = FILES.map(str::to_owned).into_iter().zip(pages).collect();
         for Changes { kind, all } in &results.changes {
             texts.push((format!("{}.json", kind.command()), json(all)?));
@@ -69,11 +72,12 @@ pub(super) fn conclude(results: &Results, outputs: &Outputs) -> Result<ExitCode>
             say!("Written: {}", path.display());
         }
     }
-    let pass = rows.iter().all(|row| row.verdict.passes() && !row.drifts());
-    let killed = results.changes.iter().all(Changes::are_well);
-    Ok(exit_code(
-        pass && killed && empty.is_empty() && results.errors.is_empty(),
-    ))
+    Ok(exit_code(is_well))
+}
+
+/// Whether a row makes the run fail.
+fn fails(row: &Row) -> bool {
+    !row.verdict.passes() || row.drifts()
 }
 
 /// Returns the circumstances of the run, as names and values.
@@ -107,8 +111,8 @@ fn blind_spots(rows: &[Row]) -> BTreeMap<String, &str> {
     spots.map(|row| (spot(row), &*row.blind_spot)).collect()
 }
 
-/// Returns the HTML page. A script in the page makes the tables from the data.
-fn html(results: &Results) -> String {
+/// Returns the HTML page. A script in the page makes the first screen and the tables from the data.
+fn html(results: &Results, is_well: bool) -> String {
     let rows = &results.rows;
     let changes = results.changes.iter().map(|changes| {
         let Changes { kind, all } = changes;
@@ -119,6 +123,8 @@ fn html(results: &Results) -> String {
         "circumstances": circumstances(rows),
         "summary": table::summary(rows),
         "remarks": results.remarks().collect::<Vec<_>>(),
+        "well": is_well,
+        "bad": rows.iter().filter(|row| fails(row)).map(|row| &row.name).collect::<Vec<_>>(),
         "rows": rows,
         "changes": changes.collect::<Vec<_>>(),
         "cells": cells.collect::<Vec<_>>(),
@@ -127,7 +133,9 @@ fn html(results: &Results) -> String {
     });
     // A `</script>` in a text would end the data's element.
     let data = data.to_string().replace("</", "<\\/");
-    include_str!("../../assets/report.html").replace("/* DATA */", &data)
+    let page = include_str!("../../assets/report.html");
+    let page = page.replace("/* STYLE */", include_str!("../../assets/report.css"));
+    page.replace("/* DATA */", &data)
 }
 
 /// Returns the Markdown page.
