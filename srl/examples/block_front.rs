@@ -1,16 +1,16 @@
-//! The front of a block device that takes writes of any length, over a file that takes whole
-//! blocks only (`O_DIRECT`). A write of a part of a block is a cycle: read the block, replace a
-//! part, write the block. Two cycles on one block, or a cycle and a write of the block, must not
-//! overlap in time, or one of the changes is lost (cloud-hypervisor, issue 8812).
+//! The front end of a block device. It accepts writes of any length; the file below accepts only
+//! whole blocks (`O_DIRECT`). A write of a part of a block is a read-modify-write cycle: it reads
+//! the block, replaces a part, and writes it back. If two cycles on a block overlap in time, or a
+//! cycle and a write of the whole block, one of the changes is lost (cloud-hypervisor, issue 8812).
 //!
-//! One thread has many requests in flight. Each acquires its blocks by a future, and then moves
-//! the hold into the transfer, which releases it when it completes. So a request that is cancelled
-//! while it waits leaves no trace, and one that is cancelled later cannot release blocks that the
-//! device still writes.
+//! One thread has many requests in flight. Each acquires its blocks with a future, then moves the
+//! hold into the transfer. The transfer releases the hold when it completes. So a request that is
+//! cancelled while it waits leaves no trace, and one that is cancelled later cannot release blocks
+//! that the device is still writing.
 //!
 //! ```text
 //! cargo run -p spanlock-srl --example block_front -- --demonstrate          # a short check
-//! cargo run --release -p spanlock-srl --example block_front                 # measures a model
+//! cargo run --release -p spanlock-srl --example block_front                 # measures on a modelled disk
 //! cargo run --release -p spanlock-srl --example block_front -- /mnt/disk    # with O_DIRECT
 //! ```
 
