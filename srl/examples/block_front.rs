@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! cargo run -p spanlock-srl --example block_front -- --demonstrate          # a short check
-//! cargo run --release -p spanlock-srl --example block_front                 # measures on a modelled disk
+//! cargo run --release -p spanlock-srl --example block_front                 # measures, on a model
 //! cargo run --release -p spanlock-srl --example block_front -- /mnt/disk    # with O_DIRECT
 //! ```
 
