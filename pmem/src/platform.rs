@@ -11,8 +11,8 @@
 //!
 //! On Apple's systems neither `fsync` nor `msync` reaches the medium, but std's `sync_all` and
 //! `sync_data` are `F_FULLFSYNC`, which does. On Windows both are `FlushFileBuffers`. On other Unix
-//! systems `msync` waits for the file's pages, and the sync adds the device's cache and the
-//! metadata.
+//! systems `msync` waits for the file's pages, and the sync adds the metadata. Whether it also adds
+//! the device's cache is up to the file system: FreeBSD's UFS and NetBSD's `fsync` do not.
 
 #[cfg(target_os = "linux")]
 mod linux;

@@ -39,7 +39,7 @@ pub enum RangeError {
     #[error("the range includes the position u64::MAX, which no lock covers")]
     LastPosition,
     /// The range would end past `u64::MAX`.
-    #[error("a range of {len} positions from {start} on would end past u64::MAX")]
+    #[error("a range of {len} positions from {start} on would end past the last position")]
     Overflow {
         /// The start of the range.
         start: u64,

@@ -100,12 +100,15 @@ impl Disk {
 
     /// Waits for what a write of `bytes` at `offset` needs.
     async fn hold(self: &Arc<Self>, offset: u64, bytes: u64) -> Result<Held> {
-        let end = offset.checked_add(bytes).ok_or("past the end")?;
         let first = offset - offset % BLOCK;
+        let end = offset
+            .checked_add(bytes)
+            .and_then(|end| end.checked_next_multiple_of(BLOCK));
+        let end = end.ok_or("a write past the end")?;
         Ok(match self.policy {
             Policy::Ranges => {
                 let field = LockField::new(self.clone(), |disk| &disk.blocks);
-                let blocks = first..end.next_multiple_of(BLOCK);
+                let blocks = first..end;
                 Held::Ranges {
                     _hold: Hold::lock_async(field, blocks).await?,
                 }
@@ -128,15 +131,12 @@ impl Disk {
     async fn write(self: Arc<Self>, offset: u64, bytes: Vec<u8>) -> Result<()> {
         let held = self.hold(offset, bytes.len() as u64).await?;
         // A task of its own, which owns the hold: dropping this future does not stop the device.
-        spawn(async move {
-            let done = self.transfer(offset, &bytes).await;
-            drop(held);
-            done
-        })
-        .await?
+        spawn(async move { self.transfer(offset, &bytes, held).await }).await?
     }
 
-    async fn transfer(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+    /// Replaces a part of a block, or all of it. The write itself releases `held`: a runtime that is
+    /// shut down drops this future, but not a write that has begun.
+    async fn transfer(&self, offset: u64, bytes: &[u8], held: Held) -> Result<()> {
         let (number, at) = (offset / BLOCK, (offset % BLOCK) as usize);
         let mut block = Box::new(Block([0; BLOCK as usize]));
         if !is_whole(offset, bytes.len() as u64) {
@@ -145,7 +145,9 @@ impl Disk {
         let part = block.0.get_mut(at..at + bytes.len());
         part.ok_or("a write past its block")?.copy_from_slice(bytes);
         self.device(block, move |file, block| {
-            file.write_all_at(&block.0, number * BLOCK)
+            let done = file.write_all_at(&block.0, number * BLOCK);
+            drop(held);
+            done
         })
         .await?;
         Ok(())
@@ -240,7 +242,8 @@ fn content(version: u64, bytes: u64) -> Vec<u8> {
 
 /// Creates the file of a device, with zeros everywhere.
 fn create(folder: &Path, is_direct: bool) -> Result<File> {
-    let file = tempfile::tempfile_in(folder)?;
+    let file =
+        tempfile::tempfile_in(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
     for block in 0..BLOCKS {
         file.write_all_at(&[0; BLOCK as usize], block * BLOCK)?;
     }
@@ -269,6 +272,9 @@ fn direct(_: &File) -> Result<()> {
 async fn measure(folder: Option<&Path>) -> Result<()> {
     const ROUNDS: usize = 3;
     let model = Duration::from_millis(1);
+    if let Some(folder) = folder {
+        create(folder, true)?; // Fails before the table begins.
+    }
     let (place, in_flight) = match folder {
         Some(folder) => (format!("files in {} with O_DIRECT", folder.display()), 64),
         None => (format!("a model whose transfers take {model:?}"), 256),
@@ -347,8 +353,13 @@ async fn demonstrate() -> Result<()> {
 
 fn main() -> Result<()> {
     let runtime = Builder::new_current_thread().enable_time().build()?;
-    match std::env::args().nth(1).as_deref() {
-        Some("--demonstrate") => runtime.block_on(demonstrate()),
-        folder => runtime.block_on(measure(folder.map(Path::new))),
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.as_slice() {
+        [] => runtime.block_on(measure(None)),
+        [option] if option == "--demonstrate" => runtime.block_on(demonstrate()),
+        [folder] if Path::new(folder).is_dir() => {
+            runtime.block_on(measure(Some(Path::new(folder))))
+        }
+        _ => Err(format!("expected --demonstrate, or a folder, not {arguments:?}").into()),
     }
 }

@@ -34,7 +34,7 @@ pub const FIGURES: [Figure; 2] = [
     },
 ];
 
-/// The contestants: the locks of [SRL]'s figures.
+/// The contestants: the locks of the figures of `[SRL]`.
 pub const LOCKS: [&str; 3] = ["rw-counter", "interval-tree-1", "srl-tree"];
 
 /// Which locks are compared: the first with the second.

@@ -105,7 +105,8 @@ impl FileMode {
 /// The errors are [`Unsupported`](io::ErrorKind::Unsupported) for a mode, and
 /// [`InvalidInput`](io::ErrorKind::InvalidInput) for a device. Each comes before the file is
 /// touched. `F_FULLFSYNC` empties the device's cache, and `fsync` does not do so there; a file
-/// system that has no such call refuses the creation. Windows has no call that makes a name
+/// system that has no such call refuses the creation. On other Unix systems, it is up to the file
+/// system whether a flush empties the device's cache: ZFS does, FreeBSD's UFS does not. Windows has no call that makes a name
 /// durable: the file system does it in its own time.
 ///
 /// # When write-back fails

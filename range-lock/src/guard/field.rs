@@ -34,6 +34,25 @@ use crate::raw::RawRangeLock;
 /// # assert_eq!(inode.number, 7);
 /// # Ok::<(), spanlock_range_lock::RangeError>(())
 /// ```
+///
+/// A guard of a [`RangeLock`](crate::RangeLock) needs a `T` that is `Send` and `Sync`, because the
+/// guard may be the last to own it, in any thread:
+///
+/// ```compile_fail,E0277
+/// use std::rc::Rc;
+/// use std::sync::Arc;
+/// use spanlock_range_lock::{Exclusive, LockField, RangeGuard, RangeLock, RwCounter};
+///
+/// struct Disk {
+///     data: RangeLock<u8, RwCounter>,
+///     name: Rc<str>,
+/// }
+///
+/// fn hold(disk: Arc<Disk>) {
+///     let data = LockField::new(disk, |disk| &disk.data);
+///     let guard = RangeGuard::<_, u8, Exclusive>::lock(data, 0..4);
+/// }
+/// ```
 pub struct LockField<T: ?Sized, L: ?Sized> {
     owner: Arc<T>,
     /// A reference that `project` made from `&'a T`, for any `'a`. So it is valid for as long as

@@ -37,7 +37,8 @@ pub struct RangeBatchGuard<P: LockRef, T> {
 }
 
 // SAFETY: holds may be released by another thread (`RawRangeLock`, 4). The guard lends `&[T]` and
-// `&mut [T]`. An owned guard may be the last owner of the elements, and drop them.
+// `&mut [T]`. An owned guard may be the last owner of the elements and of what the lock is a part
+// of, which is `Send` (`slice_ref`), and drop them.
 unsafe impl<P: LockRef, T: Send + Sync> Send for RangeBatchGuard<P, T> {}
 // SAFETY: a shared guard lends only `&[T]`.
 unsafe impl<P: LockRef, T: Sync> Sync for RangeBatchGuard<P, T> {}

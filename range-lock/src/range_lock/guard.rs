@@ -30,17 +30,19 @@ pub trait SliceRef<T>: LockRef {
     fn elements(&self) -> (*mut T, usize);
 }
 
+// The owner of a lock that is a part of something is `Send` and `Sync`: an owned guard may be its
+// last one, and drop it in another thread.
 macro_rules! slice_ref {
     ($pointer:ty $(, $owner:ident)?) => {
-        impl<T, L: RawRangeLock, M: Memory<T> $(, $owner: ?Sized)?> sealed::Sealed for $pointer {}
-        impl<T, L: RawRangeLock, M: Memory<T> $(, $owner: ?Sized)?> LockRef for $pointer {
+        impl<T, L: RawRangeLock, M: Memory<T> $(, $owner: ?Sized + Send + Sync)?> sealed::Sealed for $pointer {}
+        impl<T, L: RawRangeLock, M: Memory<T> $(, $owner: ?Sized + Send + Sync)?> LockRef for $pointer {
             type Lock = L;
             #[inline]
             fn raw(&self) -> &L {
                 &self.lock
             }
         }
-        impl<T, L: RawRangeLock, M: Memory<T> $(, $owner: ?Sized)?> SliceRef<T> for $pointer {
+        impl<T, L: RawRangeLock, M: Memory<T> $(, $owner: ?Sized + Send + Sync)?> SliceRef<T> for $pointer {
             #[inline]
             fn elements(&self) -> (*mut T, usize) {
                 (self.data.as_ptr(), self.len)
@@ -96,8 +98,8 @@ pub type OwnedRangeWriteGuard<T, L, M = Box<[T]>> =
     RangeGuard<Arc<RangeLock<T, L, M>>, T, Exclusive>;
 
 // SAFETY: a hold may be released by another thread (`RawRangeLock`, 4). The guard is a `&[T]`, and
-// an upgrade turns it into a `&mut [T]`. An owned guard may be the last owner of the elements, and
-// drop them.
+// an upgrade turns it into a `&mut [T]`. An owned guard may be the last owner of the elements and
+// of what the lock is a part of, which is `Send` (`slice_ref`), and drop them.
 unsafe impl<P: LockRef, T: Send + Sync> Send for RangeGuard<P, T, Shared> {}
 // SAFETY: as above.
 unsafe impl<P: LockRef, T: Send + Sync> Send for RangeGuard<P, T, Upgradable> {}

@@ -84,8 +84,7 @@ pub struct RangeLock<T, L: RawRangeLock, M: Memory<T> = Box<[T]>> {
     lock: L,
     data: NonNull<T>,
     len: usize,
-    /// Initialized until the lock is dropped or taken apart. `MaybeUninit`, because the owner of
-    /// foreign memory may be a `Box`, whose moves would claim that the elements have no other user.
+    /// Initialized until the lock is dropped or taken apart.
     kept: MaybeUninit<M::Kept>,
     /// Makes the lock invariant in `T` (RL-I3), and says that it drops `T`s and an `M`.
     owns: PhantomData<(Cell<T>, M)>,
