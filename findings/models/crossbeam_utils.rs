@@ -51,7 +51,11 @@ impl SeqLock {
             if old != 1 {
                 break old;
             }
-            hint::pause();
+            // The crate backs off and swaps again. Here, the thread first looks whether a swap can
+            // succeed: the explorer does not follow a loop that waits and writes to its third round.
+            while self.state.load(Relaxed) == 1 {
+                hint::pause();
+            }
         };
         fence(Release);
         let [first, second] = self.data();

@@ -24,12 +24,18 @@ mod affinitypool;
 mod asterinas_range_lock;
 mod asterinas_rw_mutex;
 mod basedrop;
+mod blinkcast;
 mod cloud_hypervisor_block;
+mod conquer_once;
 mod crossbeam_channel;
 mod linux_range_lock;
+mod lockfree_object_pool;
+mod omango;
 mod oneshot;
 mod openzfs_append;
 mod parking_lot_hashtable;
+mod rcu_clean;
+mod rsevents;
 mod shuttle_upgrade;
 mod spin_rw_lock;
 mod spin_upgradeable;
@@ -40,6 +46,7 @@ mod tokio_oneshot;
 mod turso_backfill;
 mod turso_unsynced;
 mod write_ahead_log;
+mod xutex;
 
 /// Returns every entry.
 pub(crate) fn all() -> Vec<KnownBug> {
@@ -49,8 +56,11 @@ pub(crate) fn all() -> Vec<KnownBug> {
         cloud_hypervisor_block::bug(),
         crossbeam_channel::bug(),
         linux_range_lock::bug(),
+        lockfree_object_pool::bug(),
+        omango::bug(),
         openzfs_append::bug(),
         parking_lot_hashtable::bug(),
+        rcu_clean::bug(),
         shuttle_upgrade::bug(),
         spin_rw_lock::bug(),
         sqlite_wal_reset::bug(),
@@ -58,10 +68,14 @@ pub(crate) fn all() -> Vec<KnownBug> {
         tokio_oneshot::bug(),
         turso_backfill::bug(),
         turso_unsynced::bug(),
+        xutex::bug(),
     ];
     bugs.extend(asterinas_rw_mutex::bugs());
     bugs.extend(basedrop::bugs());
+    bugs.extend(blinkcast::bugs());
+    bugs.extend(conquer_once::bugs());
     bugs.extend(oneshot::bugs());
+    bugs.extend(rsevents::bugs());
     bugs.extend(spin_upgradeable::bugs());
     bugs
 }
