@@ -9,9 +9,8 @@
 //! is `basedrop-departure`, which is load buffering: the checkers execute each thread in program
 //! order.
 //!
-//! Three of the bugs have not been reported to their projects. We found them while we re-created
-//! other bugs in the same code: `asterinas-rw-mutex-try-read`, `basedrop-departure`,
-//! `spin-upgradeable-store`.
+//! `docs/findings.md` says which of the bugs we found ourselves, and how. They have not been
+//! reported to their projects.
 //!
 //! Some forms free memory twice, or use freed memory. They are safe to run only under a checker,
 //! where `free_slice` keeps the memory until the execution ends.
@@ -60,7 +59,6 @@ pub(crate) fn all() -> Vec<KnownBug> {
         omango::bug(),
         openzfs_append::bug(),
         parking_lot_hashtable::bug(),
-        rcu_clean::bug(),
         shuttle_upgrade::bug(),
         spin_rw_lock::bug(),
         sqlite_wal_reset::bug(),
@@ -75,6 +73,7 @@ pub(crate) fn all() -> Vec<KnownBug> {
     bugs.extend(blinkcast::bugs());
     bugs.extend(conquer_once::bugs());
     bugs.extend(oneshot::bugs());
+    bugs.extend(rcu_clean::bugs());
     bugs.extend(rsevents::bugs());
     bugs.extend(spin_upgradeable::bugs());
     bugs

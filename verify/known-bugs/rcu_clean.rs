@@ -11,15 +11,20 @@
 //! | 3 | unlinks and frees the node | |
 //! | 4 | | reads the node |
 //!
-//! Two threads that clean at the same time even free the node twice. All changes of the count are
-//! Relaxed, too, so nothing orders a reader's last use before a later free.
+//! Two threads that clean at the same time even free the node twice.
+//!
+//! **The orderings.** All accesses to the count are Relaxed, so nothing orders a reader's last use
+//! of the node before a later free.
 //!
 //! - Source: <https://docs.rs/crate/rcu-clean/0.1.8/source/src/arcrcu.rs>
-//! - The fixed form claims the count while it cleans, and readers wait.
+//! - The fixed form claims the count while it cleans, and readers wait. A reader leaves with
+//!   Release, and `clean` claims with Acquire.
 //!
-//! An interleaving bug, which uses freed memory.
+//! The first is an interleaving bug, which uses freed memory. In the second, only the orderings are
+//! wrong.
 
-use spanlock_sync::atomic::{AtomicUsize, Ordering::*};
+use spanlock_sync::atomic::AtomicUsize;
+use spanlock_sync::atomic::Ordering::{self, *};
 use spanlock_sync::hint;
 use spanlock_verify::{Form, KnownBug, Program};
 
@@ -27,21 +32,28 @@ use crate::support::Block;
 
 const CLEANING: usize = usize::MAX;
 
-pub(crate) fn bug() -> KnownBug {
-    KnownBug::new(
-        "rcu-clean",
-        "https://docs.rs/crate/rcu-clean/0.1.8/source/src/arcrcu.rs",
-    )
-    .program(|form| {
-        Program::new("read-clean", "a reader's node is not freed")
-            .scene(move || Rcu::new(form))
-            .thread(["read"], |rcu| rcu.read())
-            .thread(["clean"], |rcu| rcu.clean())
-    })
+pub(crate) fn bugs() -> [KnownBug; 2] {
+    let source = "https://docs.rs/crate/rcu-clean/0.1.8/source/src/arcrcu.rs";
+    let claim = KnownBug::new("rcu-clean-claim", source)
+        .program(|form| read_and_clean("claim", move || Rcu::new(form, Form::Fixed)));
+    let orderings = KnownBug::new("rcu-clean-orderings", source)
+        .program(|form| read_and_clean("orderings", move || Rcu::new(Form::Fixed, form)));
+    [claim, orderings]
+}
+
+fn read_and_clean(
+    name: &'static str,
+    rcu: impl Fn() -> Rcu + Send + Sync + 'static,
+) -> impl Into<Program> {
+    Program::new(name, "a reader's node is not freed")
+        .scene(rcu)
+        .thread(["read"], |rcu| rcu.read())
+        .thread(["clean"], |rcu| rcu.clean())
 }
 
 struct Rcu {
-    form: Form,
+    claim: Form,
+    orderings: Form,
     readers: AtomicUsize,
     /// Whether the node is linked.
     is_linked: AtomicUsize,
@@ -49,12 +61,21 @@ struct Rcu {
 }
 
 impl Rcu {
-    fn new(form: Form) -> Self {
+    fn new(claim: Form, orderings: Form) -> Self {
         Rcu {
-            form,
+            claim,
+            orderings,
             readers: AtomicUsize::new(0),
             is_linked: AtomicUsize::new(1),
             node: Block::new(),
+        }
+    }
+
+    /// Returns the ordering of an access to the count.
+    fn order(&self, fixed: Ordering) -> Ordering {
+        match self.orderings {
+            Form::Buggy => Relaxed,
+            Form::Fixed => fixed,
         }
     }
 
@@ -63,16 +84,12 @@ impl Rcu {
         if self.is_linked.load(Acquire) == 1 {
             self.node.touch();
         }
-        let leaving = match self.form {
-            Form::Buggy => Relaxed,
-            Form::Fixed => Release,
-        };
-        self.readers.fetch_sub(1, leaving);
+        self.readers.fetch_sub(1, self.order(Release));
     }
 
     fn enter(&self) {
-        if self.form == Form::Buggy {
-            self.readers.fetch_add(1, Relaxed);
+        if self.claim == Form::Buggy {
+            self.readers.fetch_add(1, self.order(Acquire));
             return;
         }
         loop {
@@ -81,7 +98,7 @@ impl Rcu {
                 hint::pause();
             } else if self
                 .readers
-                .compare_exchange(readers, readers + 1, Acquire, Relaxed)
+                .compare_exchange(readers, readers + 1, self.order(Acquire), Relaxed)
                 .is_ok()
             {
                 return;
@@ -90,11 +107,11 @@ impl Rcu {
     }
 
     fn clean(&self) {
-        let has_readers = match self.form {
-            Form::Buggy => self.readers.load(Relaxed) != 0,
+        let has_readers = match self.claim {
+            Form::Buggy => self.readers.load(self.order(Acquire)) != 0,
             Form::Fixed => self
                 .readers
-                .compare_exchange(0, CLEANING, Acquire, Relaxed)
+                .compare_exchange(0, CLEANING, self.order(Acquire), Relaxed)
                 .is_err(),
         };
         if has_readers {
@@ -103,8 +120,8 @@ impl Rcu {
         if self.is_linked.swap(0, AcqRel) == 1 {
             self.node.free();
         }
-        if self.form == Form::Fixed {
-            self.readers.store(0, Release);
+        if self.claim == Form::Fixed {
+            self.readers.store(0, self.order(Release));
         }
     }
 }
