@@ -51,8 +51,9 @@ impl SeqLock {
             if old != 1 {
                 break old;
             }
-            // The crate backs off and swaps again. Here, the thread first looks whether a swap can
-            // succeed: the explorer does not follow a loop that waits and writes to its third round.
+            // The crate backs off and swaps again. Here, the thread first looks whether a swap
+            // can succeed: the explorer does not follow a loop that waits and writes to its third
+            // round.
             while self.state.load(Relaxed) == 1 {
                 hint::pause();
             }

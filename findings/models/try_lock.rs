@@ -10,7 +10,8 @@ pub(crate) fn suite() -> Suite {
     Suite::new("try-lock").without_pairs().program(
         Program::new("exclusion", "holders exclude each other")
             .scene(TryLock::new)
-            // One try each: loom lets an unlock fall into a later swap, so that the lock stays taken.
+            // One try each: loom lets an unlock fall into another thread's swap, and then shows a
+            // lock that stays taken.
             .thread(["try_lock"], |lock| lock.increment())
             .thread(["try_lock"], |lock| lock.increment()),
     )

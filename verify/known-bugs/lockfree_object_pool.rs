@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | 1 | initializes the objects of a page | |
 //! | 2 | links the page (SeqCst) | |
-//! | 3 | | loads the page's address with Relaxed, or by a compare-exchange that fails with Relaxed |
+//! | 3 | | reads the page's address with Relaxed |
 //! | 4 | | takes an object, although nothing orders step 1 before this |
 //!
 //! - Source: <https://docs.rs/crate/lockfree-object-pool/0.1.6/source/src/linear_page.rs>
