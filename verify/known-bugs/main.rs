@@ -9,9 +9,8 @@
 //! is `basedrop-departure`, which is load buffering: the checkers execute each thread in program
 //! order.
 //!
-//! Three of the bugs have not been reported to their projects. We found them while we re-created
-//! other bugs in the same code: `asterinas-rw-mutex-try-read`, `basedrop-departure`,
-//! `spin-upgradeable-store`.
+//! `docs/findings.md` says which of the bugs we found ourselves, and how. They have not been
+//! reported to their projects.
 //!
 //! Some forms free memory twice, or use freed memory. They are safe to run only under a checker,
 //! where `free_slice` keeps the memory until the execution ends.
@@ -24,12 +23,18 @@ mod affinitypool;
 mod asterinas_range_lock;
 mod asterinas_rw_mutex;
 mod basedrop;
+mod blinkcast;
 mod cloud_hypervisor_block;
+mod conquer_once;
 mod crossbeam_channel;
 mod linux_range_lock;
+mod lockfree_object_pool;
+mod omango;
 mod oneshot;
 mod openzfs_append;
 mod parking_lot_hashtable;
+mod rcu_clean;
+mod rsevents;
 mod shuttle_upgrade;
 mod spin_rw_lock;
 mod spin_upgradeable;
@@ -40,6 +45,7 @@ mod tokio_oneshot;
 mod turso_backfill;
 mod turso_unsynced;
 mod write_ahead_log;
+mod xutex;
 
 /// Returns every entry.
 pub(crate) fn all() -> Vec<KnownBug> {
@@ -49,6 +55,8 @@ pub(crate) fn all() -> Vec<KnownBug> {
         cloud_hypervisor_block::bug(),
         crossbeam_channel::bug(),
         linux_range_lock::bug(),
+        lockfree_object_pool::bug(),
+        omango::bug(),
         openzfs_append::bug(),
         parking_lot_hashtable::bug(),
         shuttle_upgrade::bug(),
@@ -58,10 +66,15 @@ pub(crate) fn all() -> Vec<KnownBug> {
         tokio_oneshot::bug(),
         turso_backfill::bug(),
         turso_unsynced::bug(),
+        xutex::bug(),
     ];
     bugs.extend(asterinas_rw_mutex::bugs());
     bugs.extend(basedrop::bugs());
+    bugs.extend(blinkcast::bugs());
+    bugs.extend(conquer_once::bugs());
     bugs.extend(oneshot::bugs());
+    bugs.extend(rcu_clean::bugs());
+    bugs.extend(rsevents::bugs());
     bugs.extend(spin_upgradeable::bugs());
     bugs
 }
