@@ -42,6 +42,9 @@ pub struct Counts {
     pub blocked: u64,
     /// Executions that ended because no thread could go on.
     pub deadlocks: u64,
+    /// Executions that ended with a thread in a spin loop whose rounds write: more
+    /// [rounds](Search::rounds) may lead to others. Without these, a verdict is not bounded.
+    pub bounded: u64,
     /// Executions that were given up, because nothing new could come of them.
     pub given_up: u64,
     /// How often the program was run.

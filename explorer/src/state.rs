@@ -336,7 +336,8 @@ impl State {
         let why = "When the search repeated the program with the same values, the program did \
                    something else";
         let remedy = "A program must depend on nothing but what its operations return: not on \
-                      addresses (unless `Arena` is the global allocator), time, random numbers, \
+                      atomics and locks of std, addresses (unless `Arena` is the global \
+                      allocator), time, random numbers, \
                       the order of hashes, thread-locals or earlier executions.";
         self.fail(Reason::NotRepeatable, format!("{why}: {what}.\n{remedy}"));
     }
@@ -428,6 +429,13 @@ impl State {
             End::Blocked => self.counts.blocked += 1,
             End::Deadlock => self.counts.deadlocks += 1,
         }
+        let is_cut = |thread: &usize| {
+            let pending = self.threads[*thread].pending;
+            pending.is_some_and(|it| it.request == Request::Cut) && self.writes_in_round(*thread)
+        };
+        if running.iter().any(is_cut) {
+            self.counts.bounded += 1;
+        }
         self.observe(|observer, graph| observer.ended(graph, end));
         if end == End::Deadlock && !self.settings.allows_deadlocks {
             let places = running.into_iter().filter_map(|thread| {
@@ -462,6 +470,7 @@ impl State {
         let its = &self.threads[thread];
         match its.pending.map(|ask| ask.request) {
             Some(Request::Join(_)) => true,
+            Some(Request::WaitUntil(condition, _)) if condition.is_timed() => false,
             Some(Request::Cut) => {
                 let mut round = self.graph.events(thread)[its.round_before_began..].iter();
                 let is_newest =

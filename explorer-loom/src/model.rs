@@ -1,0 +1,205 @@
+//! Models: programs whose executions are all explored.
+
+use core::time::Duration;
+use std::str::FromStr;
+use std::sync::{Arc, Once};
+use std::time::Instant;
+
+use spanlock_explorer::{MAX_EVENTS, MAX_THREADS, Reason, Report, Search, Verdict, is_exploring};
+
+use crate::execution::{Execution, Known, known};
+use crate::quarantine::{self, Keeping};
+use crate::report;
+
+/// The most rounds of spin loops to which a search is extended.
+const MOST_ROUNDS: u32 = 16;
+
+/// Checkpoints do not exist here, so no value of this type does.
+#[derive(Clone, Copy, Debug)]
+pub enum CheckpointsAreNotSupported {}
+
+/// What [`Builder::checkpoint_file`] would take.
+#[diagnostic::on_unimplemented(
+    message = "the explorer stores no checkpoints: remove this call of `checkpoint_file`",
+    note = "a failure draws its execution, so no search is needed to reach it again"
+)]
+pub trait Checkpoint {}
+
+/// Says how to explore a model.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Builder {
+    /// The most threads of an execution, the main thread included. At most and by default 8.
+    pub max_threads: usize,
+    /// The most operations of a thread. A longer execution fails the model. `LOOM_MAX_BRANCHES`
+    /// sets it, and 4,000 is the default.
+    pub max_branches: usize,
+    /// The most executions, without a limit by default. `LOOM_MAX_PERMUTATIONS` sets it.
+    pub max_permutations: Option<usize>,
+    /// The longest time of a search, without a limit by default. `LOOM_MAX_DURATION` sets it, in
+    /// seconds.
+    pub max_duration: Option<Duration>,
+    /// Changes nothing: all preemptions are explored.
+    pub preemption_bound: Option<usize>,
+    /// Can only be `None`.
+    pub checkpoint_file: Option<CheckpointsAreNotSupported>,
+    /// Changes nothing.
+    pub checkpoint_interval: usize,
+    /// Changes nothing: everything is explored.
+    pub expect_explicit_explore: bool,
+    /// Changes nothing: each failure names the lines of its operations.
+    pub location: bool,
+    /// Changes nothing: a failure draws its execution.
+    pub log: bool,
+    /// The most spurious failures and wakeups of an execution, 1 by default. `LOOM_MAX_FAULTS` sets
+    /// it. Loom does not have it.
+    pub max_faults: usize,
+}
+
+/// Returns the value of an environment variable.
+fn variable<T: FromStr>(name: &str) -> Option<T> {
+    let text = std::env::var(name).ok()?;
+    let Ok(value) = text.parse() else {
+        panic!("invalid value for `{name}`: `{text}` is not a number");
+    };
+    Some(value)
+}
+
+/// Says once which variables of loom have no meaning here.
+fn say_what_is_ignored() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let ignored = [
+            ("LOOM_MAX_PREEMPTIONS", "all preemptions are explored"),
+            ("LOOM_CHECKPOINT_FILE", "the explorer stores no checkpoints"),
+            (
+                "LOOM_CHECKPOINT_INTERVAL",
+                "the explorer stores no checkpoints",
+            ),
+            ("LOOM_LOG", "a failure draws its execution"),
+            ("LOOM_LOCATION", "each failure names its lines"),
+        ];
+        for (name, why) in ignored {
+            if std::env::var_os(name).is_some() {
+                report::line(&format!("`{name}` changes nothing: {why}"));
+            }
+        }
+    });
+}
+
+impl Builder {
+    /// Returns a builder with the limits that the environment sets.
+    ///
+    /// # Panics
+    /// If one of the variables is not a number.
+    pub fn new() -> Builder {
+        Builder {
+            max_threads: MAX_THREADS,
+            max_branches: variable("LOOM_MAX_BRANCHES").unwrap_or(4_000),
+            max_permutations: variable("LOOM_MAX_PERMUTATIONS"),
+            max_duration: variable("LOOM_MAX_DURATION").map(Duration::from_secs),
+            preemption_bound: None,
+            checkpoint_file: None,
+            checkpoint_interval: 0,
+            expect_explicit_explore: false,
+            location: true,
+            log: false,
+            max_faults: variable("LOOM_MAX_FAULTS").unwrap_or(1),
+        }
+    }
+
+    /// Does not compile: the explorer stores no checkpoints.
+    ///
+    /// ```compile_fail,E0277
+    /// loom::model::Builder::new().checkpoint_file("file");
+    /// ```
+    pub fn checkpoint_file<F: Checkpoint>(&mut self, _file: F) -> &mut Self {
+        self
+    }
+
+    /// Explores every execution of the program.
+    ///
+    /// # Panics
+    /// If an execution fails, with a drawing of it, or within a model.
+    #[track_caller]
+    pub fn check<F>(&self, program: F)
+    where
+        F: Fn() + Sync + Send + 'static,
+    {
+        assert!(!is_exploring(), "`loom::model` is called within a model");
+        say_what_is_ignored();
+        let began = Instant::now();
+        let report = self.search(Arc::new(program), began);
+        report::print(&report, self, began.elapsed());
+        if let Verdict::Failed(failure) = report.verdict {
+            panic!("{failure}");
+        }
+    }
+
+    fn search(&self, program: Arc<dyn Fn()>, began: Instant) -> Report {
+        let _keeping = Keeping::new();
+        known(|known| {
+            *known = Known {
+                threads: 2,
+                most_threads: self.max_threads,
+                ..Known::default()
+            }
+        });
+        let mut rounds = 1;
+        loop {
+            let mut search = Search::new()
+                .rounds(rounds)
+                .faults(self.max_faults)
+                .stack(1 << 20);
+            search = search.events(self.max_branches.min(MAX_EVENTS));
+            if let Some(most) = self.max_permutations {
+                search = search.limit(most as u64);
+            }
+            if let Some(most) = self.max_duration {
+                search = search.deadline(began + most);
+            }
+            let program = program.clone();
+            let report = search.explore(&mut (), move || {
+                quarantine::release();
+                Execution::begin();
+                program();
+                Execution::end();
+            });
+            Execution::clear();
+            if known(|known| core::mem::take(&mut known.is_new)) {
+                continue;
+            }
+            if rounds < MOST_ROUNDS && needs_rounds(&report) {
+                rounds *= 2;
+                continue;
+            }
+            return report;
+        }
+    }
+}
+
+/// Returns whether a loop that ends after some rounds may have led to the failure.
+fn needs_rounds(report: &Report) -> bool {
+    let Verdict::Failed(failure) = &report.verdict else {
+        return false;
+    };
+    matches!(failure.reason, Reason::Deadlock | Reason::Misuse)
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder::new()
+    }
+}
+
+/// Explores every execution of the program, within the limits that the environment sets.
+///
+/// # Panics
+/// If an execution fails, with a drawing of it, or within a model.
+#[track_caller]
+pub fn model<F>(program: F)
+where
+    F: Fn() + Sync + Send + 'static,
+{
+    Builder::new().check(program);
+}
