@@ -5,14 +5,16 @@ use std::str::FromStr;
 use std::sync::{Arc, Once};
 use std::time::Instant;
 
-use spanlock_explorer::{MAX_EVENTS, MAX_THREADS, Reason, Report, Search, Verdict, is_exploring};
+use spanlock_explorer::{
+    Failure, MAX_EVENTS, MAX_THREADS, Reason, Report, Search, Verdict, is_exploring,
+};
 
 use crate::execution::{Execution, Known, known};
 use crate::quarantine::{self, Keeping};
 use crate::report;
 
-/// The most rounds of spin loops to which a search is extended.
-const MOST_ROUNDS: u32 = 16;
+/// The most lines of a drawing of a failure at its beginning, and at its end.
+const DRAWN: [usize; 2] = [20, 200];
 
 /// Checkpoints do not exist here, so no value of this type does.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +56,10 @@ pub struct Builder {
     /// The most spurious failures and wakeups of an execution, 1 by default. `LOOM_MAX_FAULTS` sets
     /// it. Loom does not have it.
     pub max_faults: usize,
+    /// The most rounds of each spin loop, 16 by default. `LOOM_MAX_ROUNDS` sets it. The search begins
+    /// with one round, which is enough for a loop that only reads, and doubles the number if the
+    /// loop may have given up after more. Loom does not have it.
+    pub max_rounds: u32,
 }
 
 /// Returns the value of an environment variable.
@@ -105,6 +111,7 @@ impl Builder {
             location: true,
             log: false,
             max_faults: variable("LOOM_MAX_FAULTS").unwrap_or(1),
+            max_rounds: variable("LOOM_MAX_ROUNDS").unwrap_or(16),
         }
     }
 
@@ -132,7 +139,7 @@ impl Builder {
         let report = self.search(Arc::new(program), began);
         report::print(&report, self, began.elapsed());
         if let Verdict::Failed(failure) = report.verdict {
-            panic!("{failure}");
+            panic!("{}", in_terms_of_loom(&failure));
         }
     }
 
@@ -169,13 +176,30 @@ impl Builder {
             if known(|known| core::mem::take(&mut known.is_new)) {
                 continue;
             }
-            if rounds < MOST_ROUNDS && needs_rounds(&report) {
+            if rounds < self.max_rounds && needs_rounds(&report) {
                 rounds *= 2;
                 continue;
             }
             return report;
         }
     }
+}
+
+/// Returns what a failure says, in the terms of this crate, and with the middle of a long drawing
+/// left out.
+fn in_terms_of_loom(failure: &Failure) -> String {
+    let text = failure.to_string();
+    let text = text.replace("calls `spin`", "calls `loom::thread::yield_now`");
+    let text = text.replace("`Search::events`", "`LOOM_MAX_BRANCHES`");
+    let text = text.replace("`Search::rounds`", "`LOOM_MAX_ROUNDS`");
+    let lines: Vec<&str> = text.lines().collect();
+    let [first, last] = DRAWN;
+    if lines.len() <= first + last {
+        return text;
+    }
+    let left_out = format!("... {} lines left out ...", lines.len() - first - last);
+    let (head, tail) = (&lines[..first], &lines[lines.len() - last..]);
+    [head, &[&left_out], tail].concat().join("\n")
 }
 
 /// Returns whether a loop that ends after some rounds may have led to the failure.

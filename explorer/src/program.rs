@@ -434,9 +434,10 @@ pub fn spin() {
     let Some(runtime) = current() else {
         return core::hint::spin_loop();
     };
-    let is_cut = runtime.state.borrow_mut().round();
+    let place = panic::Location::caller();
+    let is_cut = runtime.state.borrow_mut().round(place);
     if is_cut {
-        run::ask(Request::Cut, panic::Location::caller());
+        run::ask(Request::Cut, place);
     }
 }
 

@@ -74,6 +74,7 @@ pub(crate) struct Settings {
     pub model: Model,
     pub faults: usize,
     pub rounds: u32,
+    pub by_place: bool,
     pub allows_deadlocks: bool,
     pub stack: usize,
     pub events: usize,
@@ -114,6 +115,7 @@ impl Search {
             model: Model::default(),
             faults: 0,
             rounds: 1,
+            by_place: false,
             allows_deadlocks: false,
             stack: 256 << 10,
             events: 4_000,
@@ -139,6 +141,13 @@ impl Search {
     /// If it gives up after more rounds than these, the search fails.
     pub fn rounds(mut self, most: u32) -> Search {
         self.0.rounds = most;
+        self
+    }
+
+    /// Permits the rounds to each place of the program that calls [`spin`](crate::spin), and not to
+    /// all together.
+    pub fn rounds_by_place(mut self) -> Search {
+        self.0.by_place = true;
         self
     }
 

@@ -49,8 +49,9 @@ pub(crate) struct Thread {
     pub body: Option<Box<dyn FnOnce()>>,
     /// How many locations it has created.
     pub created: u32,
-    /// The rounds of spin loops, and where the last two began.
-    rounds: u32,
+    /// The rounds of spin loops, by their places if these are told apart, and where the last two
+    /// began.
+    rounds: Vec<(Option<&'static panic::Location<'static>>, u32)>,
     round_began: usize,
     round_before_began: usize,
 }
@@ -399,12 +400,18 @@ impl State {
     }
 
     /// Counts a round of a spin loop. Returns whether the thread is cut.
-    pub(crate) fn round(&mut self) -> bool {
+    pub(crate) fn round(&mut self, place: &'static panic::Location<'static>) -> bool {
         let thread = &mut self.threads[self.current];
-        thread.rounds += 1;
+        let place = self.settings.by_place.then_some(place);
+        let at = thread.rounds.iter().position(|it| it.0 == place);
+        let at = at.unwrap_or_else(|| {
+            crate::arena::outside(|| thread.rounds.push((place, 0)));
+            thread.rounds.len() - 1
+        });
+        thread.rounds[at].1 += 1;
         thread.round_before_began = thread.round_began;
         thread.round_began = thread.at;
-        thread.rounds > self.settings.rounds
+        thread.rounds[at].1 > self.settings.rounds
     }
 
     /// Returns the threads that have not returned.
