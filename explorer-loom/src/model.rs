@@ -156,6 +156,7 @@ impl Builder {
         loop {
             let mut search = Search::new()
                 .rounds(rounds)
+                .rounds_by_place()
                 .faults(self.max_faults)
                 .stack(1 << 20);
             search = search.events(self.max_branches.min(MAX_EVENTS));
