@@ -56,9 +56,9 @@ pub struct Builder {
     /// The most spurious failures and wakeups of an execution, 1 by default. `LOOM_MAX_FAULTS` sets
     /// it. Loom does not have it.
     pub max_faults: usize,
-    /// The most rounds of each spin loop, 16 by default. `LOOM_MAX_ROUNDS` sets it. The search begins
-    /// with one round, which is enough for a loop that only reads, and doubles the number if the
-    /// loop may have given up after more. Loom does not have it.
+    /// The most rounds of each spin loop, 16 by default. `LOOM_MAX_ROUNDS` sets it. The search
+    /// begins with one round, which is enough for a loop that only reads, and doubles the number if
+    /// the loop may have given up after more. Loom does not have it.
     pub max_rounds: u32,
 }
 

@@ -289,7 +289,7 @@ fn waits_time_out() {
         Some((true, true)),
     ];
     assert_eq!(seen, expected);
-    // Nobody notifies, and that is no deadlock.
+    // Without a notification, it is no deadlock.
     loom::model(|| {
         let other = thread::spawn(|| thread::park_timeout(SOON));
         thread::park_timeout(SOON);

@@ -179,8 +179,8 @@ impl Atomic {
         self.initial.load(Ordering::Relaxed)
     }
 
-    /// Returns the value by a read that is not atomic: fails if a write is possible at the same time.
-    /// Other threads may read meanwhile.
+    /// Returns the value by a read that is not atomic: fails if a write is possible at the same
+    /// time. Other threads may read meanwhile.
     #[track_caller]
     pub fn unsynchronized(&self) -> u64 {
         let place = panic::Location::caller();
