@@ -64,6 +64,8 @@ pub(crate) struct Known {
     pub(crate) threads: usize,
     /// The most threads that an execution may have.
     pub(crate) most_threads: usize,
+    /// Whether a thread has spun.
+    pub(crate) has_spun: bool,
     /// Whether an execution has ended because it met something new. Then the search begins again.
     pub(crate) is_new: bool,
 }
@@ -88,6 +90,7 @@ std::thread_local! {
             lazies: Vec::new(),
             threads: 2,
             most_threads: 0,
+            has_spun: false,
             is_new: false,
         })
     };

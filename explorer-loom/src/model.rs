@@ -208,7 +208,8 @@ fn needs_rounds(report: &Report) -> bool {
     let Verdict::Failed(failure) = &report.verdict else {
         return false;
     };
-    matches!(failure.reason, Reason::Deadlock | Reason::Misuse)
+    let may_be = matches!(failure.reason, Reason::Deadlock | Reason::Misuse);
+    may_be && known(|known| known.has_spun)
 }
 
 impl Default for Builder {

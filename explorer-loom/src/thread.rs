@@ -102,7 +102,7 @@ pub(crate) fn times_out() -> bool {
             it.timeouts
         });
         if timeouts > TIMEOUTS {
-            spanlock_explorer::spin();
+            spin();
         }
     }
     times_out
@@ -113,6 +113,12 @@ pub(crate) fn times_out() -> bool {
 #[track_caller]
 pub fn yield_now() {
     require("thread::yield_now");
+    spin();
+}
+
+#[track_caller]
+fn spin() {
+    known(|known| known.has_spun = true);
     spanlock_explorer::spin();
 }
 

@@ -130,6 +130,13 @@ fn a_weak_compare_exchange_may_fail() {
     assert_eq!(seen, [(Ok(0), 1), (Err(0), 0)]);
 }
 
+fn free(memory: *mut u8) {
+    if !memory.is_null() {
+        // SAFETY: the memory is that of a box, which the caller alone has.
+        drop(unsafe { Box::from_raw(memory) });
+    }
+}
+
 #[test]
 fn pointers_keep_their_values_and_no_address_is_used_twice() {
     loom::model(|| {
@@ -137,17 +144,17 @@ fn pointers_keep_their_values_and_no_address_is_used_twice() {
         let its = stack.clone();
         let other = thread::spawn(move || {
             let old = its.swap(Box::into_raw(Box::new(1)), AcqRel);
-            (!old.is_null()).then(|| unsafe { Box::from_raw(old) });
+            free(old);
         });
         let first = Box::into_raw(Box::new(0));
-        drop(unsafe { Box::from_raw(first) });
+        free(first);
         let second = Box::into_raw(Box::new(2));
         assert_ne!(first, second);
         let old = stack.swap(second, AcqRel);
-        (!old.is_null()).then(|| unsafe { Box::from_raw(old) });
+        free(old);
         other.join().unwrap();
         let last = stack.swap(std::ptr::null_mut(), AcqRel);
-        drop(unsafe { Box::from_raw(last) });
+        free(last);
     });
 }
 
@@ -157,6 +164,7 @@ fn exclusive_and_unsynchronized_accesses() {
         let mut value = Arc::new(AtomicUsize::new(1));
         let its = value.clone();
         let other = thread::spawn(move || its.load(Relaxed));
+        // SAFETY: no thread writes meanwhile.
         assert_eq!(unsafe { value.unsync_load() }, 1);
         other.join().unwrap();
         let only = Arc::get_mut(&mut value).expect("the other reference is dropped");
@@ -256,8 +264,7 @@ fn a_notification_wakes_any_of_the_waiters() {
             shared.1.notify_one();
         }
         waiters.into_iter().for_each(|it| it.join().unwrap());
-        let order = shared.0.lock().unwrap().1.clone();
-        order
+        std::mem::take(&mut shared.0.lock().unwrap().1)
     });
     assert_eq!(seen, [[1, 2], [2, 1]]);
 }
@@ -379,10 +386,10 @@ fn channels_deliver_in_order_and_end() {
 #[test]
 fn cells_find_races() {
     let race = || {
-        let cell = Real::new(cell::UnsafeCell::new(0));
-        let its = SendCell(cell.clone());
-        let other = thread::spawn(move || its.get().with_mut(|it| unsafe { *it = 1 }));
-        cell.with(|it| unsafe { *it });
+        let cell = Real::new(SendCell(cell::UnsafeCell::new(0)));
+        let its = cell.clone();
+        let other = thread::spawn(move || its.0.with_mut(|_| ()));
+        cell.0.with(|_| ());
         other.join().unwrap();
     };
     let message = failure(race);
@@ -412,16 +419,10 @@ fn cells_find_races() {
     assert!(message.contains("has not ended"), "{message}");
 }
 
-struct SendCell(Real<cell::UnsafeCell<i32>>);
+struct SendCell(cell::UnsafeCell<i32>);
 
 // SAFETY: a model searches for what this breaks.
-unsafe impl Send for SendCell {}
-
-impl SendCell {
-    fn get(&self) -> &cell::UnsafeCell<i32> {
-        &self.0
-    }
-}
+unsafe impl Sync for SendCell {}
 
 /// Returns the message with which the model fails.
 fn failure(program: impl Fn() + Send + Sync + 'static) -> String {

@@ -22,9 +22,9 @@ fn assert_says(message: &str, parts: &[&str]) {
 #[allow(clippy::redundant_closure)] // A function that is passed has no line.
 fn an_object_outside_a_model() {
     let outside = ["outside a model", "closure that `loom::model` runs"];
-    assert_says(&message(|| drop(AtomicUsize::new(0))), &outside);
+    assert_says(&message(|| _ = AtomicUsize::new(0)), &outside);
     assert_says(&message(|| drop(Arc::new(0))), &outside);
-    assert_says(&message(|| drop(loom::sync::Mutex::new(0))), &outside);
+    assert_says(&message(|| _ = loom::sync::Mutex::new(0)), &outside);
     assert_says(&message(|| drop(thread::spawn(|| ()))), &outside);
     assert_says(&message(|| thread::yield_now()), &outside);
 }
@@ -55,7 +55,7 @@ fn atomics_of_std_decide() {
             let value = Arc::new(AtomicUsize::new(0));
             let its = value.clone();
             let other = thread::spawn(move || its.store(1, Release));
-            if TURN.fetch_add(1, Relaxed) % 2 == 0 {
+            if TURN.fetch_add(1, Relaxed).is_multiple_of(2) {
                 value.store(2, Relaxed);
             } else {
                 value.load(Acquire);

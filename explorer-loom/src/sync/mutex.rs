@@ -53,6 +53,7 @@ impl<T: ?Sized> Mutex<T> {
     /// Never.
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        require("sync::Mutex::lock");
         self.word.exchange_when(UNLOCKED, LOCKED, Acquire);
         Ok(MutexGuard(self))
     }
@@ -63,6 +64,7 @@ impl<T: ?Sized> Mutex<T> {
     /// It is locked.
     #[track_caller]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
+        require("sync::Mutex::try_lock");
         match (self.word).compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed) {
             Ok(_) => Ok(MutexGuard(self)),
             Err(_) => Err(TryLockError::WouldBlock),

@@ -46,6 +46,7 @@ impl<T> RwLock<T> {
     /// Never.
     #[track_caller]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
+        require("sync::RwLock::read");
         let has_no_writer = Condition::masked(WRITER, 0, true);
         let add = Update::new(Op::Add, READER);
         self.word.update_when(has_no_writer, add, Acquire);
@@ -58,6 +59,7 @@ impl<T> RwLock<T> {
     /// There is one.
     #[track_caller]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
+        require("sync::RwLock::try_read");
         let mut word = self.word.load(Relaxed);
         while word != WRITER {
             match (self.word).compare_exchange(word, word + READER, Acquire, Relaxed) {
@@ -74,6 +76,7 @@ impl<T> RwLock<T> {
     /// Never.
     #[track_caller]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
+        require("sync::RwLock::write");
         self.word.exchange_when(UNLOCKED, WRITER, Acquire);
         Ok(RwLockWriteGuard(self))
     }
@@ -84,6 +87,7 @@ impl<T> RwLock<T> {
     /// It is locked.
     #[track_caller]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
+        require("sync::RwLock::try_write");
         match (self.word).compare_exchange(UNLOCKED, WRITER, Acquire, Relaxed) {
             Ok(_) => Ok(RwLockWriteGuard(self)),
             Err(_) => Err(TryLockError::WouldBlock),
