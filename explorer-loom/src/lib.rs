@@ -3,6 +3,7 @@
 mod execution;
 mod quarantine;
 mod report;
+mod watch;
 
 pub mod alloc;
 pub mod cell;

@@ -12,6 +12,7 @@ use spanlock_explorer::{
 use crate::execution::{Execution, Known, known};
 use crate::quarantine::{self, Keeping};
 use crate::report;
+use crate::watch::Watch;
 
 /// The most lines of a drawing of a failure at its beginning, and at its end.
 const DRAWN: [usize; 2] = [20, 200];
@@ -144,6 +145,9 @@ impl Builder {
     }
 
     fn search(&self, program: Arc<dyn Fn()>, began: Instant) -> Report {
+        // Before the memory is kept, and until it is released.
+        let mut watch = Watch::new();
+        let progress = watch.progress.clone();
         let _keeping = Keeping::new();
         known(|known| {
             *known = Known {
@@ -166,8 +170,9 @@ impl Builder {
             if let Some(most) = self.max_duration {
                 search = search.deadline(began + most);
             }
-            let program = program.clone();
-            let report = search.explore(&mut (), move || {
+            let (program, progress) = (program.clone(), progress.clone());
+            let report = search.explore(&mut watch, move || {
+                progress.step();
                 quarantine::release();
                 Execution::begin();
                 program();

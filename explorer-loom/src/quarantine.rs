@@ -22,11 +22,10 @@ std::thread_local! {
 }
 
 /// The allocator. Outside models, it is that of the system.
-#[derive(Debug)]
-pub(crate) struct Quarantine;
+struct Quarantine;
 
-#[cfg(not(feature = "own-allocator"))]
-#[global_allocator]
+#[cfg_attr(not(feature = "own-allocator"), global_allocator)]
+#[cfg_attr(feature = "own-allocator", allow(dead_code))]
 static ALLOCATOR: Quarantine = Quarantine;
 
 /// Returns the layout with room for a [`Freed`], and its offset. `None` if that overflows.

@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
 use loom::model::Builder;
-use loom::sync::atomic::{AtomicBool, AtomicI8, AtomicPtr, AtomicU8, AtomicUsize, fence};
+use loom::sync::atomic::{AtomicBool, AtomicI8, AtomicU8, AtomicUsize, fence};
 use loom::sync::{Arc, Barrier, Condvar, Mutex, Notify, RwLock, mpsc};
 use loom::{cell, thread};
 
@@ -130,6 +130,7 @@ fn a_weak_compare_exchange_may_fail() {
     assert_eq!(seen, [(Ok(0), 1), (Err(0), 0)]);
 }
 
+#[cfg(not(feature = "own-allocator"))]
 fn free(memory: *mut u8) {
     if !memory.is_null() {
         // SAFETY: the memory is that of a box, which the caller alone has.
@@ -137,10 +138,13 @@ fn free(memory: *mut u8) {
     }
 }
 
+#[cfg(not(feature = "own-allocator"))]
 #[test]
 fn pointers_keep_their_values_and_no_address_is_used_twice() {
     loom::model(|| {
-        let stack = Arc::new(AtomicPtr::new(std::ptr::null_mut::<u8>()));
+        let stack = Arc::new(loom::sync::atomic::AtomicPtr::new(
+            std::ptr::null_mut::<u8>(),
+        ));
         let its = stack.clone();
         let other = thread::spawn(move || {
             let old = its.swap(Box::into_raw(Box::new(1)), AcqRel);

@@ -67,6 +67,40 @@ fn atomics_of_std_decide() {
 }
 
 #[test]
+fn a_loop_that_waits_for_an_atomic_of_std() {
+    static FLAG: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    if std::env::var_os("HANGS").is_none() {
+        let this = std::env::current_exe().unwrap();
+        let mut command = std::process::Command::new(this);
+        command.args(["--exact", "a_loop_that_waits_for_an_atomic_of_std"]);
+        command
+            .env("HANGS", "1")
+            .stderr(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let errors = std::io::BufReader::new(child.stderr.take().unwrap());
+        let line = std::io::BufRead::lines(errors).map_while(Result::ok);
+        let line = { line }.find(|line| line.contains("stands still"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let line = line.expect("the child says so");
+        return assert_says(&line, &["an atomic or a lock of std", "those of loom"]);
+    }
+    loom::model(|| {
+        let value = Arc::new(AtomicUsize::new(0));
+        let its = value.clone();
+        let other = thread::spawn(move || {
+            its.store(1, Release);
+            FLAG.store(true, Relaxed);
+        });
+        value.load(Acquire);
+        while !FLAG.load(Relaxed) {
+            std::hint::spin_loop();
+        }
+        other.join().unwrap();
+    });
+}
+
+#[test]
 fn a_spin_loop_without_yield() {
     let message = message(|| {
         loom::model(|| {
