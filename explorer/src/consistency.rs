@@ -10,7 +10,7 @@ mod rc11;
 
 use crate::event::{Event, EventId, Kind};
 use crate::graph::Graph;
-use crate::program::Moment;
+use crate::moment::Moment;
 
 /// What SeqCst means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -7,8 +7,8 @@ use crate::MAX_THREADS;
 use crate::clock::Clock;
 use crate::coherence::Accesses;
 use crate::event::{Event, EventId, Kind, Location, acquires, releases};
+use crate::moment::Moment;
 use crate::plain::Access;
-use crate::program::Moment;
 use crate::request::Request;
 
 /// An execution graph, complete or not.

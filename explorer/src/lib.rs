@@ -12,6 +12,7 @@ pub mod draw;
 mod event;
 mod failure;
 mod graph;
+mod moment;
 mod observer;
 mod plain;
 mod program;
@@ -30,10 +31,11 @@ pub use consistency::Model;
 pub use event::{Event, EventId, Kind, Location};
 pub use failure::{Failure, Reason};
 pub use graph::Graph;
+pub use moment::Moment;
 pub use observer::{End, Observer};
 pub use plain::Plain;
 pub use program::{
-    Atomic, Moment, Thread, choose, current_thread, fail, fault, fence, is_exploring, spawn, spin,
+    Atomic, Thread, choose, current_thread, fail, fault, fence, is_exploring, spawn, spin,
 };
 pub use request::{Condition, Op, Update};
 pub use search::{Counts, Report, Search, Verdict};

@@ -150,6 +150,14 @@ impl Atomic {
         self.ask(Request::WaitUntil(condition, ordering)).value
     }
 
+    /// Blocks until the value meets the condition, changes it, and returns the old one. Values that
+    /// do not meet the condition are not changed.
+    #[track_caller]
+    pub fn update_when(&self, condition: Condition, update: Update, ordering: Ordering) -> u64 {
+        self.ask(Request::UpdateWhen(condition, update, ordering))
+            .value
+    }
+
     /// Blocks until the value is `current`, and then writes `new`.
     #[track_caller]
     pub fn exchange_when(&self, current: u64, new: u64, ordering: Ordering) {
@@ -169,6 +177,25 @@ impl Atomic {
             }
         }
         self.initial.load(Ordering::Relaxed)
+    }
+
+    /// Returns the value by a read that is not atomic: fails if a write is possible at the same
+    /// time. Other threads may read meanwhile.
+    #[track_caller]
+    pub fn unsynchronized(&self) -> u64 {
+        let place = panic::Location::caller();
+        let value = self.load(Ordering::Relaxed);
+        let race = current().and_then(|runtime| {
+            let state = runtime.state.borrow();
+            let birth = Birth::unpack(self.birth.load(Ordering::Relaxed));
+            let location = state.names.known(birth.creator, birth.number)?;
+            foreign(&state, &state.graph.accesses(location).writes, false)
+        });
+        if let Some((runtime, other)) = current().zip(race) {
+            let what = "a read without synchronization of a location that another thread writes";
+            runtime.fail(Reason::Race, || race_message(what, place, other));
+        }
+        value
     }
 
     /// Returns the location in the graph, or `None` if it has not been accessed as one.
@@ -334,13 +361,18 @@ pub(crate) fn knows(state: &State, (thread, events): (usize, usize)) -> bool {
 /// Returns a thread with an access that does not happen before now; with `done`, one that it has
 /// made already.
 fn foreign_access(state: &State, location: Location, done: bool) -> Option<usize> {
+    let accesses = state.graph.accesses(location);
+    foreign(state, &accesses.writes, done).or_else(|| foreign(state, &accesses.reads, done))
+}
+
+/// Returns the thread of one of the events, if that does not happen before now.
+fn foreign(state: &State, events: &[EventId], done: bool) -> Option<usize> {
     let me = state.current;
     let known = state.graph.happened(me, state.threads[me].at);
-    let accesses = state.graph.accesses(location);
-    let others = accesses.writes.iter().chain(&accesses.reads);
-    let mut others = others.filter(|it| it.thread as usize != me && !known.contains(**it));
-    let is_done = |it: &&EventId| !done || state.threads[it.thread as usize].at > it.index as usize;
-    others.find(is_done).map(|it| it.thread as usize)
+    let is_done = |it: &EventId| !done || state.threads[it.thread as usize].at > it.index as usize;
+    let is_foreign = |it: &EventId| it.thread as usize != me && !known.contains(*it);
+    let mut foreign = events.iter().filter(|it| is_foreign(it) && is_done(it));
+    foreign.next().map(|it| it.thread as usize)
 }
 
 pub(crate) fn race_message(what: &str, place: Place, other: usize) -> String {
@@ -402,9 +434,10 @@ pub fn spin() {
     let Some(runtime) = current() else {
         return core::hint::spin_loop();
     };
-    let is_cut = runtime.state.borrow_mut().round();
+    let place = panic::Location::caller();
+    let is_cut = runtime.state.borrow_mut().round(place);
     if is_cut {
-        run::ask(Request::Cut, panic::Location::caller());
+        run::ask(Request::Cut, place);
     }
 }
 
@@ -476,51 +509,5 @@ pub fn fail(reason: &str) -> ! {
     match current() {
         Some(runtime) => runtime.fail(Reason::Stated, || format!("{reason}\nat {place}")),
         None => panic!("{reason}"),
-    }
-}
-
-/// A moment of a thread: after one event, and before the next.
-///
-/// What happens between events is no event, but [`Graph`](crate::Graph) orders it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Moment {
-    pub(crate) thread: usize,
-    pub(crate) events: usize,
-}
-
-impl Moment {
-    /// Returns the moment as a number.
-    pub fn to_bits(self) -> u32 {
-        (self.thread << 16 | self.events) as u32
-    }
-
-    /// Returns the moment of which [`to_bits`](Self::to_bits) returned the number.
-    pub fn from_bits(bits: u32) -> Moment {
-        Moment {
-            thread: (bits >> 16) as usize,
-            events: (bits & 0xffff) as usize,
-        }
-    }
-
-    /// Begins a moment of the calling thread, by an event that does nothing. So what was done
-    /// before has another moment than what is done from now on.
-    #[track_caller]
-    pub fn begin() {
-        run::ask(Request::Choose(1, false), panic::Location::caller());
-    }
-
-    /// Returns the present moment of the calling thread.
-    pub fn now() -> Moment {
-        let Some(runtime) = current() else {
-            return Moment {
-                thread: 0,
-                events: 0,
-            };
-        };
-        let state = runtime.state.borrow();
-        Moment {
-            thread: state.current,
-            events: state.threads[state.current].at,
-        }
     }
 }

@@ -18,10 +18,17 @@ pub enum Op {
     Or,
     /// Inverts the bits of the operand.
     Xor,
+    /// Keeps the bits that the operand has, and then inverts all bits.
+    Nand,
     /// Takes the greater of the value and the operand.
     Max,
     /// Takes the less of the value and the operand.
     Min,
+    /// Takes the greater of the value and the operand as signed numbers of as many bits as the mask
+    /// has.
+    SignedMax,
+    /// Takes the less of them.
+    SignedMin,
     /// Replaces the value by the operand.
     Swap,
     /// Clears one of the bits that are set: the `n`-th from below, where `n` is the operand modulo
@@ -53,6 +60,7 @@ impl Update {
 
     pub(crate) fn apply(self, value: u64) -> u64 {
         let operand = self.operand;
+        let signed = |value: u64| (value << self.mask.leading_zeros()) as i64;
         self.mask
             & match self.op {
                 Op::Add => value.wrapping_add(operand),
@@ -60,8 +68,12 @@ impl Update {
                 Op::And => value & operand,
                 Op::Or => value | operand,
                 Op::Xor => value ^ operand,
+                Op::Nand => !(value & operand),
                 Op::Max => value.max(operand),
                 Op::Min => value.min(operand),
+                Op::SignedMax if signed(value) < signed(operand) => operand,
+                Op::SignedMin if signed(value) > signed(operand) => operand,
+                Op::SignedMax | Op::SignedMin => value,
                 Op::Swap => operand,
                 Op::ClearNth if value == 0 => 0,
                 Op::ClearNth => {
@@ -80,6 +92,7 @@ pub struct Condition {
     mask: u64,
     value: u64,
     is_equal: bool,
+    is_timed: bool,
 }
 
 impl Condition {
@@ -90,6 +103,7 @@ impl Condition {
             mask,
             value,
             is_equal,
+            is_timed: false,
         }
     }
 
@@ -101,6 +115,19 @@ impl Condition {
     /// Returns the condition that the value is not `value`.
     pub const fn differs(value: u64) -> Condition {
         Condition::masked(u64::MAX, value, false)
+    }
+
+    /// Returns the same condition for a wait that may time out, which the program explores by
+    /// [`choose`](crate::choose): to wait for ever is then no deadlock.
+    pub const fn timed(self) -> Condition {
+        Condition {
+            is_timed: true,
+            ..self
+        }
+    }
+
+    pub(crate) fn is_timed(self) -> bool {
+        self.is_timed
     }
 
     pub(crate) fn is_met(self, value: u64) -> bool {
@@ -115,6 +142,7 @@ pub(crate) enum Request {
     WaitUntil(Condition, Ordering),
     Store(u64, Ordering),
     Update(Update, Ordering),
+    UpdateWhen(Condition, Update, Ordering),
     /// With the current and the new value, and the orderings of success and failure.
     CompareExchange(u64, u64, Ordering, Ordering),
     /// With the current and the new value.
@@ -147,6 +175,10 @@ impl Request {
             Request::Load(ordering) => (ordering, None, false),
             Request::WaitUntil(condition, ordering) => (ordering, None, !condition.is_met(value)),
             Request::Update(update, ordering) => (ordering, Some(update.apply(value)), false),
+            Request::UpdateWhen(condition, update, ordering) => {
+                let is_met = condition.is_met(value);
+                (ordering, is_met.then(|| update.apply(value)), !is_met)
+            }
             Request::CompareExchange(current, new, success, _) if value == current => {
                 (success, Some(new), false)
             }
@@ -166,8 +198,9 @@ impl Request {
 
     pub(crate) fn reads(self) -> bool {
         use Request::*;
-        let is_exchange = matches!(self, Update(..) | CompareExchange(..) | ExchangeWhen(..));
-        is_exchange || matches!(self, Load(_) | WaitUntil(..))
+        let is_exchange = matches!(self, CompareExchange(..) | ExchangeWhen(..));
+        let is_update = matches!(self, Update(..) | UpdateWhen(..));
+        is_exchange || is_update || matches!(self, Load(_) | WaitUntil(..))
     }
 
     /// Returns whether another execution of the program may make `other` where it made `self`: the

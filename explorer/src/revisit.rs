@@ -9,6 +9,7 @@
 use crate::clock::Clock;
 use crate::event::{Event, EventId, Kind};
 use crate::graph::Graph;
+use crate::request::Request;
 
 impl Graph {
     /// Returns the reads that `write`, the next event of `thread`, may revisit, with the events
@@ -104,7 +105,9 @@ impl Graph {
         let mut event = *self.event(read);
         let (mut keep, mut write) = (*keep, *write);
         let waits = event.request.effect(write.value).blocks;
-        let is_lock = write.exclusive && event.request.is_like(write.request);
+        let is_lock = write.exclusive
+            && matches!(event.request, Request::ExchangeWhen(..))
+            && event.request.is_like(write.request);
         write.awaited = (waits && is_lock).then(|| self.wait_of(read));
         if write.awaited.is_some() {
             keep.set(read.thread as usize, read.index as usize);

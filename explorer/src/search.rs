@@ -42,6 +42,9 @@ pub struct Counts {
     pub blocked: u64,
     /// Executions that ended because no thread could go on.
     pub deadlocks: u64,
+    /// Executions that ended with a thread in a spin loop whose rounds write: more
+    /// [rounds](Search::rounds) may lead to others. Without these, a verdict is not bounded.
+    pub bounded: u64,
     /// Executions that were given up, because nothing new could come of them.
     pub given_up: u64,
     /// How often the program was run.
@@ -71,6 +74,7 @@ pub(crate) struct Settings {
     pub model: Model,
     pub faults: usize,
     pub rounds: u32,
+    pub by_place: bool,
     pub allows_deadlocks: bool,
     pub stack: usize,
     pub events: usize,
@@ -111,6 +115,7 @@ impl Search {
             model: Model::default(),
             faults: 0,
             rounds: 1,
+            by_place: false,
             allows_deadlocks: false,
             stack: 256 << 10,
             events: 4_000,
@@ -136,6 +141,13 @@ impl Search {
     /// If it gives up after more rounds than these, the search fails.
     pub fn rounds(mut self, most: u32) -> Search {
         self.0.rounds = most;
+        self
+    }
+
+    /// Permits the rounds to each place of the program that calls [`spin`](crate::spin), and not to
+    /// all together.
+    pub fn rounds_by_place(mut self) -> Search {
+        self.0.by_place = true;
         self
     }
 

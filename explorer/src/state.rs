@@ -49,8 +49,9 @@ pub(crate) struct Thread {
     pub body: Option<Box<dyn FnOnce()>>,
     /// How many locations it has created.
     pub created: u32,
-    /// The rounds of spin loops, and where the last two began.
-    rounds: u32,
+    /// The rounds of spin loops, by their places if these are told apart, and where the last two
+    /// began.
+    rounds: Vec<(Option<&'static panic::Location<'static>>, u32)>,
     round_began: usize,
     round_before_began: usize,
 }
@@ -336,7 +337,8 @@ impl State {
         let why = "When the search repeated the program with the same values, the program did \
                    something else";
         let remedy = "A program must depend on nothing but what its operations return: not on \
-                      addresses (unless `Arena` is the global allocator), time, random numbers, \
+                      atomics and locks of std, addresses (unless `Arena` is the global \
+                      allocator), time, random numbers, \
                       the order of hashes, thread-locals or earlier executions.";
         self.fail(Reason::NotRepeatable, format!("{why}: {what}.\n{remedy}"));
     }
@@ -398,12 +400,18 @@ impl State {
     }
 
     /// Counts a round of a spin loop. Returns whether the thread is cut.
-    pub(crate) fn round(&mut self) -> bool {
+    pub(crate) fn round(&mut self, place: &'static panic::Location<'static>) -> bool {
         let thread = &mut self.threads[self.current];
-        thread.rounds += 1;
+        let place = self.settings.by_place.then_some(place);
+        let at = thread.rounds.iter().position(|it| it.0 == place);
+        let at = at.unwrap_or_else(|| {
+            crate::arena::outside(|| thread.rounds.push((place, 0)));
+            thread.rounds.len() - 1
+        });
+        thread.rounds[at].1 += 1;
         thread.round_before_began = thread.round_began;
         thread.round_began = thread.at;
-        thread.rounds > self.settings.rounds
+        thread.rounds[at].1 > self.settings.rounds
     }
 
     /// Returns the threads that have not returned.
@@ -427,6 +435,13 @@ impl State {
             End::Complete => self.counts.executions += 1,
             End::Blocked => self.counts.blocked += 1,
             End::Deadlock => self.counts.deadlocks += 1,
+        }
+        let is_cut = |thread: &usize| {
+            let pending = self.threads[*thread].pending;
+            pending.is_some_and(|it| it.request == Request::Cut) && self.writes_in_round(*thread)
+        };
+        if running.iter().any(is_cut) {
+            self.counts.bounded += 1;
         }
         self.observe(|observer, graph| observer.ended(graph, end));
         if end == End::Deadlock && !self.settings.allows_deadlocks {
@@ -462,6 +477,7 @@ impl State {
         let its = &self.threads[thread];
         match its.pending.map(|ask| ask.request) {
             Some(Request::Join(_)) => true,
+            Some(Request::WaitUntil(condition, _)) if condition.is_timed() => false,
             Some(Request::Cut) => {
                 let mut round = self.graph.events(thread)[its.round_before_began..].iter();
                 let is_newest =

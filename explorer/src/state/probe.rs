@@ -76,13 +76,18 @@ impl State {
 
     /// Whether the last two rounds of the thread's spin loop only read, and read the same.
     fn only_reads(&self, thread: usize) -> bool {
+        !self.writes_in_round(thread) && self.has_repeated(thread)
+    }
+
+    /// Whether the last two rounds of the thread's spin loop do more than read.
+    pub(super) fn writes_in_round(&self, thread: usize) -> bool {
         let round = &self.graph.events(thread)[self.threads[thread].round_before_began..];
         let reads = |it: &Event| match it.kind {
             Kind::Read => !it.exclusive,
             Kind::Fence | Kind::Choice => true,
             _ => false,
         };
-        round.iter().all(reads) && self.has_repeated(thread)
+        !round.iter().all(reads)
     }
 
     /// Answers a request of the thread that runs on. Returns `None` if it is not to go on.
