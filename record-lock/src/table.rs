@@ -12,7 +12,7 @@
 //! # Invariants
 //! - **REC-I2** Waiting requests are in the order of their arrival.
 //! - **REC-I3** No wake is lost. A waiter is *called* from the change that wakes it until it is
-//!   polled. Every ready waiter is called, or conflicts with a called waiter that arrived before it.
+//!   polled. Every ready waiter is called, or conflicts with a called one that arrived before it.
 //!   Every change calls the waiters that it makes ready. A called waiter that leaves, or finds
 //!   itself passed when it is polled, calls those behind it.
 //! - **REC-I4** No owner waits for itself. An owner *waits for* those whose holds conflict with a

@@ -96,8 +96,8 @@ struct Model {
     held: [[Option<Mode>; OWNERS]; BYTES],
     /// In the order of arrival.
     waiting: Vec<Waiting>,
-    /// How many calls found a circle, a circle that another hold than the first closes, and a circle
-    /// that a new hold has closed.
+    /// How many calls found a circle, one that another hold than the first closes, and one that a
+    /// new hold has closed.
     seen: [u32; 3],
 }
 
