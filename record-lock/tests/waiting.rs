@@ -190,6 +190,12 @@ fn a_wait_that_ends_after_it_was_woken_wakes_the_next() {
     assert_eq!((ended.wakes.load(SeqCst), next.wakes.load(SeqCst)), (1, 0));
     four.try_lock(0..1, WRITE).expect("passes");
     assert_eq!(next.wakes.load(SeqCst), 1);
+    // A release ends the other wait of the owner, but not this one again.
+    one.try_lock(30..31, WRITE).expect("is free");
+    let mut released = two.lock(30..31, WRITE);
+    assert!(poll(&mut released, &waker(|| ())).is_pending());
+    two.release();
+    assert_eq!(released.wait(), Err(Error::Released));
     let end = poll(&mut waits, &ended);
     assert!(
         matches!(end, Poll::Ready(Err(Error::Deadlock(hold))) if hold.owner == 3),
