@@ -368,7 +368,7 @@ impl Table {
     /// Returns whether the owner of a request would wait for itself if the request waited: if so,
     /// the first hold in its way whose owner waits for it, also through others.
     fn closes_circle(&mut self, want: &Hold) -> Option<Hold> {
-        // Nobody waits for an owner that holds nothing.
+        // No request waits for an owner that holds nothing.
         self.owners[&want.owner].hull()?;
         let search = self.new_number();
         let Table {
