@@ -21,7 +21,6 @@ pub use lock::{IntervalLock, IntervalRequest};
 /// Shared with `spanlock-record-lock`, and not part of the public API.
 #[doc(hidden)]
 pub mod shared {
-    pub use crate::requests::Wakes;
     pub use crate::tree::{Index, Tree};
 }
 

@@ -72,7 +72,7 @@ use spanlock_sync::injected_bug;
 use crate::tree::{Index, Tree};
 use passes::Passes;
 
-pub use wakes::Wakes;
+pub(crate) use wakes::Wakes;
 
 mod overtaking;
 mod passes;

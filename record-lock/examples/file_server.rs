@@ -225,7 +225,7 @@ fn main() {
         (10, Reply::Done),
     ];
     assert_eq!(server.replies, expected);
-    let held: Vec<_> = (server.table.holds().iter())
+    let held: Vec<_> = (server.table.holds(..).expect("there is memory").iter())
         .map(|hold| (hold.owner, hold.first, hold.last))
         .collect();
     assert_eq!(held, [(2, 5, 6), (2, 20, 29)]);

@@ -9,7 +9,8 @@ pub enum Error {
     /// A hold of another owner conflicts with the request (`EAGAIN`).
     #[error("{0} conflicts with the request")]
     Conflict(Hold),
-    /// If the request waited for this hold, its owner would wait for itself (`EDEADLK`).
+    /// If the request waited for this hold, its owner would wait for itself (`EDEADLK`). Of the
+    /// holds of which this is true, it is the one that starts first.
     #[error(
         "{0} conflicts with the request, and its owner waits, also through others, for this one"
     )]
@@ -27,14 +28,15 @@ pub enum Error {
         id: u64,
     },
     /// The range ends before it starts.
-    #[error("the range {start}..{end} is reversed: it ends before it starts")]
+    #[error("the range is reversed: it starts at byte {start}, and ends before byte {end}")]
     Reversed {
         /// The start of the range.
         start: u64,
         /// The end of the range, which is not part of it.
         end: u64,
     },
-    /// The range would end past the last byte that its protocol can name (`EOVERFLOW`).
+    /// The range would end past the last byte that its protocol can name (`EOVERFLOW`,
+    /// `NFS4ERR_INVAL`, `STATUS_INVALID_LOCK_RANGE`).
     #[error("a range of {length} bytes from {offset} on ends past the last byte, {last}")]
     PastLast {
         /// The start of the range.
@@ -45,7 +47,7 @@ pub enum Error {
         last: u64,
     },
     /// The range would begin before byte 0 (`EINVAL`).
-    #[error("a range of {length} bytes from {start} on begins before byte 0")]
+    #[error("start {start}, length {length}: the range begins before byte 0")]
     BeforeFirst {
         /// The start of the request.
         start: i64,

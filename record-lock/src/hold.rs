@@ -13,7 +13,8 @@ pub enum Mode {
     Write,
 }
 
-/// Bytes that an owner has locked or requests, from the first to the last, in one mode.
+/// Bytes that an owner has locked, from the first to the last, in one mode. It also describes a
+/// [waiting request](crate::RecordLock::waiting): then the owner has not locked them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Hold {
     /// The id of the owner.
@@ -78,8 +79,29 @@ pub(crate) struct Bytes {
 }
 
 impl Bytes {
+    pub(crate) const ALL: Bytes = Bytes {
+        first: 0,
+        last: u64::MAX,
+    };
+
     pub(crate) fn overlaps(self, other: Bytes) -> bool {
         self.first <= other.last && other.first <= self.last
+    }
+
+    /// Returns the bytes that both contain.
+    pub(crate) fn common(self, other: Bytes) -> Option<Bytes> {
+        self.overlaps(other).then(|| Bytes {
+            first: self.first.max(other.first),
+            last: self.last.min(other.last),
+        })
+    }
+
+    /// Returns all bytes from the first to the last one of both.
+    pub(crate) fn hull(self, other: Bytes) -> Bytes {
+        Bytes {
+            first: self.first.min(other.first),
+            last: self.last.max(other.last),
+        }
     }
 
     /// Returns the bytes together with both neighbours.

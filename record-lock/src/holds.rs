@@ -50,21 +50,40 @@ impl Holds {
         Holds { tree: Tree::new() }
     }
 
-    /// Returns the holds that conflict with a request, in the order of the tree.
+    pub(crate) fn len(&self) -> usize {
+        self.tree.len()
+    }
+
+    /// Returns the holds that conflict with a request, in the order of their first bytes.
     pub(crate) fn conflicts(&self, want: &Hold) -> impl Iterator<Item = Hold> {
-        let holds = self.near(want.bytes()).map(|(_, hold)| hold);
+        let holds = self.overlaps(want.bytes());
         holds.filter(move |hold| hold.conflicts_with(want))
     }
 
-    /// Returns the holds whose spans overlap that of `bytes`.
-    pub(crate) fn near(&self, bytes: Bytes) -> impl Iterator<Item = (Index, Hold)> {
+    /// Returns the holds that overlap bytes, in the order of their first bytes.
+    pub(crate) fn overlaps(&self, bytes: Bytes) -> impl Iterator<Item = Hold> {
+        // The last two bytes share a position, so the tree may have holds that start with the last
+        // one before others.
+        let end = Bytes {
+            first: u64::MAX,
+            last: u64::MAX,
+        };
+        let end = (bytes.last == end.last).then(|| self.near(end));
+        let before = self.near(bytes).filter(|hold| hold.first < u64::MAX);
+        let last = end.into_iter().flatten();
+        let holds = before.chain(last.filter(|hold| hold.first == u64::MAX));
+        holds.filter(move |hold| hold.bytes().overlaps(bytes))
+    }
+
+    /// Returns the holds whose spans overlap that of `bytes`, in the order of the tree.
+    fn near(&self, bytes: Bytes) -> impl Iterator<Item = Hold> {
         let mut next = self.tree.first_overlap(bytes.span());
         core::iter::from_fn(move || {
             let at = next?;
             next = self.tree.next_overlap(at, bytes.span());
             let hold = self.tree.value(at).0;
             debug_assert!(hold.bytes().span().overlaps(bytes.span()), "IL-T3");
-            Some((at, hold))
+            Some(hold)
         })
     }
 

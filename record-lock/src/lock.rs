@@ -2,17 +2,19 @@
 //!
 //! Every call locks the table's mutex, changes the [`Table`], and unlocks the mutex. Wakers are
 //! foreign code: this module clones, wakes and drops them while the mutex is unlocked. If a waker
-//! panics, the call unwinds after it has taken effect, and after it has woken the others.
+//! panics while it wakes, the call unwinds after it has taken effect, and after it has woken the
+//! others.
 
 use core::fmt;
 use core::future::Future;
+use core::iter;
 use core::ops::RangeBounds;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use spanlock_interval_lock::shared::Wakes;
-use spanlock_sync::{Arc, Mutex, Park, Parker, Wakeup};
+use spanlock_range_lock::words::for_each_surely;
+use spanlock_sync::{Arc, Mutex, Park, Parker, Wakeup, wait};
 
 use crate::error::Error;
 use crate::hold::{Hold, Mode};
@@ -35,7 +37,8 @@ impl RecordLock {
         RecordLock { table }
     }
 
-    /// Adds an owner. Other owners learn `id` if a lock of this one is in their way.
+    /// Adds an owner. Other owners learn `id` if a lock of this one is in their way. An owner that
+    /// is forgotten ([`core::mem::forget`]) keeps its id and its locks.
     ///
     /// # Errors
     /// [`Error::OwnerExists`] if the table has an owner of this id that has not been released.
@@ -46,14 +49,22 @@ impl RecordLock {
         Ok(Owner { table, id, serial })
     }
 
-    /// Returns all holds, in the order of their first bytes. The result is a snapshot.
-    pub fn holds(&self) -> Vec<Hold> {
-        self.table.lock().holds()
+    /// Returns the holds of all owners that overlap a range, in the order of their first bytes. The
+    /// result is a snapshot.
+    ///
+    /// # Errors
+    /// [`Error::Memory`], [`Error::Reversed`].
+    pub fn holds(&self, range: impl RangeBounds<u64>) -> Result<Vec<Hold>, Error> {
+        let bytes = ranges::bytes(range)?;
+        bytes.map_or(Ok(Vec::new()), |bytes| self.table.lock().holds(bytes))
     }
 
     /// Returns what the waiting requests ask for, in the order of their arrival. The result is a
     /// snapshot.
-    pub fn waiting(&self) -> Vec<Hold> {
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn waiting(&self) -> Result<Vec<Hold>, Error> {
         self.table.lock().waiting()
     }
 }
@@ -64,13 +75,13 @@ impl Default for RecordLock {
     }
 }
 
+/// Prints the numbers of holds, of owners, and of requests that wait or have to learn their end.
 impl fmt::Debug for RecordLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let table = self.table.lock();
-        let (holds, waiting) = (table.holds(), table.waiting());
-        drop(table);
+        let [holds, owners, requests] = self.table.lock().counts();
         let mut f = f.debug_struct("RecordLock");
-        f.field("holds", &holds).field("waiting", &waiting).finish()
+        f.field("holds", &holds).field("owners", &owners);
+        f.field("requests", &requests).finish()
     }
 }
 
@@ -92,8 +103,8 @@ impl Owner {
 
     /// Locks bytes, if no lock of another owner conflicts (`F_SETLK`).
     ///
-    /// Whatever this owner held of the range, it then holds in the new mode. In either direction,
-    /// that is one step.
+    /// Whatever this owner held of the range, it then holds in the new mode. An upgrade or a
+    /// downgrade is one step.
     ///
     /// # Errors
     /// [`Error::Conflict`] with the conflicting hold that starts first. [`Error::Reversed`],
@@ -103,7 +114,7 @@ impl Owner {
             return Ok(());
         };
         let want = Hold::new(self.id, bytes, mode);
-        self.change(|table, wakes| table.try_lock(want, wakes))
+        change(&self.table, |table| table.try_lock(want))
     }
 
     /// Returns a request for bytes, which waits while locks of other owners conflict (`F_SETLKW`).
@@ -142,7 +153,7 @@ impl Owner {
         let Some(bytes) = ranges::bytes(range)? else {
             return Ok(());
         };
-        self.change(|table, wakes| table.unlock(self.id, bytes, wakes))
+        change(&self.table, |table| table.unlock(self.id, bytes))
     }
 
     /// Unlocks everything that the owner has locked, and ends its waiting requests with
@@ -158,15 +169,11 @@ impl Owner {
     /// # Ok::<(), spanlock_record_lock::Error>(())
     /// ```
     pub fn release(self) {}
-
-    fn change<T>(&self, f: impl FnOnce(&mut Table, &mut Wakes) -> T) -> T {
-        change(&self.table, f)
-    }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.change(|table, wakes| table.remove_owner(self.id, wakes));
+        change(&self.table, |table| table.remove_owner(self.id));
     }
 }
 
@@ -182,6 +189,10 @@ impl fmt::Debug for Owner {
 /// Its result is `Ok` when the bytes are locked. They stay locked until the owner unlocks them: a
 /// request is not a guard. Dropping a request that has not returned a result cancels it, and then
 /// no lock has changed.
+///
+/// The one exception is a foreign waker that panics. A granted request may wake others, because it
+/// has downgraded a lock or because they waited behind it. If one of their wakers panics, the poll
+/// or the wait of this request unwinds, and yet its bytes are locked.
 ///
 /// # Errors
 /// - [`Error::Deadlock`] if an owner whose lock is in the way waits for the owner of this request,
@@ -245,11 +256,12 @@ impl Request {
             self.state = State::Done;
             return Poll::Ready(result);
         }
-        let mut waker = Some(waker.clone());
+        // Dropped at the end, when the mutex is unlocked: the new waker, and the previous one.
+        let mut wakers = [Some(waker.clone()), None];
         let state = &mut self.state;
-        change(&self.table, |table, wakes| {
+        change(&self.table, |table| {
             let polled = match *state {
-                State::New(want, serial) => match table.begin(want, serial, &mut waker, wakes) {
+                State::New(want, serial) => match table.begin(want, serial, &mut wakers[0]) {
                     Ok(Some(number)) => {
                         *state = State::Waiting(number);
                         Poll::Pending
@@ -257,14 +269,12 @@ impl Request {
                     Ok(None) => Poll::Ready(Ok(())),
                     Err(error) => Poll::Ready(Err(error)),
                 },
-                State::Waiting(number) => table.poll(number, &mut waker, wakes),
+                State::Waiting(number) => table.poll(number, &mut wakers),
                 State::Known(_) | State::Done => panic!("polled after it has returned its result"),
             };
             if polled.is_ready() {
                 *state = State::Done;
             }
-            // An unused waker, or the previous one.
-            wakes.discard(waker.take());
             polled
         })
     }
@@ -281,10 +291,8 @@ impl Future for Request {
 impl Drop for Request {
     fn drop(&mut self) {
         if let State::Waiting(number) = self.state {
-            change(&self.table, |table, wakes| {
-                let waker = table.cancel(number, wakes);
-                wakes.discard(waker);
-            });
+            // The result is a waker, and dropped when the mutex is unlocked.
+            drop(change(&self.table, |table| table.cancel(number)));
         }
     }
 }
@@ -297,11 +305,21 @@ impl fmt::Debug for Request {
 }
 
 /// Changes the table under its mutex, then wakes the waiters that the change has called.
-fn change<T>(table: &Mutex<Table>, f: impl FnOnce(&mut Table, &mut Wakes) -> T) -> T {
-    let mut wakes = Wakes::default();
+///
+/// It takes their wakers in batches, because one large enough for all might need memory. Meanwhile,
+/// another thread may take a batch of this one: then it wakes those.
+fn change<T>(table: &Mutex<Table>, f: impl FnOnce(&mut Table) -> T) -> T {
     let mut locked = table.lock();
-    let result = f(&mut locked, &mut wakes);
+    let result = f(&mut locked);
+    let first = locked.take_wakes();
     drop(locked);
-    wakes.wake();
+    if first[0].is_none() || wait::is_wake_left_out() {
+        return result;
+    }
+    let batches = iter::successors(Some(first), |batch| {
+        let is_full = batch.iter().all(Option::is_some);
+        is_full.then(|| table.lock().take_wakes())
+    });
+    for_each_surely(batches.flatten().flatten(), Waker::wake);
     result
 }

@@ -67,13 +67,13 @@ pub fn posix(start: i64, length: i64) -> Result<Bounds, Error> {
 /// Returns the range of an NFSv4 lock. A length of 2⁶⁴ - 1 means all bytes from `offset` on.
 ///
 /// # Errors
-/// [`Error::NoBytes`] if the length is 0. [`Error::PastLast`] if the range ends past the byte
-/// 2⁶⁴ - 1.
+/// [`Error::NoBytes`] if the length is 0. [`Error::PastLast`] if `offset + length` is 2⁶⁴ or more:
+/// only a range without an end contains the byte 2⁶⁴ - 1 (RFC 8881, section 18.10.3).
 pub fn nfs(offset: u64, length: u64) -> Result<Bounds, Error> {
     match length {
         0 => Err(Error::NoBytes { offset }),
         u64::MAX => Ok((Bound::Included(offset), Bound::Unbounded)),
-        _ => bounded(offset, length, u64::MAX),
+        _ => bounded(offset, length, u64::MAX - 1),
     }
 }
 

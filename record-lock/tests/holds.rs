@@ -25,18 +25,18 @@ fn equal_neighbours_are_joined_and_ranges_are_cut() -> Result<(), Error> {
     one.try_lock(0..10, Mode::Read)?;
     one.try_lock(20..30, Mode::Read)?;
     one.try_lock(10..20, Mode::Read)?;
-    assert_eq!(table.holds(), [hold(1, 0, 29, Mode::Read)]);
+    assert_eq!(table.holds(..)?, [hold(1, 0, 29, Mode::Read)]);
     one.try_lock(5..15, Mode::Write)?;
     let parts = [
         hold(1, 0, 4, Mode::Read),
         hold(1, 5, 14, Mode::Write),
         hold(1, 15, 29, Mode::Read),
     ];
-    assert_eq!(table.holds(), parts);
+    assert_eq!(table.holds(..)?, parts);
     one.unlock(8..=9)?;
-    assert_eq!(table.holds().len(), 4);
+    assert_eq!(table.holds(..)?.len(), 4);
     one.try_lock(.., Mode::Read)?;
-    assert_eq!(table.holds(), [hold(1, 0, MAX, Mode::Read)]);
+    assert_eq!(table.holds(..)?, [hold(1, 0, MAX, Mode::Read)]);
     Ok(())
 }
 
@@ -53,11 +53,11 @@ fn the_last_two_bytes_are_two_bytes() -> Result<(), Error> {
         Err(Error::Conflict(last))
     );
     let before = hold(2, MAX - 1, MAX - 1, Mode::Write);
-    assert_eq!(table.holds(), [before, last]);
+    assert_eq!(table.holds(..)?, [before, last]);
     one.unlock(MAX..)?;
     two.try_lock(0.., Mode::Write)?;
     two.unlock(..MAX)?;
-    assert_eq!(table.holds(), [hold(2, MAX, MAX, Mode::Write)]);
+    assert_eq!(table.holds(..)?, [hold(2, MAX, MAX, Mode::Write)]);
     Ok(())
 }
 
@@ -67,7 +67,7 @@ fn an_upgrade_that_fails_keeps_what_was_held() -> Result<(), Error> {
     let [one, two] = [table.owner(1)?, table.owner(2)?];
     one.try_lock(0..10, Mode::Read)?;
     two.try_lock(9..20, Mode::Read)?;
-    let before = table.holds();
+    let before = table.holds(..)?;
     let conflict = Error::Conflict(hold(2, 9, 19, Mode::Read));
     assert_eq!(one.try_lock(0..10, Mode::Write), Err(conflict));
     assert_eq!(
@@ -75,10 +75,16 @@ fn an_upgrade_that_fails_keeps_what_was_held() -> Result<(), Error> {
             .wait(),
         Err(Error::Reversed { start: 5, end: 1 })
     );
-    assert_eq!(table.holds(), before);
+    let reversed = one
+        .unlock((Bound::Included(10), Bound::Included(5)))
+        .expect_err("is reversed")
+        .to_string();
+    let told = "the range is reversed: it starts at byte 10, and ends before byte 6";
+    assert_eq!(reversed, told);
+    assert_eq!(table.holds(..)?, before);
     one.try_lock(0..9, Mode::Write)?;
     one.try_lock(0..9, Mode::Read)?;
-    assert_eq!(table.holds(), before);
+    assert_eq!(table.holds(..)?, before);
     Ok(())
 }
 
@@ -94,7 +100,7 @@ fn an_owner_exists_once_at_a_time() -> Result<(), Error> {
     one.try_lock(3..4, Mode::Write)?;
     let late = one.lock(7..8, Mode::Write);
     one.release();
-    assert_eq!(table.holds(), []);
+    assert_eq!(table.holds(..)?, []);
     let one = table.owner(1)?;
     // A request of the first owner of this id is none of the second.
     assert_eq!(late.wait(), Err(Error::Released));
@@ -109,15 +115,15 @@ fn protocols_have_ranges_of_their_own() -> Result<(), Error> {
     let bytes = |range| -> Result<_, Error> {
         one.unlock(..)?;
         one.try_lock(range, Mode::Write)?;
-        Ok(table.holds().first().map(|hold| (hold.first, hold.last)))
+        Ok(table.holds(..)?.first().map(|hold| (hold.first, hold.last)))
     };
     assert_eq!(bytes(posix(10, 5)?)?, Some((10, 14)));
     assert_eq!(bytes(posix(10, -5)?)?, Some((5, 9)));
     assert_eq!(bytes(posix(10, 0)?)?, Some((10, MAX / 2)));
     assert_eq!(bytes(posix(i64::MAX, 1)?)?, Some((MAX / 2, MAX / 2)));
     assert_eq!(bytes(nfs(10, MAX)?)?, Some((10, MAX)));
+    assert_eq!(bytes(nfs(MAX, MAX)?)?, Some((MAX, MAX)));
     assert_eq!(bytes(nfs(1, MAX - 1)?)?, Some((1, MAX - 1)));
-    assert_eq!(bytes(nfs(2, MAX - 1)?)?, Some((2, MAX)));
     assert_eq!(bytes(smb(1, MAX)?)?, Some((1, MAX)));
     assert_eq!(bytes(smb(5, 0)?)?, None);
     let (start, length) = (-1, 5);
@@ -125,7 +131,9 @@ fn protocols_have_ranges_of_their_own() -> Result<(), Error> {
         posix(start, length),
         Err(Error::BeforeFirst { start, length })
     );
-    assert!(matches!(posix(4, -5), Err(Error::BeforeFirst { .. })));
+    let error = posix(5, -10).expect_err("is before byte 0");
+    let told = "start 5, length -10: the range begins before byte 0";
+    assert_eq!(error.to_string(), told);
     assert!(matches!(
         posix(i64::MIN, i64::MIN),
         Err(Error::BeforeFirst { .. })
@@ -141,7 +149,8 @@ fn protocols_have_ranges_of_their_own() -> Result<(), Error> {
         })
     );
     assert_eq!(nfs(7, 0), Err(Error::NoBytes { offset: 7 }));
-    assert!(matches!(nfs(3, MAX - 1), Err(Error::PastLast { .. })));
+    assert!(matches!(nfs(2, MAX - 1), Err(Error::PastLast { .. })));
+    assert!(matches!(nfs(MAX, 1), Err(Error::PastLast { .. })));
     assert!(matches!(smb(2, MAX), Err(Error::PastLast { .. })));
     Ok(())
 }
@@ -251,7 +260,7 @@ proptest! {
                 owners[owner].as_ref().expect("exists").unlock(range).expect("memory");
                 (from..=to).for_each(|at| plain[at as usize][owner] = None);
             }
-            let mut holds = table.holds();
+            let mut holds = table.holds(..).expect("memory");
             holds.sort_by_key(|hold| (hold.first, hold.owner));
             prop_assert_eq!(holds, joined(&plain));
         }

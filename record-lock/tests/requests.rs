@@ -1,5 +1,5 @@
 //! Random calls, some of which wait, against a plain model of bytes: who is granted, who is woken,
-//! who is overdue, and which waits are circles. An owner may have several requests at once.
+//! and which waits are circles. An owner may have several requests at once.
 
 #![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
 
@@ -17,8 +17,6 @@ use spanlock_record_lock::{Error, Mode, Owner, RecordLock, Request};
 
 const OWNERS: usize = 4;
 const BYTES: usize = 6;
-/// After this many conflicting grants, a waiting request is overdue.
-const PASSES: u32 = 32;
 
 #[derive(Clone, Debug)]
 struct Want {
@@ -50,18 +48,17 @@ enum Call {
     Drop(usize),
 }
 
-fn want(owners: Range<usize>) -> impl Strategy<Value = Want> + Clone {
+fn want() -> impl Strategy<Value = Want> + Clone {
     let mode = prop_oneof![2 => Just(Mode::Read), 1 => Just(Mode::Write)];
-    let want = (owners, 0..BYTES, 1..=3_usize, mode);
+    let want = (0..OWNERS, 0..BYTES, 1..=3_usize, mode);
     want.prop_map(|(owner, start, len, mode)| {
         let range = start..BYTES.min(start + len);
         Want { owner, range, mode }
     })
 }
 
-/// All calls, of all owners.
-fn mixed() -> impl Strategy<Value = Vec<Call>> {
-    let want = want(0..OWNERS);
+fn calls() -> impl Strategy<Value = Vec<Call>> {
+    let want = want();
     let call = prop_oneof![
         6 => want.clone().prop_map(Call::Lock),
         4 => want.clone().prop_map(Call::Try),
@@ -71,26 +68,6 @@ fn mixed() -> impl Strategy<Value = Vec<Call>> {
         1 => (0..100_usize).prop_map(Call::Drop),
     ];
     prop::collection::vec(call, 1..400)
-}
-
-/// One owner reads a byte, another waits to write all, and the others pass it.
-fn passing() -> impl Strategy<Value = Vec<Call>> {
-    let mine = |owner, range, mode| Want { owner, range, mode };
-    let call = prop_oneof![
-        2 => want(2..OWNERS).prop_map(Call::Lock),
-        3 => want(2..OWNERS).prop_map(Call::Try),
-        3 => (2..OWNERS).prop_map(move |owner| Call::Unlock(mine(owner, 0..BYTES, Mode::Read))),
-        1 => (0..100_usize).prop_map(Call::Poll),
-    ];
-    prop::collection::vec(call, 1..400).prop_map(move |mut calls| {
-        calls.insert(0, Call::Try(mine(0, 0..1, Mode::Read)));
-        calls.insert(1, Call::Lock(mine(1, 0..BYTES, Mode::Write)));
-        calls
-    })
-}
-
-fn calls() -> impl Strategy<Value = Vec<Call>> {
-    prop_oneof![2 => mixed(), 1 => passing()]
 }
 
 struct Flag(AtomicBool);
@@ -103,7 +80,6 @@ impl Wake for Flag {
 
 struct Waiting {
     want: Want,
-    passes: u32,
     request: Request,
     woken: Arc<Flag>,
 }
@@ -120,7 +96,8 @@ struct Model {
     held: [[Option<Mode>; OWNERS]; BYTES],
     /// In the order of arrival.
     waiting: Vec<Waiting>,
-    /// How many calls found an overdue request, a circle, and a circle that a new hold closed.
+    /// How many calls found a circle, one that another hold than the first closes, and one that a
+    /// new hold has closed.
     seen: [u32; 3],
 }
 
@@ -141,19 +118,35 @@ impl Model {
         self.stops(want).contains(&true)
     }
 
-    /// Returns whether nothing stops a request with these before it.
-    fn is_ready(&mut self, want: &Want, earlier: usize) -> bool {
-        let holds = self.held.iter().any(|byte| byte[want.owner].is_some());
-        let mut earlier = self.waiting[..earlier].iter();
-        let overdue = earlier.any(|it| it.passes >= PASSES && it.want.conflicts_with(want));
-        let conflicts = self.conflicts(want);
-        self.seen[0] += u32::from(overdue && !holds && !conflicts);
-        !conflicts && (holds || !overdue)
+    /// Returns the holds that conflict: their first bytes and their owners.
+    fn conflicting(&self, want: &Want) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        for owner in (0..OWNERS).filter(|&owner| self.stops(want)[owner]) {
+            let held: Vec<_> = self.held.iter().map(|byte| byte[owner]).collect();
+            let mut at = 0;
+            for run in held.chunk_by(PartialEq::eq) {
+                let range = at..at + run.len();
+                at = range.end;
+                if let Some(mode) = run[0]
+                    && (Want {
+                        owner,
+                        range: range.clone(),
+                        mode,
+                    })
+                    .conflicts_with(want)
+                {
+                    found.push((range.start as u64, owner as u64));
+                }
+            }
+        }
+        found.sort_unstable();
+        found
     }
 
-    /// Returns whether the owner waits for itself if this request waits with the others.
-    fn is_circle(&self, want: &Want) -> bool {
-        let mut reached = self.stops(want);
+    /// Returns whether an owner waits for another one, also through others.
+    fn waits_for(&self, owner: usize, other: usize) -> bool {
+        let mut reached = [false; OWNERS];
+        reached[owner] = true;
         for _ in 0..OWNERS {
             for it in &self.waiting {
                 if reached[it.want.owner] {
@@ -162,7 +155,30 @@ impl Model {
                 }
             }
         }
-        reached[want.owner]
+        reached[other]
+    }
+
+    /// Returns whether the owner waits for itself if this request waits with the others.
+    fn is_circle(&self, want: &Want) -> bool {
+        let stops = self.stops(want);
+        (0..OWNERS).any(|owner| stops[owner] && self.waits_for(owner, want.owner))
+    }
+
+    /// Checks that a request has failed because of the first hold that closes a circle.
+    fn check_circle(&mut self, want: &Want, polled: Poll<Result<(), Error>>) {
+        let Poll::Ready(Err(Error::Deadlock(hold))) = polled else {
+            panic!("{want:?}: {polled:?}");
+        };
+        let conflicting = self.conflicting(want);
+        let closes = |&(_, owner): &(u64, u64)| self.waits_for(owner as usize, want.owner);
+        let (closing, others): (Vec<_>, Vec<_>) = conflicting.into_iter().partition(closes);
+        assert!(
+            closing.contains(&(hold.first, hold.owner)),
+            "{hold:?}, {closing:?}"
+        );
+        assert_eq!(hold.first, closing[0].0, "{want:?}");
+        self.seen[0] += 1;
+        self.seen[1] += u32::from(others.iter().any(|other| other.0 < hold.first));
     }
 
     fn set(&mut self, want: &Want, mode: Option<Mode>) {
@@ -171,12 +187,8 @@ impl Model {
             .for_each(|at| self.held[at][want.owner] = mode);
     }
 
-    /// Grants a request with these before it.
-    fn grant(&mut self, want: &Want, earlier: usize) {
+    fn grant(&mut self, want: &Want) {
         self.set(want, Some(want.mode));
-        for it in &mut self.waiting[..earlier] {
-            it.passes += u32::from(it.want.conflicts_with(want));
-        }
         let mut at = 0;
         while at < self.waiting.len() {
             let other = self.waiting[at].want.clone();
@@ -184,10 +196,7 @@ impl Model {
                 let mut ended = self.waiting.remove(at);
                 assert!(ended.woken.0.load(SeqCst), "{other:?} is not woken");
                 let polled = poll(&mut ended.request).0;
-                assert!(
-                    matches!(polled, Poll::Ready(Err(Error::Deadlock(_)))),
-                    "{polled:?}"
-                );
+                self.check_circle(&other, polled);
                 self.seen[2] += 1;
             } else {
                 at += 1;
@@ -198,21 +207,15 @@ impl Model {
     fn lock(&mut self, owner: &Owner, want: Want) {
         let mut request = owner.lock(want.bytes(), want.mode);
         let (polled, woken) = poll(&mut request);
-        if self.is_ready(&want, self.waiting.len()) {
+        if !self.conflicts(&want) {
             assert_eq!(polled, Poll::Ready(Ok(())), "{want:?}");
-            self.grant(&want, self.waiting.len());
+            self.grant(&want);
         } else if self.is_circle(&want) {
-            assert!(
-                matches!(polled, Poll::Ready(Err(Error::Deadlock(_)))),
-                "{want:?}"
-            );
-            self.seen[1] += 1;
+            self.check_circle(&want, polled);
         } else {
             assert_eq!(polled, Poll::Pending, "{want:?}");
-            let passes = 0;
             self.waiting.push(Waiting {
                 want,
-                passes,
                 request,
                 woken,
             });
@@ -223,10 +226,10 @@ impl Model {
         let want = self.waiting[at].want.clone();
         let (polled, woken) = poll(&mut self.waiting[at].request);
         self.waiting[at].woken = woken;
-        if self.is_ready(&want, at) {
+        if !self.conflicts(&want) {
             assert_eq!(polled, Poll::Ready(Ok(())), "{want:?}");
             self.waiting.remove(at);
-            self.grant(&want, at);
+            self.grant(&want);
         } else {
             assert_eq!(polled, Poll::Pending, "{want:?}");
         }
@@ -245,17 +248,14 @@ impl Model {
 
     /// Checks that no owner waits for itself, and that no wake is lost.
     fn check(&mut self) {
-        let mut called: Vec<Want> = Vec::new();
-        for at in 0..self.waiting.len() {
-            let want = self.waiting[at].want.clone();
-            assert!(!self.is_circle(&want), "{want:?} waits for itself");
-            let conflicts = called.iter().any(|it| it.conflicts_with(&want));
-            if self.is_ready(&want, at) && !conflicts {
-                assert!(
-                    self.waiting[at].woken.0.load(SeqCst),
-                    "{want:?} is not woken"
-                );
+        let mut called: Vec<&Want> = Vec::new();
+        for Waiting { want, woken, .. } in &self.waiting {
+            assert!(!self.is_circle(want), "{want:?} waits for itself");
+            if woken.0.load(SeqCst) {
                 called.push(want);
+            } else if !self.conflicts(want) {
+                let behind = called.iter().any(|it| it.conflicts_with(want));
+                assert!(behind, "{want:?} is not woken");
             }
         }
     }
@@ -276,7 +276,7 @@ fn perform(calls: Vec<Call>) -> [u32; 3] {
                 let tried = of(&want).try_lock(want.bytes(), want.mode);
                 assert_eq!(tried.is_err(), model.conflicts(&want), "{want:?}");
                 if tried.is_ok() {
-                    model.grant(&want, waiting);
+                    model.grant(&want);
                 }
             }
             Call::Unlock(want) => {
@@ -293,7 +293,12 @@ fn perform(calls: Vec<Call>) -> [u32; 3] {
             Call::Poll(_) | Call::Drop(_) => {}
         }
         model.check();
-        assert_eq!(table.waiting().len(), model.waiting.len());
+        let holds = table.holds(..).expect("there is memory").len();
+        let waits = table.waiting().expect("there is memory").len();
+        assert_eq!(waits, model.waiting.len());
+        // Requests that have ended are gone.
+        let told = format!("holds: {holds}, owners: {OWNERS}, requests: {waits}");
+        assert_eq!(format!("{table:?}"), format!("RecordLock {{ {told} }}"));
     }
     model.seen
 }
@@ -309,7 +314,7 @@ proptest! {
 
 /// The random calls above would prove little if none of them met what is rare.
 #[test]
-fn random_requests_meet_overdue_ones_and_circles() {
+fn random_requests_meet_circles() {
     let mut runner = TestRunner::deterministic();
     let mut seen = [0; 3];
     for _ in 0..64 {

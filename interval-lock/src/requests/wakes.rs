@@ -11,7 +11,7 @@ const FEW: usize = 8;
 
 /// The wakers to wake or drop once the mutexes are unlocked. Both run foreign code.
 #[derive(Default)]
-pub struct Wakes {
+pub(crate) struct Wakes {
     few: [Option<Waker>; FEW],
     len: usize,
     more: Vec<Waker>,
@@ -19,8 +19,7 @@ pub struct Wakes {
 }
 
 impl Wakes {
-    /// Adds a waker to wake, if there is one.
-    pub fn push(&mut self, waker: Option<Waker>) {
+    pub(super) fn push(&mut self, waker: Option<Waker>) {
         let Some(waker) = waker else { return };
         match self.few.get_mut(self.len) {
             Some(place) => *place = Some(waker),
@@ -36,7 +35,7 @@ impl Wakes {
     }
 
     /// Drops `waker` together with the wakes.
-    pub fn discard(&mut self, waker: Option<Waker>) {
+    pub(super) fn discard(&mut self, waker: Option<Waker>) {
         // A request has at most one waker, also if it is wide.
         if waker.is_some() {
             self.discarded = waker;
@@ -45,7 +44,7 @@ impl Wakes {
 
     /// Wakes all waiters, in the order of their grants, even if one of the wakers panics.
     #[track_caller]
-    pub fn wake(self) {
+    pub(crate) fn wake(self) {
         if self.len > 0 && wait::is_wake_left_out() {
             return;
         }

@@ -112,7 +112,8 @@ fn random_calls_that_do_not_wait_have_the_kernels_answers() {
                                 && (it.first, it.last) == (lock.l_start as u64, last)
                                 && kind(Some(it.mode)) == lock.l_type
                         };
-                        assert!(table.holds().iter().any(is_it), "{told}");
+                        let holds = table.holds(..).expect("memory");
+                        assert!(holds.iter().any(is_it), "{told}");
                         answers[2] += 1;
                     }
                     (Err(found), Err(ours)) => assert_eq!(found, Some(errno(ours)), "{told}"),
@@ -133,7 +134,7 @@ fn random_calls_that_do_not_wait_have_the_kernels_answers() {
         }
         if call % 16 == 0 {
             let write = |hold: &Hold| (hold.mode == Mode::Write, hold.first, hold.last);
-            let mut ours: Vec<_> = table.holds().iter().map(write).collect();
+            let mut ours: Vec<_> = table.holds(..).expect("memory").iter().map(write).collect();
             ours.sort_unstable();
             // The kernel lists the locks of all processes, a page at a time. If another process
             // changes its locks between two pages, one of ours may be missing, or there twice.

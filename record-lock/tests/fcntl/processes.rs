@@ -22,8 +22,8 @@ struct Process {
     owner: Owner,
     pid: i32,
     socket: UnixStream,
-    /// What the owner waits for, and since which call.
-    waits: Option<(Request, u64)>,
+    /// What the owner waits for.
+    waits: Option<Request>,
 }
 
 impl Process {
@@ -146,7 +146,7 @@ fn settle(processes: &mut [Process], told: &str) {
     while !granted.is_empty() {
         let before = granted.len();
         granted.retain(|&at| {
-            let (request, _) = processes[at].waits.as_mut().expect("waits");
+            let request = processes[at].waits.as_mut().expect("waits");
             let polled = poll(request);
             if polled.is_ready() {
                 assert_eq!(polled, Poll::Ready(Ok(())), "{told}: {at} is granted");
@@ -157,7 +157,7 @@ fn settle(processes: &mut [Process], told: &str) {
         assert!(granted.len() < before, "{told}: {granted:?} are granted");
     }
     for process in processes {
-        if let Some((request, _)) = &mut process.waits {
+        if let Some(request) = &mut process.waits {
             assert!(
                 poll(request).is_pending(),
                 "{told}: {} waits",
@@ -182,9 +182,8 @@ fn compare(drawn: &Drawn, calls: u64) -> [u64; 2] {
         let mode = *random.choice(drawn.modes).expect("one");
         let told = format!("call {call}: {id}, {start}, {len}, {mode:?}");
         let range = posix(start, len).expect("valid");
-        if let Some((_, since)) = &process.waits {
-            // A request that waited longer might become overdue, and the kernel has no such thing.
-            if random.u8(..) < 40 || call - since > 24 {
+        if process.waits.is_some() {
+            if random.u8(..) < 40 {
                 process.interrupt();
                 process.waits = None;
             }
@@ -207,7 +206,7 @@ fn compare(drawn: &Drawn, calls: u64) -> [u64; 2] {
             let mut request = process.owner.lock(range, mode);
             match (process.answer(), poll(&mut request)) {
                 (None, Poll::Pending) => {
-                    process.waits = Some((request, call));
+                    process.waits = Some(request);
                     waits += 1;
                 }
                 (Some(found), Poll::Ready(ours)) => {
