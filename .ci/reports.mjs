@@ -1,6 +1,6 @@
 // Opens reports in headless Chromium, at three widths and in both colour schemes: `node reports.mjs CHROMIUM PAGE.html…`. Fails if anything overflows,
-// lies upon a label, can hardly be read, or is an error on the console. With `SHOTS=FOLDER`, also saves a picture of each first screen and of each
-// whole page.
+// lies upon a label, can hardly be read, or is an error on the console. A table may be scrolled, except on a phone. With `SHOTS=FOLDER`, also saves a
+// picture of each first screen, and with `WHOLE` of each whole page.
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -44,8 +44,10 @@ function faults(width, height) {
   for (const element of document.body.querySelectorAll("*")) {
     const box = element.getBoundingClientRect();
     if (!box.width || !box.height || element.closest("script, style")) continue;
-    if (box.right > width + 1 || box.left < -1) found.push(`beyond the edge: ${told(element)}`);
-    if (element.clientWidth && element.scrollWidth > element.clientWidth + 1 && !element.ownerSVGElement)
+    // A wide table can be scrolled, but not on a phone.
+    const scrolls = width >= 600 && element.closest(".scroll");
+    if ((box.right > width + 1 || box.left < -1) && (!scrolls || element === scrolls)) found.push(`beyond the edge: ${told(element)}`);
+    if (element.clientWidth && element.scrollWidth > element.clientWidth + 1 && !element.ownerSVGElement && element !== scrolls)
       found.push(`${element.scrollWidth - element.clientWidth} pixels too narrow: ${told(element)}`);
     if (![...element.childNodes].some(it => it.nodeType === 3 && it.data.trim())) continue;
     if (!element.closest("code, pre, svg")) for (const node of element.childNodes) for (const figure of node.data?.matchAll(FIGURE) ?? []) {
@@ -65,7 +67,7 @@ function faults(width, height) {
     if (contrast < 4.5) found.push(`contrast ${contrast.toFixed(1)}, ${pair}: ${told(element)}`);
   }
   for (const drawing of document.querySelectorAll("svg, .bars")) {
-    const texts = [...drawing.querySelectorAll("text, span")].filter(it => it.textContent.trim());
+    const texts = [...drawing.querySelectorAll("text, span, .ticks b")].filter(it => it.textContent.trim());
     const boxes = texts.map(it => it.getBoundingClientRect());
     for (let i = 0; i < boxes.length; i++) for (let j = 0; j < i; j++) {
       const [a, b] = [boxes[i], boxes[j]];
@@ -145,6 +147,7 @@ const SAMPLES = [
   [`${ANSWER}<p style="width:2000px">x</p>`, "pixels wide"],
   [`${ANSWER}<div style="position:relative"><p style="position:absolute;left:-50px">x</p></div>`, "beyond the edge"],
   [`${ANSWER}<div style="overflow:auto;width:50px"><p style="width:90px">x</p></div>`, "pixels too narrow"],
+  [`${ANSWER}<div class="scroll" style="overflow:auto;width:50px"><p style="width:90px">x</p></div>`, "pixels too narrow"],
   [`${ANSWER}<script>console.error("x")</script>`, "console: x"],
   [`${ANSWER}<script>undefined.x</script>`, "error: TypeError"],
   [`${ANSWER}<p style="color:#999;background:#fff">x`, "contrast 2.8"],

@@ -177,7 +177,7 @@ impl Row {
 }
 
 /// Fills in what follows from comparing the rows of one volume. Targets are for many files.
-fn compare(rows: &mut [Row]) {
+pub(crate) fn compare(rows: &mut [Row]) {
     let one = rows.iter().find(|it| it.threads == 1);
     let one = one.map(|it| it.files_per_s);
     for row in rows {

@@ -134,8 +134,11 @@ fn drawn(text: &'static str, origin: &Origin, args: Args, outputs: &Outputs) -> 
             outputs.write_again(&found, origin)
         }
         ("recovery", Some(_)) => {
+            let mut rows: Vec<recovery::Row> = rows(text)?;
+            rows.chunk_by_mut(|a, b| (a.case, a.files) == (b.case, b.files))
+                .for_each(recovery::compare);
             let found = recovery::Outcome {
-                rows: rows(text)?,
+                rows,
                 volume,
                 others,
             };

@@ -65,10 +65,15 @@ fn a_run_writes_table_rows_and_report() {
     }
 
     let page = fs::read_to_string(scene.path("report.html")).unwrap();
+    // Figures and their units are never separated.
+    let page = page.replace('\u{a0}', " ");
     assert_eq!(page.matches("<svg").count(), workloads.len());
     // Ratios with one number of threads, and the answer.
     assert_eq!(page.matches("<figure>").count(), workloads.len() + 1);
-    assert!(page.contains("cargo compare --seconds 0.05") && page.contains(&imported));
+    assert!(
+        page.contains("<span>compare</span> <span>--seconds</span> <span>0.05</span>")
+            && page.contains(&imported)
+    );
     for outside in [
         "<script", "<link", "<img", "src=", "href=", "url(", "@import",
     ] {

@@ -76,7 +76,7 @@ fn every_case_has_a_row_for_each_lock_and_its_limit() {
         assert!(told.contains(wanted), "no {wanted:?} in: {told}");
     }
     let page = fs::read_to_string(scene.path("report.html")).unwrap();
-    assert!(page.contains("overwrite-64k, srl-tree, 2 threads"));
+    assert!(page.contains("overwrite-64k, srl-tree, 2\u{a0}threads"));
     for outside in ["<script", "<link", "<img", "src=", "href=", "url("] {
         assert!(!page.contains(outside), "{outside}");
     }

@@ -170,7 +170,7 @@ fn the_page_shows_all(scene: &Scene, plots: usize) {
         assert!(page.contains(&format!(">{name}</td>")), "no {name}");
     }
     for wanted in [
-        "cargo compare journal",
+        "<span>compare</span> <span>journal</span>",
         "<h2>Targets</h2>",
         "okaywal 0.3.1",
         "commits/s, times cooperative-on-the-fly ≥ 1.8",

@@ -68,7 +68,7 @@ fn the_model_s_bands_and_claims_follow_from_its_runs() {
         "{told}"
     );
     let page = std::fs::read_to_string(scene.path("report.html")).unwrap();
-    assert!(page.contains("This is a model") && page.matches("<svg").count() == 2);
+    assert!(page.contains("nothing was measured") && page.matches("<svg").count() == 2);
 }
 
 #[test]

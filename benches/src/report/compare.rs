@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::bars::{Bar, Kind};
+use super::bars::{Bar, Kind, Unit};
 use super::findings::Findings;
 use super::html_table::Line;
 use super::losses::Losses;
@@ -10,7 +10,9 @@ use super::origin::Origin;
 use super::page::{Answer, Page};
 use super::plots;
 use super::table::{Column, drawn};
-use super::text::{LOSS_MARK, duration, grouped, mean, most_threads, times};
+use super::text::{
+    LOSS_MARK, duration, grouped, is_tie, listed, mean, most_threads, throughput_of, times,
+};
 use crate::compare::{Outcome, ROUNDS, Row};
 use crate::load::Others;
 use crate::locks;
@@ -128,28 +130,29 @@ fn answer(outcome: &Outcome, origin: &Origin) -> Answer {
     };
     let alone = mean(ratios(lock.name, 1).iter().map(|it| it.0));
     let alone = alone.filter(|_| threads > 1).map(|it| {
-        format!(
-            "It costs: with one thread, `{}` has **{}** the throughput of the fastest whole-file lock. ",
-            lock.name,
-            times(it)
-        )
+        let (costs, throughput) = (
+            if it < 0.995 { "It costs: with" } else { "With" },
+            throughput_of(it),
+        );
+        format!("{costs} one thread, it has {throughput} the fastest whole-file lock. ")
     });
+    let extreme = |ratio| match is_tie(ratio) {
+        true => format!("as fast in `{}`", at(ratio)),
+        false => format!("{} in `{}`", times(ratio), at(ratio)),
+    };
     Answer {
         said: format!(
-            "`{}` wins: with {}, it has **{}** the throughput of the fastest whole-file lock, on average of {} \
-             workloads ({} in `{}`, {} in `{}`).",
+            "`{}` wins: with {}, it has {} the fastest whole-file lock, on average over {} workloads ({}, {}).",
             lock.name,
             thread_count(threads),
-            times(*best),
+            throughput_of(*best),
             of_best.len(),
-            times(low),
-            at(low),
-            times(high),
-            at(high),
+            extreme(low),
+            extreme(high),
         ),
         cost: format!("{}{}", alone.unwrap_or_default(), worst(&losses(rows))),
         caption: format!(
-            "Throughput with {}, as a ratio to the fastest whole-file lock (the line): geometric mean of all workloads",
+            "Throughput with {}, as a ratio to the fastest whole-file lock (the line): geometric mean over all workloads",
             thread_count(threads)
         ),
         bars: all
@@ -157,6 +160,8 @@ fn answer(outcome: &Outcome, origin: &Origin) -> Answer {
             .map(|(ratio, it)| Bar::new(it.ours, it.name, *ratio, format!("{ratio:.2}")))
             .collect(),
         even: Some(1.0),
+        note: "The fastest whole-file lock differs from workload to workload, so none need be at 1.00.".to_owned(),
+        ..Answer::default()
     }
 }
 
@@ -165,12 +170,12 @@ fn worst(losses: &Losses) -> String {
     match losses.rows.first() {
         None => losses.said.clone(),
         Some(row) => format!(
-            "{} The worst: **{}** (`{}` in `{}` with {} threads).",
-            losses.said.trim_start_matches("Losses: "),
+            "{} The worst: **{}** (`{}` in `{}` with {}).",
+            losses.said.replace("Losses: o", "O"),
             row[3],
             row[1],
             row[0],
-            row[2]
+            thread_count(row[2].parse().unwrap_or_default())
         ),
     }
 }
@@ -221,9 +226,10 @@ fn losses(rows: &[Row]) -> Losses {
         (count, 0) => {
             format!("No losses: none of {count} ratios to the fastest whole-file lock is below 1.")
         }
-        (count, lost) => {
-            format!("Losses: {lost} of {count} ratios to the fastest whole-file lock are below 1.")
-        }
+        (count, lost) => format!(
+            "Losses: our locks lose **{lost} of {count}** comparisons with the fastest whole-file lock: {}.",
+            whose(compared.iter().filter(|row| row.is_loss()))
+        ),
     };
     Losses {
         said,
@@ -235,6 +241,29 @@ fn losses(rows: &[Row]) -> Losses {
         ],
         rows,
     }
+}
+
+/// Divides losses by what explains them: one thread, where ranges gain nothing, and locks without
+/// ranges.
+fn whose<'a>(lost: impl Iterator<Item = &'a &'a Row>) -> String {
+    let [mut alone, mut whole, mut ranges] = [0; 3];
+    for row in lost {
+        let count = match locks::contestant(row.lock).whole_file {
+            _ if row.threads == 1 => &mut alone,
+            true => &mut whole,
+            false => &mut ranges,
+        };
+        *count += 1;
+    }
+    let parts = [
+        (alone, "with one thread"),
+        (whole, "with more threads and a whole-file lock of our own"),
+        (ranges, "with more threads and a range lock"),
+    ];
+    let parts = parts.iter().filter(|it| it.0 > 0);
+    listed(&Vec::from_iter(
+        parts.map(|(count, what)| format!("{count} {what}")),
+    ))
 }
 
 /// Explains the figures.
@@ -251,13 +280,8 @@ fn reading(page: &mut Page, outcome: &Outcome) {
 }
 
 fn all_plots(page: &mut Page, rows: &[Row]) -> Result<()> {
-    let locks: Vec<_> = locks::contestants()
-        .into_iter()
-        .filter(|it| rows.iter().any(|row| row.lock == it.name))
-        .collect();
     page.heading("Locks");
-    page.keys(locks.iter().map(|it| (it.name, it.about)));
-    let names: Vec<_> = locks.iter().map(|it| it.name).collect();
+    plots::lock_keys(page, |it| rows.iter().any(|row| row.lock == it));
     for (workload, about) in workloads::all() {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.workload == workload).collect();
         if rows.is_empty() {
@@ -265,9 +289,9 @@ fn all_plots(page: &mut Page, rows: &[Row]) -> Result<()> {
         }
         page.heading(&format!("{workload}: {about}"));
         page.put("<div class=\"plots\">");
-        page.put(&plots::throughput(&rows, &names)?);
+        page.put(&plots::throughput(&rows)?);
         for of_threads in rows.chunk_by(|a, b| a.threads == b.threads) {
-            ratios(page, of_threads, &names);
+            ratios(page, of_threads);
         }
         page.put("</div>\n");
     }
@@ -275,14 +299,14 @@ fn all_plots(page: &mut Page, rows: &[Row]) -> Result<()> {
 }
 
 /// Shows the ratios of rows with the same number of threads.
-fn ratios(page: &mut Page, rows: &[&Row], locks: &[&str]) {
+fn ratios(page: &mut Page, rows: &[&Row]) {
     let bar = |row: &&Row| {
-        let place = locks.iter().position(|it| *it == row.lock)?;
         Some(Bar {
             name: row.lock.to_owned(),
             value: row.ratio?,
             told: ratio(row),
-            kind: Kind::Place(place),
+            second: None,
+            kind: Kind::Place(plots::place(row.lock)),
             is_bad: row.is_loss(),
         })
     };
@@ -290,7 +314,7 @@ fn ratios(page: &mut Page, rows: &[&Row], locks: &[&str]) {
     if !bars.is_empty() {
         let threads = thread_count(rows[0].threads);
         let caption = format!("{threads}: ratio to the fastest whole-file lock");
-        page.bars(&caption, &bars, Some(1.0));
+        page.bars(&caption, &bars, Some(1.0), Unit::Number);
     }
 }
 
@@ -334,7 +358,10 @@ mod tests {
         let rows = [row("rw-counter", Some(1.0)), row("srl-array", Some(0.93))];
         let lost = losses(&rows);
         assert!(
-            lost.said.starts_with("Losses: 1 of 2 ratios"),
+            lost.said.contains("lose **1 of 2** comparisons")
+                && lost
+                    .said
+                    .ends_with(": 1 with more threads and a range lock."),
             "{}",
             lost.said
         );

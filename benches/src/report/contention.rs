@@ -1,5 +1,7 @@
 //! The output of `compare contention`, on the terminal and as a page.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 
 use super::bars::Bar;
@@ -9,9 +11,10 @@ use super::origin::Origin;
 use super::page::{Answer, Page};
 use super::plots;
 use super::table::{Column, drawn, drawn_in_groups};
-use super::text::{LOSS_MARK, duration, grouped, mean, time, times};
+use super::text::{LOSS_MARK, duration, grouped, listed, mean, throughput_of, time};
 use crate::contention::{BURNS, Case, Outcome, ROUNDS, Row};
 use crate::load::Others;
+use crate::measure::thread_count;
 use crate::micro::{FAIR, candidates};
 use crate::terminal::Width;
 
@@ -121,41 +124,96 @@ fn answer(outcome: &Outcome) -> Answer {
             ..Answer::default()
         };
     };
-    let overlapping = ratio(lock.name, most).filter(|_| most > least).map(|it| {
+    // Ratios that look the same are.
+    let told = |ratio: f64| format!("{ratio:.2}");
+    let winners = all.iter().filter(|it| told(it.0) == told(*best));
+    let winners: Vec<_> = winners.map(|it| format!("`{}`", it.1.name)).collect();
+    let (win, have) = match winners.len() {
+        1 => ("wins", "it has"),
+        _ => ("win", "they have"),
+    };
+    let both = most > least;
+    let overlapping = ratio(lock.name, most).filter(|_| both).map(|it| {
+        let costs = if it < 0.995 {
+            "It costs: where"
+        } else {
+            "Where"
+        };
         format!(
-            "It costs: where {most} % overlap, the same lock has **{}** the throughput of the fastest whole-file lock. ",
-            times(it)
+            "{costs} {most} % overlap, `{}` has {} the fastest whole-file lock. ",
+            lock.name,
+            throughput_of(it)
         )
     });
+    let where_both = match both {
+        true => {
+            format!("where {least} % (the upper bar) and {most} % (the lower) of requests overlap")
+        }
+        false => format!("where {least} % of requests overlap"),
+    };
     Answer {
         said: format!(
-            "`{}` wins where {least} % of requests overlap: it has **{}** the throughput of the fastest whole-file lock, \
-             on average of its cases.",
-            lock.name,
-            times(*best)
+            "{} {win} where {least} % of requests overlap: with {}, {have} {} the fastest whole-file lock (geometric mean \
+             over {} cases).",
+            listed(&winners),
+            loads(rows, least),
+            throughput_of(*best),
+            cases(rows, least).len(),
         ),
         cost: overlapping.unwrap_or_default()
-            + losses(outcome)
+            + &losses(outcome)
                 .replace(" By lock:", "")
-                .trim_start_matches(['▼', ' ']),
+                .replace("▼ Losses: o", "O"),
         caption: format!(
-            "Throughput where {least} % and where {most} % of requests overlap, as a ratio to the fastest whole-file lock (the line): geometric means"
+            "Throughput {where_both}, as a ratio to the fastest whole-file lock (the line): geometric means"
         ),
         bars: all
             .iter()
-            .flat_map(|(first, it)| {
-                let bar = |name: String, ratio: f64| {
-                    Bar::new(it.ours, name, ratio, format!("{ratio:.2}"))
-                };
-                let second = ratio(it.name, most).filter(|_| most > least);
-                let second = second.map(|ratio| bar(format!("… {most} %"), ratio));
-                [bar(format!("{} {least} %", it.name), *first)]
-                    .into_iter()
-                    .chain(second)
+            .map(|(first, it)| {
+                let second = ratio(it.name, most).filter(|_| both);
+                let text = second.map_or_else(String::new, |it| format!(", {it:.2}"));
+                Bar {
+                    second,
+                    ..Bar::new(it.ours, it.name, *first, told(*first) + &text)
+                }
             })
             .collect(),
         even: Some(1.0),
+        note: "The fastest whole-file lock differs from case to case, so none need be at 1.00."
+            .to_owned(),
+        ..Answer::default()
     }
+}
+
+/// Returns the cases with this overlap.
+fn cases(rows: &[Row], overlap: u32) -> BTreeSet<&str> {
+    let of = rows.iter().filter(|it| it.case.overlap == overlap);
+    of.map(|it| &*it.name).collect()
+}
+
+/// Returns the loads of the cases with this overlap: threads, sections and reads.
+fn loads(rows: &[Row], overlap: u32) -> String {
+    let all = |of: fn(&Case) -> u32| {
+        let cases = rows.iter().map(|it| &it.case);
+        let all: BTreeSet<u32> = cases.filter(|it| it.overlap == overlap).map(of).collect();
+        Vec::from_iter(all)
+    };
+    let texts = |all: Vec<u32>, scale: f64| {
+        let texts = all
+            .into_iter()
+            .map(|it| (f64::from(it) / scale).to_string());
+        listed(&Vec::from_iter(texts))
+    };
+    let threads = all(|it| it.threads as u32);
+    let threads = match *threads {
+        [one] => thread_count(one as usize),
+        _ => format!("{} threads", texts(threads, 1.0)),
+    };
+    format!(
+        "{threads}, sections of {} µs and {} % reads",
+        texts(all(|it| it.section_ns), 1e3),
+        texts(all(|it| it.reads), 1.0)
+    )
 }
 
 fn cells(row: &Row) -> [String; 11] {
@@ -189,7 +247,7 @@ fn losses(outcome: &Outcome) -> String {
         (0, _) => "No ratios: they need a whole-file lock and a lock of ours.".to_owned(),
         (_, 0) => "No losses: no whole-file lock is faster in any case.".to_owned(),
         _ => format!(
-            "{LOSS_MARK} Losses: {lost} of {count} ratios of our locks to the fastest whole-file lock are below 1. By lock:"
+            "{LOSS_MARK} Losses: our locks lose {lost} of {count} comparisons with the fastest whole-file lock. By lock:"
         ),
     }
 }
@@ -244,12 +302,9 @@ fn reading(page: &mut Page, outcome: &Outcome) {
 
 /// Plots the cases that differ only in the number of threads together.
 fn all_plots(page: &mut Page, rows: &[Row]) -> Result<()> {
-    let candidates = candidates().into_iter();
-    let locks: Vec<_> = candidates
-        .filter(|it| rows.iter().any(|row| row.lock == it.name))
-        .collect();
+    let locks = candidates();
     page.heading("Locks");
-    page.keys(locks.iter().map(|it| (it.name, it.about)));
+    plots::lock_keys(page, |it| rows.iter().any(|row| row.lock == it));
     let mut groups: Vec<Case> = Vec::new();
     for row in rows {
         let group = Case {

@@ -31,7 +31,7 @@ const COLUMNS: [Column; 10] = [
 ];
 
 /// The meaning of the columns.
-const READING: &str = "runs: each has one planned failure; failed: runs in which that failure happened; told: runs in which a caller received an error; \
+const READING: &str = "runs: each has one planned failure; failed: runs in which that failure happened; told: runs in which a caller received an error, which a log that retries a failed write need not report; \
 false acks: acknowledged records that are missing after a power cut, and the number of runs that have any; foreign: records that were never appended; \
 hangs, panics (or aborts), cannot reopen: number of runs";
 
@@ -132,70 +132,99 @@ fn unclean(rows: &[Row]) -> String {
 
 type Count = fn(&Row) -> usize;
 
-/// The columns of figures that are bad unless they are zero, and what they count.
-const BAD: [(usize, &str, Count); 5] = [
-    (5, "records falsely acknowledged", |row| {
-        row.false_acknowledgements
-    }),
-    (6, "records that were never appended", |row| row.foreign),
-    (7, "runs hang", |row| row.hangs),
-    (8, "runs panic", |row| row.panics),
-    (9, "runs cannot be reopened", |row| row.cannot_reopen),
+/// The columns of figures that are bad unless they are zero, the number of runs with such a fault,
+/// and what happens in them.
+const BAD: [(usize, &str, Count, Count); 5] = [
+    (
+        5,
+        "records are lost that were acknowledged",
+        |row| row.false_acknowledgements,
+        |row| row.false_runs,
+    ),
+    (
+        6,
+        "there are records that were never appended",
+        |row| row.foreign,
+        |row| row.unclean.iter().filter(|it| it.foreign > 0).count(),
+    ),
+    (7, "a thread hangs", |row| row.hangs, |row| row.hangs),
+    (8, "a thread panics", |row| row.panics, |row| row.panics),
+    (
+        9,
+        "the log cannot be reopened",
+        |row| row.cannot_reopen,
+        |row| row.cannot_reopen,
+    ),
 ];
 
 /// Returns a row, in which each figure that is bad is marked.
 fn line(row: &Row) -> Line {
     let line = Line::new(cells(row));
-    BAD.iter().fold(line, |line, (column, _, count)| {
+    BAD.iter().fold(line, |line, (column, _, count, _)| {
         line.guilty_if(count(row) > 0, *column)
     })
 }
 
-/// Returns what went wrong in the runs of a row, and how often.
-fn bad(row: &Row) -> Vec<String> {
-    let all = BAD.iter().map(|(_, what, count)| (count(row), what));
+/// Returns what goes wrong in the runs of a row, and in how many.
+fn bad(row: &Row) -> String {
+    let all = BAD.iter().map(|(_, what, _, runs)| (runs(row), what));
     let all = all.filter(|it| it.0 > 0);
-    all.map(|(count, what)| format!("**{}** {what}", grouped(count as u64)))
-        .collect()
+    let all = all.map(|(runs, what)| format!("in **{}**, {what}", grouped(runs as u64)));
+    all.collect::<Vec<_>>().join("; ")
+}
+
+/// The number of runs in which the failure happened, or the larger number of those that are not
+/// clean.
+fn failed_runs(row: &Row) -> usize {
+    row.failed.max(row.unclean.len())
 }
 
 fn answer(rows: &[Row]) -> Answer {
     let is_ours = |row: &&Row| row.maker != Maker::Others;
-    let runs: usize = rows.iter().filter(is_ours).map(|it| it.runs).sum();
-    let told = |row: &Row| format!("`{}`: {}", row.contestant, bad(row).join(", "));
+    let of_ours =
+        |count: fn(&Row) -> usize| -> usize { rows.iter().filter(is_ours).map(count).sum() };
+    let (failed, planned) = (of_ours(|it| it.failed), of_ours(|it| it.runs));
+    let told = |row: &Row| {
+        let (name, failed) = (row.contestant, grouped(failed_runs(row) as u64));
+        format!("`{name}` (of {failed} runs): {}", bad(row))
+    };
     let told = |ours: bool| -> Vec<String> {
         let unclean = rows
             .iter()
             .filter(|it| is_ours(it) == ours && !it.is_clean());
         unclean.map(told).collect()
     };
-    let ours = match (runs, told(true)) {
+    let ours = match (planned, told(true)) {
         (0, _) => "No journal of Spanlock was run.".to_owned(),
         (_, bad) if bad.is_empty() => format!(
-            "Spanlock's journals stay clean in all **{} runs** in which a write or a flush fails: no acknowledged record is \
-             lost, and nothing hangs or panics.",
-            grouped(runs as u64)
+            "Spanlock's journals stay clean in all **{} runs** in which a write or flush failed (of {} planned): no acknowledged \
+             record is lost, and nothing hangs or panics.",
+            grouped(failed as u64),
+            grouped(planned as u64)
         ),
-        (_, bad) => format!("Spanlock's journals are not clean: {}.", bad.join("; ")),
+        (_, bad) => format!("Spanlock's journals are not clean. {}.", bad.join(". ")),
     };
     let others = match told(false) {
         bad if bad.is_empty() => String::new(),
-        bad => format!("Logs of other projects: {}.", bad.join("; ")),
+        bad => format!("Logs of other projects. {}.", bad.join(". ")),
     };
     let bar = |row: &Row| {
-        let unclean = row.unclean.len();
-        let percent = 100.0 * unclean as f64 / row.runs.max(1) as f64;
-        let told = format!("{unclean} of {}", row.runs);
+        let (unclean, failed) = (row.unclean.len(), failed_runs(row));
+        let share = unclean as f64 / failed.max(1) as f64;
+        let told = format!("{unclean} of {failed}");
         Bar {
             is_bad: unclean > 0,
-            ..Bar::new(is_ours(&row), row.contestant, percent, told)
+            ..Bar::new(is_ours(&row), row.contestant, share, told)
         }
     };
     Answer {
         said: ours,
         cost: others,
-        caption: "Runs with one failed write or flush that are not clean, in percent".to_owned(),
+        caption: "Runs that are not clean, of those in which a write or flush failed".to_owned(),
         bars: rows.iter().map(bar).collect(),
+        note: "A run can have two faults, such as lost records and a panic. That no caller receives an error (the column “told”) \
+               is no fault: a log that retries a failed write has none to report."
+            .to_owned(),
         ..Answer::default()
     }
 }

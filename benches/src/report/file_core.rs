@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 
-use super::bars::Bar;
+use super::bars::{Bar, Kind};
 use super::findings::Findings;
 use super::html_table::Line;
 use super::origin::Origin;
 use super::page::{Answer, Page};
 use super::table::{Column, drawn};
-use super::text::{duration, grouped, most_threads, ratio_or_dash, times};
+use super::text::{amount, duration, grouped, is_tie, most_threads, ratio_or_dash, times};
 use crate::file_core::args::cases;
 use crate::file_core::operations::Pace;
 use crate::file_core::{Outcome, Row};
@@ -96,11 +96,29 @@ fn answer(rows: &[Row], origin: &Origin) -> Answer {
         return Answer::default();
     };
     let compared = best.to_whole_file.zip(best.whole_file);
-    let compared =
-        compared.map(|(ratio, lock)| format!(", **{}** those under `{lock}`", times(ratio)));
+    let compared = compared.map(|(ratio, lock)| {
+        let is_ours = |name: &str| locks::all().iter().any(|lock| lock.0 == name);
+        // If that is ours, name another project's as well.
+        let other = shown
+            .iter()
+            .find(|it| !it.is_bare() && !is_ours(it.lock) && locks::contestant(it.lock).whole_file);
+        let other = other.filter(|_| is_ours(lock));
+        let other = other.map(|it| {
+            format!(
+                " (and {} `{}`)",
+                times(best.ops_per_s / it.ops_per_s),
+                it.lock
+            )
+        });
+        format!(
+            ": **{}** `{lock}`{}",
+            times(ratio),
+            other.unwrap_or_default()
+        )
+    });
     let limit = best.to_limit.map(|it| {
         format!(
-            "; the bare copy with its flushes is the limit, of which it reaches **{:.0} %**",
+            ", and **{:.0} %** of the limit (copy, flush and fence without a lock)",
             it * 100.0
         )
     });
@@ -108,11 +126,12 @@ fn answer(rows: &[Row], origin: &Origin) -> Answer {
         .clone()
         .find(|it| it.threads == 1 && it.lock == best.lock && threads > 1);
     let alone = alone.and_then(|it| it.to_whole_file.zip(it.whole_file));
-    let alone = alone.map(|(ratio, lock)| {
-        format!(
-            "with one thread, **{}** the operations under `{lock}`. ",
+    let alone = alone.map(|(ratio, lock)| match is_tie(ratio) {
+        true => format!("With one thread, it is as fast as `{lock}`. "),
+        false => format!(
+            "With one thread, it does **{}** the operations of `{lock}`. ",
             times(ratio)
-        )
+        ),
     });
     let stall = rows
         .iter()
@@ -124,18 +143,23 @@ fn answer(rows: &[Row], origin: &Origin) -> Answer {
         )
     });
     let cost = format!(
-        "It costs: each operation flushes **{} lines** and takes **{} fences**; {}{}",
+        "It costs: each operation flushes **{} lines** of 64 bytes, which are its records in the log (the data goes past the \
+         cache), and waits for **{} fences**. {}{}",
         best.flushes,
         best.fences,
         alone.unwrap_or_default(),
         stall.unwrap_or_default()
     );
+    let rate = amount(best.ops_per_s);
+    let does = match case {
+        "overwrite-4k" => format!("overwrites **{rate} pages/s**"),
+        case => format!("does **{rate} operations/s** of `{case}`"),
+    };
     Answer {
         said: format!(
-            "`{}` wins: with {}, the file core does **{} operations/s** of `{case}` under it{}{}.",
-            best.lock,
+            "With {}, the file core under `{}` {does}{}{}.",
             thread_count(threads),
-            grouped(best.ops_per_s.round() as u64),
+            best.lock,
             compared.unwrap_or_default(),
             limit.unwrap_or_default(),
         ),
@@ -154,10 +178,17 @@ fn answer(rows: &[Row], origin: &Origin) -> Answer {
                     "copy" => "the copy alone",
                     lock => lock,
                 };
-                Bar::new(is_ours, name, it.ops_per_s, told)
+                let bar = Bar::new(is_ours, name, it.ops_per_s, told);
+                match it.is_bare() {
+                    true => Bar {
+                        kind: Kind::Limit,
+                        ..bar
+                    },
+                    false => bar,
+                }
             })
             .collect(),
-        even: None,
+        ..Answer::default()
     }
 }
 

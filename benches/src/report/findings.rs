@@ -17,6 +17,11 @@ pub trait Findings {
     /// What the page is about.
     const TITLE: &'static str;
 
+    /// Returns what this page is about.
+    fn title(&self) -> &'static str {
+        Self::TITLE
+    }
+
     /// Whether the rows are figures of speed, which mean nothing in a build that is not optimized.
     const IS_MEASURED: bool = true;
 

@@ -14,13 +14,26 @@ pub(super) fn marked(text: &str) -> String {
         html.push_str(if is_bold { "<b>" } else { "" });
         for (nth, part) in part.split('`').enumerate() {
             let _ = match nth % 2 {
-                1 => write!(html, "<code>{part}</code>"),
+                1 => write!(html, "<code>{}</code>", whole_words(part)),
                 _ => write!(html, "{part}"),
             };
         }
         html.push_str(if is_bold { "</b>" } else { "" });
     }
     html
+}
+
+/// Returns code as HTML. A line is broken only at its spaces, and not at hyphens and slashes.
+pub(super) fn words(code: &str) -> String {
+    whole_words(&escaped(code))
+}
+
+fn whole_words(html: &str) -> String {
+    if !html.contains(' ') {
+        return html.to_owned();
+    }
+    let words = html.split(' ').map(|it| format!("<span>{it}</span>"));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Returns a text as HTML. The space between a number and its next digits or its unit is never
@@ -56,6 +69,10 @@ mod tests {
         assert_eq!(
             marked("`a<b` is **2 times** faster"),
             "<code>a&lt;b</code> is <b>2\u{a0}times</b> faster"
+        );
+        assert_eq!(
+            marked("`cargo --a-b`"),
+            "<code><span>cargo</span> <span>--a-b</span></code>"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! Tables on a page. Where a table is wider than the window, each of its rows becomes a block of
-//! figures with their titles, so that a phone shows all of them.
+//! Tables on a page. A table that is wider than the window can be scrolled. On a phone, each of its
+//! rows becomes a block of figures with their titles instead.
 
 use std::fmt::Write;
 
@@ -15,6 +15,8 @@ const CHARACTER: f64 = 8.4;
 const AROUND: f64 = 15.0;
 /// Pixels of the page's edges and of a scroll bar.
 const EDGES: f64 = 52.0;
+/// The width of a phone, in pixels.
+const PHONE: f64 = 600.0;
 
 /// A row of a table.
 #[derive(Clone, Debug)]
@@ -72,7 +74,10 @@ pub(super) fn drawn(number: usize, columns: &[Column], lines: &[Line]) -> String
         .filter(|(place, _)| lines.iter().any(|it| it.cells[*place] != NONE))
         .collect();
     let mut html = style(number, &shown, lines);
-    let _ = write!(html, "<table id=\"t{number}\">\n<tr>");
+    let _ = write!(
+        html,
+        "<div class=\"scroll\" tabindex=\"0\">\n<table id=\"t{number}\">\n<tr>"
+    );
     for (_, column) in &shown {
         let class = if column.is_name { "name" } else { "" };
         let _ = write!(
@@ -107,14 +112,14 @@ pub(super) fn drawn(number: usize, columns: &[Column], lines: &[Line]) -> String
         }
         html.push_str("</tr>\n");
     }
-    html.push_str("</table>\n");
+    html.push_str("</table>\n</div>\n");
     html
 }
 
 /// Titles of columns whose changes begin a group of rows.
 const GROUPS: [&str; 2] = ["threads", "cores"];
 
-/// Returns the style of a table in windows that are too narrow for it.
+/// Returns the style of a table on phones that are too narrow for it.
 fn style(number: usize, shown: &[(usize, &Column)], lines: &[Line]) -> String {
     let title = |column: &Column| column.title.split(' ').map(|it| it.chars().count()).max();
     let titles = shown.iter().map(|it| title(it.1).unwrap_or(0));
@@ -125,7 +130,7 @@ fn style(number: usize, shown: &[(usize, &Column)], lines: &[Line]) -> String {
     let both: Vec<_> = titles.zip(cells).collect();
     let pixels = |characters: usize| characters as f64 * CHARACTER + AROUND;
     let width = both.iter().map(|it| pixels(it.0.max(it.1)));
-    let width = width.sum::<f64>() + EDGES;
+    let width = (width.sum::<f64>() + EDGES).min(PHONE);
     // Of a block, a figure takes as much as its title and its widest value.
     let figure = both
         .iter()

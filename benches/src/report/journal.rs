@@ -13,6 +13,7 @@ use super::plots;
 use super::table::{Column, drawn, fits, left_out_told};
 use super::text::{grouped, millis, number};
 use crate::journal::Outcome;
+use crate::journal::contestants::CONTESTANTS;
 use crate::journal::devices::DIRECT;
 use crate::journal::rows::{BLOCKS, COMMIT, COUNTS, Place, Row, find};
 use crate::journal::targets::{Coalesced, RENDEZVOUS, rendezvous};
@@ -86,7 +87,10 @@ impl Findings for Outcome {
 
     fn body(&self, page: &mut Page) -> Result<()> {
         page.heading("Contestants");
-        page.keys(self.plan.contestants.iter().map(|it| (it.name, it.about)));
+        page.keys(CONTESTANTS.iter().enumerate().filter_map(|(place, it)| {
+            let is_there = self.plan.contestants.iter().any(|own| own.name == it.name);
+            is_there.then_some((place, it.name, it.about))
+        }));
         all_plots(page, self)?;
         let rows = self.rows.iter().filter(|row| row.place().is_some());
         page.figures(&COLUMNS, rows.map(|row| Line::new(cells(row))));
@@ -368,7 +372,7 @@ fn all_plots(page: &mut Page, outcome: &Outcome) -> Result<()> {
                     });
                     points.collect()
                 };
-                plan.contestants.iter().map(|it| line(it.name)).collect()
+                CONTESTANTS.iter().map(|it| line(it.name)).collect()
             };
             let caption = format!("commits per second, by threads; think {think}");
             page.put(&plots::amounts(

@@ -8,8 +8,10 @@ use super::html_table::Line as TableLine;
 use super::origin::Origin;
 use super::page::{Answer, Page};
 use super::table::{Column, drawn};
+use super::text::listed;
 use crate::lines::{Line, Outcome, Row};
 use crate::load::Others;
+use crate::locks;
 use crate::target::Target;
 use crate::terminal::Width;
 
@@ -18,9 +20,9 @@ const COLUMNS: [Column; 8] = [
     Column::name("lock"),
     Column::figure("cores", 0),
     Column::figure("transfers", 0),
-    Column::figure("false", 1),
+    Column::figure("false sharing", 1),
     Column::figure("rmw", 0),
-    Column::figure("seen", 2),
+    Column::figure("accesses", 2),
     Column::figure("layouts with transfers", 3),
 ];
 
@@ -29,7 +31,7 @@ const LINE_COLUMNS: [Column; 7] = [
     Column::name("lock"),
     Column::figure("cores", 0),
     Column::figure("transfers", 0),
-    Column::figure("false", 0),
+    Column::figure("false sharing", 0),
     Column::name("line"),
     Column::name("bytes, and the cores that used them"),
 ];
@@ -39,8 +41,8 @@ const SHOWN: usize = 8;
 
 /// The meaning of the columns.
 const READING: &str = "transfers: accesses of an acquisition and its release, or of an operation of the file core, for which a cache line moved from another core; \
-false: those that bring nothing, because no other core had used the word meanwhile; rmw: read-modify-writes; \
-seen: the atomics of the facade, or all accesses to memory; layouts: of the heap, of which the worst is shown";
+false sharing: those that bring nothing, because no other core had used the word meanwhile; rmw: read-modify-writes; \
+accesses: what is counted, the atomics of the facade or all accesses to memory; layouts: of the heap, of which the worst is shown";
 
 impl Findings for Outcome {
     type Row = Row;
@@ -89,12 +91,12 @@ impl Findings for Outcome {
         for note in self.notes.iter().chain(&self.drifted) {
             page.classed("warning", note);
         }
-        let is_false = |row: &Row| row.false_transfers > 0.0;
+        let is_missed = |row: &Row| row.targets.iter().any(|it| it.met == Some(false));
         page.figures(
             &COLUMNS,
             self.rows
                 .iter()
-                .map(|row| TableLine::new(cells(row)).guilty_if(is_false(row), 4)),
+                .map(|row| TableLine::new(cells(row)).guilty_if(is_missed(row), 3)),
         );
         page.said(&format!(
             "{READING}. The cores are simulated, and the counts are the same in each run."
@@ -107,10 +109,7 @@ impl Findings for Outcome {
             .rows
             .iter()
             .flat_map(|row| row.lines.iter().map(move |line| (row, line)));
-        let lines = lines.map(|it| {
-            let is_false = it.1.false_transfers > 0.0;
-            TableLine::new(line_cells(it)).guilty_if(is_false, 4)
-        });
+        let lines = lines.map(|it| TableLine::new(line_cells(it)));
         page.table("Hottest lines", &LINE_COLUMNS, lines);
     }
 
@@ -131,29 +130,84 @@ fn answer(rows: &[Row]) -> Answer {
     let mut shown: Vec<&Row> = of_case.filter(|it| it.cores == cores).collect();
     shown.sort_by(|a, b| a.transfers.total_cmp(&b.transfers));
     let fewest = shown[0].transfers;
-    let best = shown.iter().filter(|it| it.transfers == fewest);
-    let best: Vec<_> = best.map(|it| format!("`{}`", it.lock)).collect();
+    let best: Vec<&Row> = shown
+        .iter()
+        .copied()
+        .filter(|it| it.transfers == fewest)
+        .collect();
     let most = shown[shown.len() - 1];
-    let (verb, rmw) = match best.len() {
-        1 => ("wins", "It costs"),
-        _ => ("win", "The first of them costs"),
+    let lines = match fewest {
+        0.0 => "**no cache line**".to_owned(),
+        some => format!("**{some:.2} cache lines**"),
+    };
+    // The read-modify-writes of the best locks, each number with its locks.
+    let mut costs: Vec<(f64, Vec<String>)> = Vec::new();
+    for row in &best {
+        let name = format!("`{}`", row.lock);
+        match costs.iter_mut().find(|it| it.0 == row.rmw) {
+            Some(known) => known.1.push(name),
+            None => costs.push((row.rmw, vec![name])),
+        }
+    }
+    costs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let costs = costs
+        .iter()
+        .map(|(rmw, locks)| format!("**{rmw:.2}** under {}", listed(locks)));
+    let costs: Vec<_> = costs.collect();
+    let names: Vec<_> = best.iter().map(|it| format!("`{}`", it.lock)).collect();
+    let than = match most.transfers > fewest {
+        true => format!("; under `{}`, **{:.2}**", most.lock, most.transfers),
+        false => String::new(),
     };
     Answer {
         said: format!(
-            "{} {verb}: in `{case}` on {cores} cores, an acquisition and its release move **{fewest:.2} cache lines** from other \
-             cores; under `{}` they move **{:.2}**.",
-            best.join(", "),
-            most.lock,
-            most.transfers,
+            "Under {}, an acquisition and its release move {lines} between cores{than} (exact counts of `{case}` on {cores} \
+             simulated cores).",
+            listed(&names),
         ),
-        cost: format!("{rmw} **{:.2}** read-modify-writes.", shown[0].rmw),
-        caption: format!("Transfers of cache lines in {case} on {cores} cores"),
+        cost: format!(
+            "It costs read-modify-writes: {}.{}",
+            costs.join(", "),
+            worst(rows).unwrap_or_default()
+        ),
+        caption: format!("Transfers of cache lines in {case} on {cores} cores; shorter is better"),
         bars: shown
             .iter()
             .map(|it| Bar::new(true, &it.lock, it.transfers, format!("{:.2}", it.transfers)))
             .collect(),
-        even: None,
+        ..Answer::default()
     }
+}
+
+/// Returns where a lock of the registry moves most lines more than another lock does.
+fn worst(rows: &[Row]) -> Option<String> {
+    let registry = locks::all();
+    let lost = rows.iter().filter_map(|row| {
+        registry.iter().find(|it| it.0 == row.lock)?;
+        let same = rows
+            .iter()
+            .filter(|it| (&it.case, it.cores) == (&row.case, row.cores));
+        let best = same.min_by(|a, b| a.transfers.total_cmp(&b.transfers))?;
+        (row.transfers > best.transfers).then_some((row, best))
+    });
+    let lost = lost.max_by(|a, b| {
+        let more = |it: &(&Row, &Row)| it.0.transfers - it.1.transfers;
+        more(a).total_cmp(&more(b))
+    });
+    lost.map(|(row, best)| {
+        format!(
+            " The worst loss: in `{}` on {} cores, `{}` moves **{:.2} lines**, and `{}` moves {}.",
+            row.case,
+            row.cores,
+            row.lock,
+            row.transfers,
+            best.lock,
+            match best.transfers {
+                0.0 => "none".to_owned(),
+                some => format!("{some:.2}"),
+            }
+        )
+    })
 }
 
 /// Returns the lines with false transfers, from the worst on.

@@ -25,17 +25,22 @@ impl Losses {
         rows.into_iter().map(|it| it.1).collect()
     }
 
+    /// Returns the sentence without marks.
+    fn plain(&self) -> String {
+        self.said.replace("**", "")
+    }
+
     /// Returns the sentence, and the worst losses.
     pub(super) fn told(&self, width: Width) -> String {
         let lost = self.rows.len();
         if lost == 0 {
-            return width.wrapped(&self.said);
+            return width.wrapped(&self.plain());
         }
         let which = match lost > SHOWN {
             true => format!(" The worst {SHOWN} (the report has all):"),
             false => String::new(),
         };
-        let said = width.wrapped(&format!("{LOSS_MARK} {}{which}", self.said));
+        let said = width.wrapped(&format!("{LOSS_MARK} {}{which}", self.plain()));
         let shown = self.rows.iter().take(SHOWN).cloned();
         format!("{said}\n{}", drawn(&self.columns, shown, width))
     }

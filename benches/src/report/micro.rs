@@ -2,18 +2,17 @@
 
 use anyhow::Result;
 
-use super::bars::{Bar, Kind};
+use super::bars::{Bar, Kind, Unit};
 use super::findings::Findings;
 use super::html_table::Line;
 use super::losses::Losses;
 use super::origin::Origin;
 use super::page::{Answer, Page};
+use super::plots;
 use super::table::{Column, drawn};
 use super::text::{LOSS_MARK, grouped, time, times};
 use crate::load::Others;
-use crate::micro::{
-    Absent, CASES, CONTENDED, FAIR, LARGEST, Outcome, PEER, ROUNDS, Row, candidates,
-};
+use crate::micro::{Absent, CASES, CONTENDED, FAIR, LARGEST, Outcome, PEER, ROUNDS, Row};
 use crate::target::Target;
 use crate::terminal::Width;
 
@@ -98,17 +97,9 @@ fn answer(outcome: &Outcome) -> Answer {
         return Answer::default();
     };
     let rival = shown.iter().copied().find(|it| !is_ours(it));
-    let wins = match rival {
-        Some(rival) if rival.ns < best.ns => format!("loses to `{}`", rival.lock),
-        _ => "wins".to_owned(),
-    };
     let rival = rival.map(|it| {
-        format!(
-            ", the fastest other lock, `{}`, in **{}**: {}",
-            it.lock,
-            time(it.ns),
-            factors(it.ns / best.ns)
-        )
+        let fastest = format!("`{}`, the fastest lock of another project, takes", it.lock);
+        format!("; {fastest} **{}**", time(it.ns))
     });
     // The worst case with several threads.
     let contended = rows
@@ -118,46 +109,47 @@ fn answer(outcome: &Outcome) -> Answer {
     let contended = contended.and_then(|it| {
         let ratio = it.ratio?;
         Some(format!(
-            "Under contention, it takes **{}** the time of `{PEER}` at worst (`{}`). ",
+            "Under contention, it takes **{}** as long as `{PEER}` at worst (`{}`). ",
             times(ratio),
             it.case
         ))
     });
     Answer {
         said: format!(
-            "`{}` {wins}: in `{case}`, it locks and unlocks in **{}**{}.",
+            "`{}` locks and unlocks in **{}**{} (`{case}`).",
             best.lock,
             time(best.ns),
             rival.unwrap_or_default()
         ),
-        cost: contended.unwrap_or_default() + &worst(&losses(outcome)),
+        cost: contended.unwrap_or_default() + &worst(outcome),
         caption: format!("Time of lock and unlock in {case}; shorter is better"),
         bars: shown
             .iter()
             .map(|it| Bar::new(is_ours(it), it.lock, it.ns, time(it.ns)))
             .collect(),
-        even: None,
-    }
-}
-
-/// Says how much slower a rival is.
-fn factors(ratio: f64) -> String {
-    match ratio {
-        it if it >= 1.0 => format!("**{}** as long", times(it)),
-        it => format!("only **{}** as long", times(it)),
+        unit: Unit::Time,
+        ..Answer::default()
     }
 }
 
 /// Returns the losses in a sentence, with the worst.
-fn worst(losses: &Losses) -> String {
+fn worst(outcome: &Outcome) -> String {
+    let losses = losses(outcome);
+    let about = |name: &str| {
+        let all = CASES.iter().map(|it| (it.name, it.about));
+        let mut all = all.chain(CONTENDED.iter().map(|it| (it.name, it.about)));
+        let about = all.find(|it| it.0 == name).map_or("", |it| it.1);
+        about.split(',').next().unwrap_or(about)
+    };
     match losses.rows.first() {
-        None => losses.said.clone(),
+        None => losses.said,
         Some(row) => format!(
-            "It costs: {} The worst: **{} times** its time (`{}` in `{}`).",
+            "It costs: {} At worst, `{}` takes **{} times** as long as `{PEER}` (`{}`: {}).",
             losses.said.trim_start_matches("Losses: "),
-            row[2],
             row[1],
-            row[0]
+            row[2],
+            row[0],
+            about(&row[0]),
         ),
     }
 }
@@ -269,12 +261,7 @@ fn reading(page: &mut Page, outcome: &Outcome) {
 /// Shows the medians of each case.
 fn all_plots(page: &mut Page, outcome: &Outcome) {
     page.heading("Locks");
-    let locks: Vec<_> = candidates().into_iter().collect();
-    let locks = locks
-        .iter()
-        .filter(|it| outcome.rows.iter().any(|row| row.lock == it.name));
-    let locks: Vec<_> = locks.map(|it| (it.name, it.about)).collect();
-    page.keys(locks.iter().copied());
+    plots::lock_keys(page, |it| outcome.rows.iter().any(|row| row.lock == it));
     page.heading("Medians");
     page.put("<div class=\"plots\">\n");
     let cases = CASES.iter().map(|it| (it.name, it.about));
@@ -285,11 +272,12 @@ fn all_plots(page: &mut Page, outcome: &Outcome) {
             value: row.ns,
             told: time(row.ns),
             is_bad: is_guilty(outcome, row),
-            kind: Kind::Place(locks.iter().position(|it| it.0 == row.lock).unwrap_or(0)),
+            second: None,
+            kind: Kind::Place(plots::place(row.lock)),
         });
         let bars: Vec<_> = bars.collect();
         if !bars.is_empty() {
-            page.bars(&format!("{case}: {about}"), &bars, None);
+            page.bars(&format!("{case}: {about}"), &bars, None, Unit::Time);
         }
     }
     page.put("</div>\n");

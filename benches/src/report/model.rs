@@ -9,7 +9,7 @@ use super::origin::Origin;
 use super::page::{Answer, Page};
 use super::plots;
 use super::table::{Column, drawn};
-use super::text::{grouped, times};
+use super::text::{grouped, listed};
 use crate::lines::model::{
     Band, FIGURES, Figure, LOCKS, Outcome, PAGE_NS, Ratio, Row, SYSTEM, TRANSFERS,
 };
@@ -20,7 +20,7 @@ const COLUMNS: [Column; 6] = [
     Column::name("case"),
     Column::name("lock"),
     Column::figure("cores", 0),
-    Column::figure("k/s", 0),
+    Column::figure("k/s, median", 0),
     Column::figure("least", 1),
     Column::figure("greatest", 1),
 ];
@@ -30,9 +30,9 @@ const RATIO_COLUMNS: [Column; 8] = [
     Column::name("lock"),
     Column::name("to"),
     Column::figure("cores", 0),
-    Column::figure("model", 0),
-    Column::figure("band", 0),
-    Column::figure("paper", 0),
+    Column::figure("median", 0),
+    Column::figure("least to greatest", 0),
+    Column::figure("SRL paper", 0),
     Column::figure("supports", 0),
 ];
 
@@ -72,30 +72,37 @@ impl Findings for Outcome {
     }
 
     fn body(&self, page: &mut Page) -> Result<()> {
-        page.classed("warning", "This is a model: nothing here was measured.");
-        page.keys(LOCKS.iter().map(|&it| (it, "")));
+        page.keys(LOCKS.iter().map(|&it| (plots::place(it), it, "")));
         for figure in of_figures(&self.rows) {
             let Figure { case, name, .. } = figure;
             let of_case = self.rows.iter().filter(|it| it.case == case);
-            let curve = |lock: &&str| {
-                let rows = of_case.clone().filter(|it| it.lock == *lock);
+            let curve = |lock: &'static str| {
+                let rows = of_case.clone().filter(|it| it.lock == lock);
                 rows.map(|it| (it.cores as f64, it.ops_per_s)).collect()
             };
-            let curves: Vec<Vec<_>> = LOCKS.iter().map(curve).collect();
-            let against = |lock: &&str| {
-                let rows = of_case.clone().filter(|it| it.lock == *lock);
+            let against = |lock: &'static str| {
+                let rows = of_case.clone().filter(|it| it.lock == lock);
                 let ratio = |row: &Row| {
                     let ratio = row.ratios.iter().find(|it| it.to == LOCKS[0])?;
                     Some((row.cores as f64, ratio.ratio))
                 };
                 rows.filter_map(ratio).collect()
             };
-            let ratios: Vec<Vec<_>> = LOCKS.iter().map(against).collect();
-            page.heading(&format!("Model of [SRL], {name}: {case}"));
+            let by_place = |points: &dyn Fn(&'static str) -> Vec<(f64, Band)>| {
+                let mut lines = vec![Vec::new(); plots::COLORS];
+                for lock in LOCKS {
+                    lines[plots::place(lock)] = points(lock);
+                }
+                lines
+            };
+            page.heading(&format!("Model of the SRL paper's {name}: {case}"));
             page.put("<div class=\"plots\">");
-            page.put(&plots::bands("operations per second, by cores", &curves)?);
-            let caption = format!("times the throughput of {}, by cores", LOCKS[0]);
-            page.put(&plots::bands(&caption, &ratios)?);
+            page.put(&plots::bands(
+                "operations/s by cores; shaded: all runs",
+                &by_place(&curve),
+            )?);
+            let caption = format!("times {}, by cores; shaded: all runs", LOCKS[0]);
+            page.put(&plots::bands(&caption, &by_place(&against))?);
             page.put("</div>\n");
         }
         let all = ratios(&self.rows).map(|it| Line::new(ratio_cells(it)));
@@ -122,24 +129,61 @@ fn answer(rows: &[Row]) -> Answer {
     let cores = of_case.clone().map(|it| it.cores).max().unwrap_or(0);
     let mut shown: Vec<&Row> = of_case.filter(|it| it.cores == cores).collect();
     shown.sort_by(|a, b| b.ops_per_s.median.total_cmp(&a.ops_per_s.median));
-    let (best, last) = (shown[0], shown[shown.len() - 1]);
-    let ratio = times(best.ops_per_s.median / last.ops_per_s.median);
+    let mut decided: Vec<(&str, Vec<String>)> = Vec::new();
+    let mut undecided = Vec::new();
+    for (row, ratio) in shown
+        .iter()
+        .flat_map(|row| row.ratios.iter().map(move |it| (row, it)))
+    {
+        let Band { low, high, .. } = ratio.ratio;
+        let (winner, loser, low, high) = match ratio.claim() {
+            Some("faster") => (row.lock, ratio.to, low, high),
+            Some(_) => (ratio.to, row.lock, 1.0 / high, 1.0 / low),
+            None => {
+                undecided.push(format!("`{}` and `{}`", row.lock, ratio.to));
+                continue;
+            }
+        };
+        let told = format!("`{loser}` (**{low:.1} to {high:.1} times**)");
+        match decided.iter_mut().find(|it| it.0 == winner) {
+            Some(known) => known.1.push(told),
+            None => decided.push((winner, vec![told])),
+        }
+    }
+    let decided = decided.iter().map(|(winner, losers)| {
+        format!("`{winner}` is faster than {} in every run", listed(losers))
+    });
+    let decided: Vec<_> = decided.collect();
+    let said = match decided.is_empty() {
+        true => format!("In `{case}` on {cores} cores, the model decides nothing."),
+        false => format!("In `{case}` on {cores} cores, {}.", decided.join("; ")),
+    };
+    let undecided = match undecided.is_empty() {
+        true => String::new(),
+        false => format!(
+            "Between {}, the model cannot decide.",
+            undecided.join(", and between ")
+        ),
+    };
     let bar = |row: &&Row| {
         let Band { low, median, high } = row.ops_per_s;
         let [low, middle, high] = [low, median, high].map(|it| grouped((it / 1e3).round() as u64));
-        Bar::new(true, row.lock, median, format!("{middle} ({low}–{high})"))
+        Bar::new(
+            true,
+            row.lock,
+            median,
+            format!("{middle} ({low} to {high})"),
+        )
     };
     Answer {
-        said: format!(
-            "In this model, `{}` wins: in `{case}` on {cores} cores, it has **{ratio}** the throughput of `{}`. Nothing here was measured.",
-            best.lock, last.lock
-        ),
-        cost: claims(rows).unwrap_or_default(),
+        said,
+        cost: undecided,
+        before: "A model of the SRL paper's figures: nothing was measured.".to_owned(),
         caption: format!(
-            "Thousand operations per second of {case} on {cores} cores, and their band"
+            "Thousand operations per second of {case} on {cores} cores: median (least to greatest) of all runs"
         ),
         bars: shown.iter().map(bar).collect(),
-        even: None,
+        ..Answer::default()
     }
 }
 
@@ -148,9 +192,9 @@ fn reading(rows: &[Row]) -> String {
     let points = rows.first().map_or(0, |it| it.points);
     let list = |values: [u32; 3]| values.map(|it| it.to_string()).join(", ");
     format!(
-        "model: the median of {points} runs; band: the least and the greatest. The runs differ in the time to copy a page ({} ns), \
+        "median, least, greatest: of {points} runs. The runs differ in the time to copy a page ({} ns), \
          in the time of a transfer between cores ({} % of 48 ns within a socket and 145 ns across), in the times of system calls, sleeps \
-         and wakes ({} % of typical ones), and in their seeds; each ratio is that of two runs with the same times and seed; paper: the ratio that [SRL] prints; \
+         and wakes ({} % of typical ones), and in their seeds; each ratio is that of two runs with the same times and seed; SRL paper: the ratio that it prints; \
          supports: what holds in every run, by 3 %",
         list(PAGE_NS),
         list(TRANSFERS),
@@ -230,7 +274,7 @@ fn ratio_cells((row, ratio): (&Row, &Ratio)) -> [String; 8] {
         ratio.to.to_owned(),
         row.cores.to_string(),
         format!("{median:.2}"),
-        format!("{low:.2}–{high:.2}"),
+        format!("{low:.2} to {high:.2}"),
         published.unwrap_or_else(|| "–".to_owned()),
         ratio.claim().unwrap_or("nothing").to_owned(),
     ]

@@ -9,7 +9,7 @@ use super::origin::Origin;
 use super::page::{Answer, Page};
 use super::plots;
 use super::table::{Column, drawn};
-use super::text::{duration, grouped, mean, ratio_or_dash, times};
+use super::text::{duration, grouped, is_tie, listed, mean, ratio_or_dash, times};
 use crate::load::Others;
 use crate::measure::thread_count;
 use crate::node_log::systems::{BASELINE, FILES, SYSTEMS};
@@ -59,7 +59,17 @@ lookup's share: the time of a lookup divided by that of a write";
 impl Findings for Outcome {
     type Row = Row;
 
-    const TITLE: &str = "node logging in persistent memory and in blocks, and files";
+    const TITLE: &str = "node logging: throughput";
+
+    fn title(&self) -> &'static str {
+        // A result file has no distributions.
+        let times = |it: &Row| [&it.write, &it.read, &it.fsync, &it.checkpoint].map(Clone::clone);
+        let has_shares = |it: &Row| times(it).iter().flatten().any(|it| !it.shares.is_empty());
+        match self.rows.iter().any(has_shares) {
+            true => "node logging: throughput and latencies",
+            false => Self::TITLE,
+        }
+    }
 
     fn rows(&self) -> &[Row] {
         &self.rows
@@ -149,39 +159,62 @@ fn answer(rows: &[Row], _: &Origin) -> Answer {
     };
     let low = told(cases().min_by(|a, b| a.0.total_cmp(&b.0)));
     let high = told(cases().max_by(|a, b| a.0.total_cmp(&b.0)));
-    let slower = all.iter().flat_map(|it| of(it.1));
-    let slower = slower.filter_map(|it| Some((it.ratio?, it)));
-    let worst = slower.min_by(|a, b| a.0.total_cmp(&b.0));
-    let worst = worst.map(|(ratio, it)| {
-        format!(
-            "It costs: at worst, `{}` does **{}** the operations of `{BASELINE}`, in `{}`. ",
-            it.system,
-            times(ratio),
-            it.case
-        )
+    let cost = cases().min_by(|a, b| a.0.total_cmp(&b.0));
+    let cost = cost.map(|(ratio, case)| match ratio < 1.0 && !is_tie(ratio) {
+        true => format!(
+            "It costs: at worst, it does **{}** the operations of `{BASELINE}`, in `{case}`. ",
+            times(ratio)
+        ),
+        false => format!("It loses to `{BASELINE}` in no case. "),
+    });
+    // Where files are faster than every system of ours.
+    let fastest = |case: &str| {
+        let of_case = rows
+            .iter()
+            .filter(is_shown)
+            .filter(move |it| it.case == case);
+        let ratios = of_case
+            .filter(|it| it.system != FILES)
+            .filter_map(|it| it.ratio);
+        ratios.fold(0.0, f64::max)
+    };
+    let ahead = of(FILES).filter(|it| it.ratio.is_some_and(|ratio| ratio > fastest(it.case)));
+    let ahead: Vec<_> = ahead.map(|it| format!("`{}`", it.case)).collect();
+    let files = SYSTEMS.iter().find(|it| it.name == FILES);
+    let files = files.filter(|_| of(FILES).next().is_some()).map(|it| {
+        let wins = match ahead.is_empty() {
+            true => "They win in no case. ".to_owned(),
+            false => format!("They are the fastest in {}. ", listed(&ahead)),
+        };
+        format!("`{FILES}` are {}. {wins}", it.about)
     });
     let stall = of(system).find_map(|it| it.stall_ns.zip(it.stall_ratio));
     let stall = stall.map(|(ns, ratio)| {
         format!("A checkpoint stalls a write of `{system}` for **{}** at most, {} that of `{BASELINE}`.", duration(ns), times(ratio))
     });
+    // The baseline is the yardstick, and has a bar of its own.
+    let mut shown = all.clone();
+    shown.push((1.0, BASELINE));
+    shown.sort_by(|a, b| b.0.total_cmp(&a.0));
     Answer {
         said: format!(
-            "`{system}` ({about}) wins: with {}, it does **{}** the operations of `{BASELINE}`, the way of native F2FS, on average of {} \
-             cases ({low}, {high}).",
+            "`{system}` ({about}) wins: with {}, it does **{}** the operations of `{BASELINE}`, the way of native F2FS, on average \
+             over {} cases ({low}, {high}).",
             thread_count(threads),
             times(*best),
             cases().count()
         ),
-        cost: worst.unwrap_or_default() + &stall.unwrap_or_default(),
+        cost: [cost, files, stall].into_iter().flatten().collect(),
         caption: format!(
-            "Operations per second with {}, as a ratio to {BASELINE} (the line): geometric mean of all cases",
+            "Operations per second with {}, as a ratio to {BASELINE} (the line): geometric mean over all cases",
             thread_count(threads)
         ),
-        bars: all
+        bars: shown
             .iter()
             .map(|(ratio, it)| Bar::new(*it != FILES, *it, *ratio, format!("{ratio:.2}")))
             .collect(),
         even: Some(1.0),
+        ..Answer::default()
     }
 }
 
@@ -263,6 +296,13 @@ fn append_besides(page: &mut Page, rows: &[Row]) {
     page.table("Beside the papers", &PAPER_COLUMNS, all);
 }
 
+/// Returns the place of a row's colour. Lookups have systems of their own, of which this is the
+/// `nth`.
+fn place(row: &Row, nth: usize) -> usize {
+    let known = SYSTEMS.iter().position(|it| it.name == row.system);
+    known.unwrap_or(nth)
+}
+
 /// Returns some times of a row.
 type Of = fn(&Row) -> &Option<Times>;
 
@@ -287,16 +327,20 @@ fn append_plots(page: &mut Page, rows: &[Row]) -> Result<()> {
                     .as_ref()
                     .map_or_else(Vec::new, |it| it.shares.clone())
             };
-            let lines: Vec<_> = of_case.iter().map(shares).collect();
+            let mut lines = vec![Vec::new(); plots::COLORS];
+            for (nth, row) in of_case.iter().enumerate() {
+                lines[place(row, nth)] = shares(row);
+            }
             if lines.iter().any(|it| !it.is_empty()) {
-                let caption = format!("{}: {kind}, {}", case.name, thread_count(threads));
+                let caption = format!("{kind}, {}", thread_count(threads));
                 drawn.push(plots::cumulative(&caption, &lines)?);
             }
         }
         // A result file has no distributions.
         if !drawn.is_empty() {
             page.heading(&format!("Shares of times in {}", case.name));
-            page.keys(of_case.iter().map(|row| (row.system, "")));
+            let keys = of_case.iter().enumerate();
+            page.keys(keys.map(|(nth, row)| (place(row, nth), row.system, "")));
             page.put("<div class=\"plots\">\n");
             drawn.iter().for_each(|it| page.put(it));
             page.put("</div>\n");

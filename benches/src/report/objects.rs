@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::bars::Bar;
+use super::bars::{Bar, Unit};
 use super::findings::Findings;
 use super::html_table::Line;
 use super::origin::Origin;
@@ -11,8 +11,9 @@ use super::table::{Column, drawn};
 use super::text::{duration, grouped, ratio_or_dash, times};
 use crate::load::Others;
 use crate::measure::thread_count;
+use crate::objects::devices::PMEM;
 use crate::objects::paper::Beside;
-use crate::objects::work::GROUPS;
+use crate::objects::work::{GROUPS, PUT_CASE};
 use crate::objects::{Outcome, ROUNDS, Row};
 use crate::target::Target;
 use crate::terminal::Width;
@@ -92,6 +93,12 @@ impl Findings for Outcome {
     }
 
     fn body(&self, page: &mut Page) -> Result<()> {
+        let best = Best::of(&self.rows);
+        // Without files, this is the first picture.
+        if let Some(best) = best.filter(|it| !it.files.is_empty() && !it.raw.is_empty()) {
+            let (caption, bars) = best.picture(&best.raw, TO_RAW);
+            page.bars(&caption, &bars, Some(1.0), Unit::Number);
+        }
         page.figures(
             &COLUMNS,
             self.rows.iter().map(|row| {
@@ -114,77 +121,120 @@ impl Findings for Outcome {
     }
 }
 
-/// Returns the highest ratio of each case to what takes the place of the store: durable files, or
-/// raw bytes. With the most threads, on the first device.
-fn answer(rows: &[Row]) -> Answer {
-    let Some(device) = rows.first().map(|it| it.device) else {
-        return Answer::default();
-    };
-    let of_device = rows.iter().filter(|it| it.device == device);
-    let threads = of_device.clone().map(|it| it.threads).max().unwrap_or(1);
-    let of_device = of_device.filter(|it| it.threads == threads && STORES.contains(&it.layout));
-    let mut best: Vec<(f64, &Row)> = Vec::new();
-    for row in of_device {
-        let Some(ratio) = row.ratio.or(row.to_raw) else {
-            continue;
+/// The fastest store in each case, with its ratio to what it stands beside.
+struct Best<'a> {
+    device: &'static str,
+    threads: usize,
+    /// Beside durable files.
+    files: Vec<(f64, &'a Row)>,
+    /// Beside raw bytes.
+    raw: Vec<(f64, &'a Row)>,
+}
+
+impl<'a> Best<'a> {
+    /// Returns the fastest with the most threads, on the first device. `None` without rows.
+    fn of(rows: &'a [Row]) -> Option<Self> {
+        let device = rows.first()?.device;
+        let of_device = rows.iter().filter(|it| it.device == device);
+        let threads = of_device.clone().map(|it| it.threads).max().unwrap_or(1);
+        let of_device = of_device.filter(|it| it.threads == threads && STORES.contains(&it.layout));
+        let best = |ratio: fn(&Row) -> Option<f64>| {
+            let mut best: Vec<(f64, &Row)> = Vec::new();
+            for (ratio, row) in of_device.clone().filter_map(|it| Some((ratio(it)?, it))) {
+                match best.iter_mut().find(|it| it.1.case == row.case) {
+                    Some(known) if known.0 < ratio => *known = (ratio, row),
+                    Some(_) => {}
+                    None => best.push((ratio, row)),
+                }
+            }
+            // Creations come first, and those that reserve fewer ids before others.
+            best.sort_by_key(|it| {
+                let skip = it.1.case.strip_prefix("create/skip-");
+                skip.map_or(u64::MAX, |it| it.parse().unwrap_or(u64::MAX))
+            });
+            best
         };
-        match best.iter_mut().find(|it| it.1.case == row.case) {
-            Some(known) if known.0 < ratio => *known = (ratio, row),
-            Some(_) => {}
-            None => best.push((ratio, row)),
-        }
+        Some(Best {
+            device,
+            threads,
+            files: best(|it| it.ratio),
+            raw: best(|it| it.to_raw),
+        })
     }
-    let to = |row: &Row| {
-        if row.ratio.is_some() {
-            "durable files"
-        } else {
-            "raw bytes"
-        }
+
+    /// Returns the caption and the bars of one of the lists.
+    fn picture(&self, best: &[(f64, &Row)], to: &str) -> (String, Vec<Bar>) {
+        let caption = format!(
+            "The fastest store on {} with {}, as a ratio to {to} (the line)",
+            self.device,
+            thread_count(self.threads)
+        );
+        let bar = |&(ratio, it): &(f64, &Row)| {
+            let told = times(ratio).replace(" times", "");
+            Bar::new(true, &it.case, ratio, told)
+        };
+        (caption, best.iter().map(bar).collect())
+    }
+}
+
+const TO_FILES: &str = "durable files on the disk";
+const TO_RAW: &str = "raw bytes on the same device";
+
+/// Says what a typical operation reaches, which is a put if there are any.
+fn answer(rows: &[Row]) -> Answer {
+    let Some(best) = Best::of(rows) else {
+        return Answer::default();
     };
     let how = |row: &Row| match row.mode {
         Some(mode) => format!("{} {mode}", row.layout),
         None => row.layout.to_owned(),
     };
-    let files = best.iter().filter(|it| it.1.ratio.is_some());
-    let most = files.max_by(|a, b| a.0.total_cmp(&b.0));
-    let raw = best.iter().filter(|it| it.1.ratio.is_none());
-    let least = raw.min_by(|a, b| a.0.total_cmp(&b.0));
-    let said = most.or(least).map(|(ratio, it)| {
+    let mut sorted = best.files.clone();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let put = sorted.iter().find(|it| it.1.case == PUT_CASE);
+    let typical = put.or(sorted.get(sorted.len() / 2));
+    let said = typical.map(|(ratio, it)| {
+        let volatile = it.to_not_durable.map(|ratio| {
+            let than = "those of files on the same device that are not flushed";
+            format!(": **{}** {than}, and", times(ratio))
+        });
         format!(
-            "`{}` wins: on `{device}` with {}, it does **{} operations/s** of `{}`, **{}** those of {}.",
+            "In {} with {}, the store (`{}`) does **{} durable operations/s** of `{}`{} **{}** those of {TO_FILES}.",
+            match best.device {
+                PMEM => "persistent memory (`pmem`)".to_owned(),
+                device => format!("a volume on `{device}`"),
+            },
+            thread_count(best.threads),
             how(it),
-            thread_count(threads),
             grouped(it.per_s.round() as u64),
             it.case,
+            volatile.unwrap_or_else(|| ":".to_owned()),
             times(*ratio),
-            to(it),
         )
     });
+    let least = best.raw.iter().min_by(|a, b| a.0.total_cmp(&b.0));
     let cost = least.map(|(ratio, it)| {
+        let costs = if *ratio < 0.995 { "It costs: beside" } else { "Beside" };
         format!(
-            "It costs: beside raw bytes, `{}` has **{}** their throughput in `{}`, the worst case.",
+            "{costs} raw bytes on the same device, `{}` has **{}** their throughput in `{}`, the worst case.",
             how(it),
             times(*ratio),
             it.case
         )
     });
+    let (caption, bars) = match best.files.is_empty() {
+        true => best.picture(&best.raw, TO_RAW),
+        false => best.picture(&best.files, TO_FILES),
+    };
     Answer {
         said: said
+            .or(cost.clone())
             .unwrap_or_else(|| "No ratios: they need files or raw bytes, and a store.".to_owned()),
         cost: cost.unwrap_or_default(),
-        caption: format!(
-            "The fastest store on {device} with {}, as a ratio to durable files on the disk, or to raw bytes (the line)",
-            thread_count(threads)
-        ),
-        bars: best
-            .iter()
-            .map(|(ratio, it)| {
-                let to = if it.ratio.is_some() { "files" } else { "raw" };
-                let told = format!("{} × {to}", times(*ratio).trim_end_matches(" times"));
-                Bar::new(true, &it.case, *ratio, told)
-            })
-            .collect(),
+        caption,
+        bars,
         even: Some(1.0),
+        ..Answer::default()
     }
 }
 

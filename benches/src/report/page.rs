@@ -1,7 +1,7 @@
 //! A page that is being written, and its first screen.
 
-use super::bars::{self, Bar};
-use super::html::{escaped, marked};
+use super::bars::{self, Bar, Unit};
+use super::html::{escaped, marked, words};
 use super::html_table::{self, Line};
 use super::table::Column;
 
@@ -12,12 +12,18 @@ pub struct Answer {
     pub said: String,
     /// What it costs, in further sentences. May be empty.
     pub cost: String,
+    /// What a reader must know before the answer. May be empty.
+    pub before: String,
     /// What the picture shows.
     pub caption: String,
     /// The picture.
     pub bars: Vec<Bar>,
     /// The figure at which the picture has a line.
     pub even: Option<f64>,
+    /// What the figures of the picture are.
+    pub unit: Unit,
+    /// What a reader of the picture must know. May be empty.
+    pub note: String,
 }
 
 /// A page that is being written.
@@ -62,16 +68,16 @@ impl Page {
     ) {
         self.put("<ul>\n");
         for (name, told) in all {
-            let (name, told) = (escaped(name.as_ref()), marked(told.as_ref()));
+            let (name, told) = (words(name.as_ref()), marked(told.as_ref()));
             self.put(&format!("<li><code>{name}</code>: {told}</li>\n"));
         }
         self.put("</ul>\n");
     }
 
-    /// Appends a list of what the colours of plots mean: names and descriptions.
-    pub(super) fn keys<'a>(&mut self, all: impl IntoIterator<Item = (&'a str, &'a str)>) {
+    /// Appends a list of what the colours of plots mean: their places, names and descriptions.
+    pub(super) fn keys<'a>(&mut self, all: impl IntoIterator<Item = (usize, &'a str, &'a str)>) {
         self.put("<ul class=\"keys\">\n");
-        for (place, (name, about)) in all.into_iter().enumerate() {
+        for (place, name, about) in all {
             let about = match about {
                 "" => String::new(),
                 about => format!(" <span>{}</span>", marked(about)),
@@ -85,8 +91,8 @@ impl Page {
     }
 
     /// Appends bars. There is a line at the figure `even`.
-    pub(super) fn bars(&mut self, caption: &str, bars: &[Bar], even: Option<f64>) {
-        self.put(&bars::drawn(caption, bars, even));
+    pub(super) fn bars(&mut self, caption: &str, bars: &[Bar], even: Option<f64>, unit: Unit) {
+        self.put(&bars::drawn(caption, bars, even, unit));
     }
 
     /// Appends a table with a heading.

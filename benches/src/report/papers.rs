@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 
-use super::bars::Bar;
+use super::bars::{Bar, Unit};
 use super::findings::Findings;
 use super::html_table::Line;
 use super::origin::Origin;
 use super::page::{Answer, Page};
 use super::table::{Column, drawn};
-use super::text::{grouped, ratio_or_dash};
+use super::text::{self, grouped, ratio_or_dash};
 use crate::load::Others;
 use crate::papers::published::Said;
 use crate::papers::{Outcome, PAPERS, Row, UNDECIDED};
@@ -94,22 +94,33 @@ impl Findings for Outcome {
     fn answer(&self, _: &Origin) -> Answer {
         Answer {
             said: winners(&self.rows),
-            cost: String::new(),
-            caption: "Rows of each paper in which the same system wins here, of those in which the paper has a winner, in percent".to_owned(),
-            bars: PAPERS.iter().filter_map(|it| agreement(&self.rows, it.0)).collect(),
-            even: None,
+            cost: others(&self.rows),
+            caption:
+                "Rows in which the same system wins here, of those in which the paper has a winner"
+                    .to_owned(),
+            bars: PAPERS
+                .iter()
+                .filter_map(|it| agreement(&self.rows, it.0))
+                .collect(),
+            note: silent(&self.rows),
+            ..Answer::default()
         }
     }
 
     fn body(&self, page: &mut Page) -> Result<()> {
         page.list(PAPERS);
-        page.said(&READING.replace(" below", ""));
+        page.said(&reading(&self.rows));
         for (title, rows) in by_figure(&self.rows) {
             page.heading(&title);
             let ratios = rows.iter().filter(|it| it.to.is_some());
             let bars: Vec<_> = ratios.flat_map(|row| pair(row)).collect();
             if !bars.is_empty() {
-                page.bars("as ratios: the paper's, and ours", &bars, Some(1.0));
+                page.bars(
+                    "as ratios: the paper's (grey), and ours",
+                    &bars,
+                    Some(1.0),
+                    Unit::Number,
+                );
             }
             let lines = rows.iter().map(|row| {
                 let both = row.winner.zip(row.published_winner);
@@ -124,13 +135,51 @@ impl Findings for Outcome {
     }
 }
 
+/// Returns the meaning of the columns that are not empty.
+fn reading(rows: &[Row]) -> String {
+    let shown = rows.iter().filter(|it| it.ours.is_some());
+    let has_winners = shown.clone().any(|it| it.winner.is_some());
+    let parts = READING
+        .split("; ")
+        .filter(|it| has_winners || !it.starts_with("winner"));
+    parts.collect::<Vec<_>>().join("; ").replace(" below", "")
+}
+
+/// Names each row that has another winner here, with the reason.
+fn others(rows: &[Row]) -> String {
+    let rows = rows.iter().filter_map(|row| {
+        let (here, there) = both([row].into_iter()).next()?;
+        (here != there && here != UNDECIDED).then(|| {
+            format!(
+                "Another winner: `{}`, not `{}`, in {}, {}, {} (why: {}).",
+                here, there, row.paper, row.figure, row.row, row.differs_because
+            )
+        })
+    });
+    rows.collect::<Vec<_>>().join(" ")
+}
+
+/// Names the papers of which no row has a winner, so that they have no bar.
+fn silent(rows: &[Row]) -> String {
+    let is_shown = |paper: &str| rows.iter().any(|it| it.paper == paper);
+    let silent = PAPERS
+        .iter()
+        .filter(|it| is_shown(it.0) && agreement(rows, it.0).is_none());
+    let silent: Vec<_> = silent.map(|it| it.0).collect();
+    match silent.len() {
+        0 => String::new(),
+        1 => format!("{} names no winner.", silent[0]),
+        _ => format!("{} name no winner.", text::listed(&silent)),
+    }
+}
+
 /// Returns the share of a paper's winners that win here, too.
 fn agreement(rows: &[Row], paper: &str) -> Option<Bar> {
     let of_paper: Vec<_> = both(rows.iter().filter(|it| it.paper == paper)).collect();
     let same = of_paper.iter().filter(|it| it.0 == it.1).count();
-    let percent = 100.0 * same as f64 / of_paper.len() as f64;
+    let share = same as f64 / of_paper.len() as f64;
     let told = format!("{same} of {}", of_paper.len());
-    (!of_paper.is_empty()).then(|| Bar::new(true, paper, percent, told))
+    (!of_paper.is_empty()).then(|| Bar::new(true, paper, share, told))
 }
 
 /// Returns the bars of a row: the paper's and ours.

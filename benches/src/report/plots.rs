@@ -3,9 +3,11 @@
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
-use super::text::time;
+use super::bars::Unit;
+use super::page::Page;
 use crate::compare::Row;
 use crate::lines::model::Band;
+use crate::micro;
 
 const SIZE: (u32, u32) = (400, 270);
 const TEXT: (&str, u32) = ("sans-serif", 17);
@@ -19,6 +21,23 @@ fn color(place: usize) -> RGBColor {
     RGBColor(1, 2, (place % COLORS) as u8)
 }
 
+/// Returns the place of a lock's colour, which is the same in all reports.
+pub(super) fn place(lock: &str) -> usize {
+    let all = micro::candidates();
+    // `papers` and `lines` have one more lock.
+    all.iter()
+        .position(|it| it.name == lock)
+        .unwrap_or(all.len())
+        .min(COLORS - 1)
+}
+
+/// Appends the colours of the locks that have rows.
+pub(super) fn lock_keys(page: &mut Page, has_rows: impl Fn(&str) -> bool) {
+    let all = micro::candidates();
+    let all = all.iter().enumerate().filter(|(_, it)| has_rows(it.name));
+    page.keys(all.map(|(place, it)| (place, it.name, it.about)));
+}
+
 /// Replaces the colours of a drawing by those of the style sheet.
 fn colored(mut svg: String) -> String {
     for place in 0..COLORS {
@@ -30,19 +49,16 @@ fn colored(mut svg: String) -> String {
     svg.replace("\"#000000\"", "\"currentColor\"")
 }
 
-/// Plots operations per second against threads, with a line for each of `locks`. `rows` belong to
-/// one workload.
+/// Plots operations per second against threads, with a line for each lock. `rows` belong to one
+/// workload.
 ///
 /// # Errors
 /// The plot cannot be drawn.
-pub(super) fn throughput(rows: &[&Row], locks: &[&str]) -> Result<String> {
-    let line = |lock: &&str| {
-        let of_lock = rows.iter().filter(|row| row.lock == *lock);
-        of_lock
-            .map(|row| (row.threads as f64, row.ops_per_s))
-            .collect()
-    };
-    let lines: Vec<Vec<_>> = locks.iter().map(line).collect();
+pub(super) fn throughput(rows: &[&Row]) -> Result<String> {
+    let mut lines = vec![Vec::new(); COLORS];
+    for row in rows {
+        lines[place(row.lock)].push((row.threads as f64, row.ops_per_s));
+    }
     amounts("operations per second, by threads", &lines)
 }
 
@@ -58,36 +74,51 @@ pub(super) fn amounts(caption: &str, lines: &[Vec<(f64, f64)>]) -> Result<String
         .iter()
         .map(|line| line.iter().map(|&(x, y)| (x, y / unit)).collect())
         .collect();
-    plotted(&format!("{name}{caption}"), top / unit, &scaled, &[], None)
+    plotted(&format!("{name}{caption}"), top / unit, &scaled, None)
 }
 
-/// Plots medians in the same way, each in its band. A point is an `x`, and what it has there.
+/// Plots medians by an `x`, each in its band, on a logarithmic scale. A line is coloured by its
+/// index. All figures must be positive.
 ///
 /// # Errors
 /// The plot cannot be drawn.
 pub(super) fn bands(caption: &str, bands: &[Vec<(f64, Band)>]) -> Result<String> {
-    let top = bands
-        .iter()
-        .flatten()
-        .map(|it| it.1.high)
-        .fold(1.0, f64::max)
-        * 1.1;
+    let all = || bands.iter().flatten().map(|it| it.1);
+    let top = all().map(|it| it.high).fold(1.0, f64::max) * 1.2;
+    let least = all().map(|it| it.low).fold(top, f64::min) / 1.2;
     let (unit, name) = unit(top);
-    let line = |band: &Vec<(f64, Band)>| band.iter().map(|it| (it.0, it.1.median / unit)).collect();
-    let lines: Vec<Vec<_>> = bands.iter().map(line).collect();
-    let outline = |band: &Vec<(f64, Band)>| {
-        let back = band.iter().rev().map(|it| (it.0, it.1.low / unit));
-        let there = band.iter().map(|it| (it.0, it.1.high / unit));
-        there.chain(back).collect()
-    };
-    let outlines: Vec<Vec<_>> = bands.iter().map(outline).collect();
-    plotted(
-        &format!("{name}{caption}"),
-        top / unit,
-        &lines,
-        &outlines,
-        None,
-    )
+    draw(|root| {
+        let most = bands.iter().flatten().map(|it| it.0).fold(1.0, f64::max);
+        let mut chart = ChartBuilder::on(root)
+            .caption(format!("{name}{caption}"), TEXT)
+            .margin(10)
+            .x_label_area_size(26)
+            .y_label_area_size(56)
+            .build_cartesian_2d(0.0..most * 1.08, (least / unit..top / unit).log_scale())?;
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .x_labels((most as usize).min(9) + 1)
+            .x_label_formatter(&|x| whole(*x))
+            .y_labels(6)
+            .label_style(TEXT)
+            .draw()?;
+        for (place, band) in bands.iter().enumerate().filter(|it| !it.1.is_empty()) {
+            let back = band.iter().rev().map(|it| (it.0, it.1.low / unit));
+            let there = band.iter().map(|it| (it.0, it.1.high / unit));
+            let outline: Vec<_> = there.chain(back).collect();
+            let filled = Polygon::new(outline, color(place).mix(0.2));
+            chart.plotting_area().draw(&filled)?;
+        }
+        for (place, band) in bands.iter().enumerate() {
+            let points = band.iter().map(|it| (it.0, it.1.median / unit));
+            let style = color(place).stroke_width(2);
+            chart.draw_series(LineSeries::new(points.clone(), style))?;
+            let dots = points.map(|at| Circle::new(at, 4, color(place).filled()));
+            chart.draw_series(dots)?;
+        }
+        Ok(())
+    })
 }
 
 /// Plots ratios in the same way, with a line at one.
@@ -96,14 +127,13 @@ pub(super) fn bands(caption: &str, bands: &[Vec<(f64, Band)>]) -> Result<String>
 /// The plot cannot be drawn.
 pub(super) fn ratio_lines(caption: &str, lines: &[Vec<(f64, f64)>]) -> Result<String> {
     let top = lines.iter().flatten().map(|it| it.1).fold(1.0, f64::max) * 1.1;
-    plotted(caption, top, lines, &[], Some(1.0))
+    plotted(caption, top, lines, Some(1.0))
 }
 
 fn plotted(
     caption: &str,
     top: f64,
     lines: &[Vec<(f64, f64)>],
-    outlines: &[Vec<(f64, f64)>],
     even: Option<f64>,
 ) -> Result<String> {
     draw(|root| {
@@ -123,10 +153,6 @@ fn plotted(
             .y_labels(6)
             .label_style(TEXT)
             .draw()?;
-        for (place, outline) in outlines.iter().enumerate() {
-            let band = Polygon::new(outline.clone(), color(place).mix(0.2));
-            chart.plotting_area().draw(&band)?;
-        }
         for (place, points) in lines.iter().enumerate() {
             let style = color(place).stroke_width(2);
             chart.draw_series(LineSeries::new(points.iter().copied(), style))?;
@@ -156,15 +182,18 @@ pub(super) fn cumulative(caption: &str, lines: &[Vec<(u64, f64)>]) -> Result<Str
         let mut chart = ChartBuilder::on(root)
             .caption(caption, TEXT)
             .margin(10)
-            .x_label_area_size(26)
-            .y_label_area_size(56)
+            .x_label_area_size(48)
+            .y_label_area_size(80)
             .build_cartesian_2d((least..most).log_scale(), 0.0..1.0)?;
         chart
             .configure_mesh()
             .light_line_style(TRANSPARENT)
             .x_labels(5)
-            .x_label_formatter(&|ns| time(*ns))
+            .x_label_formatter(&|ns| Unit::Time.tick(*ns))
             .y_labels(6)
+            .y_label_formatter(&|share| format!("{:.0} %", share * 100.0))
+            .x_desc("this time, or less")
+            .y_desc("share of operations")
             .label_style(TEXT)
             .draw()?;
         for (place, points) in lines.iter().enumerate() {
@@ -213,7 +242,7 @@ mod tests {
     use super::super::html::STYLE;
     use super::*;
     use crate::failures::contestants;
-    use crate::{journal, locks, micro, node_log};
+    use crate::{journal, locks, node_log};
 
     /// The colours of the style sheet in one scheme, by name.
     fn colors(scheme: &str) -> Vec<(String, [f64; 3])> {
@@ -240,18 +269,20 @@ mod tests {
         a.max(b) / a.min(b)
     }
 
-    /// Returns the distance of two colours as they are perceived, in Oklab.
+    /// Returns a colour as it is perceived, in Oklab.
+    fn lab([r, g, b]: [f64; 3]) -> [f64; 3] {
+        let l = (0.412_221_5 * r + 0.536_332_5 * g + 0.051_446 * b).cbrt();
+        let m = (0.211_903_5 * r + 0.680_699_5 * g + 0.107_397 * b).cbrt();
+        let s = (0.088_302_5 * r + 0.281_718_8 * g + 0.629_978_7 * b).cbrt();
+        [
+            0.210_454_3 * l + 0.793_617_8 * m - 0.004_072_0 * s,
+            1.977_998_5 * l - 2.428_592_2 * m + 0.450_593_7 * s,
+            0.025_904_0 * l + 0.782_771_8 * m - 0.808_675_8 * s,
+        ]
+    }
+
+    /// Returns the distance of two colours as they are perceived.
     fn distance(a: [f64; 3], b: [f64; 3]) -> f64 {
-        let lab = |[r, g, b]: [f64; 3]| {
-            let l = (0.412_221_5 * r + 0.536_332_5 * g + 0.051_446 * b).cbrt();
-            let m = (0.211_903_5 * r + 0.680_699_5 * g + 0.107_397 * b).cbrt();
-            let s = (0.088_302_5 * r + 0.281_718_8 * g + 0.629_978_7 * b).cbrt();
-            [
-                0.210_454_3 * l + 0.793_617_8 * m - 0.004_072_0 * s,
-                1.977_998_5 * l - 2.428_592_2 * m + 0.450_593_7 * s,
-                0.025_904_0 * l + 0.782_771_8 * m - 0.808_675_8 * s,
-            ]
-        };
         let (a, b) = (lab(a), lab(b));
         let squares = (0..3).map(|it| (a[it] - b[it]).powi(2));
         squares.sum::<f64>().sqrt()
@@ -278,9 +309,34 @@ mod tests {
                     assert!(distance(a.1, b.1) > 0.15, "{} is like {}", a.0, b.0);
                 }
             }
+            // Those of bars are no colours of lines.
             let [ours, other] =
                 ["ours", "other"].map(|name| all.iter().find(|it| it.0 == name).unwrap().1);
             assert!(distance(ours, other) > 0.1);
+            for place in &places {
+                assert!(distance(ours, place.1) > 0.1, "{} is like ours", place.0);
+                assert!(distance(other, place.1) > 0.07, "{} is like other", place.0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_has_the_same_hue_in_both_schemes() {
+        let (light, dark) = STYLE
+            .split_once("@media (prefers-color-scheme: dark)")
+            .unwrap();
+        let hue = |color: [f64; 3]| {
+            let [_, a, b] = lab(color);
+            b.atan2(a)
+        };
+        let [light, dark] = [light, dark].map(colors);
+        for place in 0..COLORS {
+            let name = format!("c{place}");
+            let [a, b] =
+                [&light, &dark].map(|all| hue(all.iter().find(|it| it.0 == name).unwrap().1));
+            let turn = (a - b).abs();
+            let turn = turn.min(std::f64::consts::TAU - turn);
+            assert!(turn < 0.1, "{name}: {a} and {b}");
         }
     }
 
@@ -288,7 +344,8 @@ mod tests {
     fn no_two_contestants_of_a_report_have_the_same_colour() {
         for contestants in [
             locks::contestants().len(),
-            micro::candidates().len(),
+            // With the additional lock of `papers`.
+            micro::candidates().len() + 1,
             journal::contestants::CONTESTANTS.len(),
             contestants::all().len(),
             node_log::systems::SYSTEMS.len(),

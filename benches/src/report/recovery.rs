@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::bars::Bar;
+use super::bars::{Bar, Unit};
 use super::findings::Findings;
 use super::html_table::Line;
 use super::origin::Origin;
@@ -88,55 +88,76 @@ fn answer(rows: &[Row], origin: &Origin) -> Answer {
     let threads = most_threads(of_case.clone().map(|it| it.threads), origin.machine.cores);
     let mut of_case = of_case.filter(|it| it.threads == threads);
     let said = of_case.next().map(|it| {
-        let time = duration((it.seconds * 1e9) as u64);
-        let files = grouped(it.files);
-        let rate = grouped(it.files_per_s.round() as u64);
         let gain = it.to_one_thread.filter(|_| threads > 1);
         let gain = gain.map(|it| format!(", **{}** as fast as with one", times(it)));
-        let said = format!(
-            "A volume with {files} files is recovered in **{time}** with {}: **{rate} files/s**{}.",
+        format!(
+            "A volume with {} files is recovered in **{}** with {}: **{} files/s**{}.",
+            grouped(it.files),
+            time(it),
             thread_count(threads),
+            grouped(it.files_per_s.round() as u64),
             gain.unwrap_or_default()
-        );
-        let heap = grouped(it.peak_bytes.div_ceil(1 << 20));
-        let each = grouped(it.peak_bytes_per_file.round() as u64);
-        (
-            said,
-            format!("It costs: **{heap} MiB** of heap at the peak, {each} bytes for each file."),
         )
     });
-    let (said, cost) = said.unwrap_or_default();
-    let bar = |row: &Row| {
-        let files = match row.files {
-            1 => "1 file".to_owned(),
-            files => format!("{} files", grouped(files)),
+    let heap = |row: &Row| {
+        let mib = row.peak_bytes as f64 / f64::from(1 << 20);
+        format!("**{mib:.0} MiB**")
+    };
+    let first = rows
+        .iter()
+        .find(|it| it.case == case && it.threads == threads);
+    let first = first.map(|it| {
+        let each = match it.files {
+            0 | 1 => String::new(),
+            _ => format!(", {:.0} bytes for each file", it.peak_bytes_per_file),
         };
-        let name = format!("{}: {files}, {}", row.case, thread_count(row.threads));
-        Bar::new(
-            true,
-            name,
-            row.seconds,
-            duration((row.seconds * 1e9) as u64),
-        )
+        format!("It costs {} of heap at the peak{each}. ", heap(it))
+    });
+    let worst = rows.iter().max_by_key(|it| it.peak_bytes);
+    let worst = worst.filter(|it| it.case != case);
+    let worst = worst.map(|it| format!("At worst, it is {} (`{}`). ", heap(it), it.case));
+    let alone = rows
+        .iter()
+        .filter(|it| it.files == 1 && it.threads == threads && threads > 1);
+    let alone = alone.filter_map(|it| it.to_one_thread).next();
+    let alone = alone.filter(|it| *it < 1.05);
+    let alone = alone.map(|it| format!("A single file does not gain from threads ({it:.2})."));
+    let bar = |row: &Row| {
+        let what = match row.files {
+            1 => row.case.to_owned(),
+            files => format!("{}, {}", row.case, grouped(files)),
+        };
+        let name = format!("{what}: {}", thread_count(row.threads));
+        Bar::new(true, name, row.seconds * 1e9, time(row))
     };
     Answer {
-        said,
-        cost,
-        caption: "Time of a recovery".to_owned(),
+        said: said.unwrap_or_default(),
+        cost: [first, worst, alone].into_iter().flatten().collect(),
+        caption: "Time of a recovery; shorter is better".to_owned(),
         bars: rows.iter().map(bar).collect(),
-        even: None,
+        unit: Unit::Time,
+        ..Answer::default()
     }
 }
 
+fn time(row: &Row) -> String {
+    duration((row.seconds * 1e9) as u64)
+}
+
 fn cells(row: &Row) -> [String; 8] {
+    // Of one file, they would say nothing.
+    let of_files = |figure: f64| match row.files {
+        1 => "–".to_owned(),
+        _ => grouped(figure.round() as u64),
+    };
     [
         row.case.to_owned(),
         grouped(row.files),
         row.threads.to_string(),
-        duration((row.seconds * 1e9) as u64),
-        grouped(row.files_per_s.round() as u64),
+        time(row),
+        of_files(row.files_per_s),
         ratio_or_dash(row.to_one_thread),
         grouped(row.peak_bytes),
-        grouped(row.peak_bytes_per_file.round() as u64),
+        of_files(row.peak_bytes_per_file),
     ]
 }

@@ -16,13 +16,53 @@ pub(super) fn grouped(number: u64) -> String {
     text
 }
 
-/// Formats nanoseconds with a suitable unit.
+/// Formats nanoseconds with a suitable unit and three digits.
 pub(super) fn duration(ns: u64) -> String {
     match ns as f64 {
         ns if ns < 1e3 => format!("{ns} ns"),
-        ns if ns < 1e6 => format!("{:.2} µs", ns / 1e3),
-        ns if ns < 1e9 => format!("{:.2} ms", ns / 1e6),
-        ns => format!("{:.2} s", ns / 1e9),
+        ns if ns < 999.5e3 => format!("{} µs", three_digits(ns / 1e3)),
+        ns if ns < 999.5e6 => format!("{} ms", three_digits(ns / 1e6)),
+        ns => format!("{} s", three_digits(ns / 1e9)),
+    }
+}
+
+/// Formats a number of at least 1 with three digits.
+fn three_digits(number: f64) -> String {
+    match number {
+        it if it < 9.995 => format!("{it:.2}"),
+        it if it < 99.95 => format!("{it:.1}"),
+        it => grouped(it.round() as u64),
+    }
+}
+
+/// Formats a number with three digits, in thousands or millions if it is large.
+pub(super) fn amount(number: f64) -> String {
+    match number {
+        it if it < 1e3 => three_digits(it),
+        it if it < 999.5e3 => format!("{} k", three_digits(it / 1e3)),
+        it => format!("{} M", three_digits(it / 1e6)),
+    }
+}
+
+/// Compares with another throughput: "1.26 times the throughput of", or "the same throughput as".
+pub(super) fn throughput_of(ratio: f64) -> String {
+    match is_tie(ratio) {
+        true => "the **same** throughput as".to_owned(),
+        false => format!("**{}** the throughput of", times(ratio)),
+    }
+}
+
+/// Whether a ratio is shown as 1.00.
+pub(super) fn is_tie(ratio: f64) -> bool {
+    format!("{ratio:.2}") == "1.00"
+}
+
+/// Returns names as a list: `a`, `b` and `c`.
+pub(super) fn listed<S: AsRef<str>>(names: &[S]) -> String {
+    let names: Vec<_> = names.iter().map(|it| it.as_ref().to_owned()).collect();
+    match &*names {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        names => names.concat(),
     }
 }
 
@@ -87,6 +127,16 @@ mod tests {
             [812, 1_240, 3_100_000, 2_000_000_000].map(duration),
             ["812 ns", "1.24 µs", "3.10 ms", "2.00 s"]
         );
+        assert_eq!(
+            [580_095, 999_600, 31_415_926, 1_234_000_000_000].map(duration),
+            ["580 µs", "1.00 ms", "31.4 ms", "1 234 s"]
+        );
+        assert_eq!(
+            [7.0, 163_334.0, 1_726_797.0].map(amount),
+            ["7.00", "163 k", "1.73 M"]
+        );
+        assert_eq!(["a", "b", "c"].map(|it| listed(&[it])), ["a", "b", "c"]);
+        assert_eq!(listed(&["a", "b", "c"]), "a, b and c");
         assert_eq!(
             [5.31, 999.9, 2_400.0].map(time),
             ["5.3 ns", "999.9 ns", "2.40 µs"]

@@ -264,8 +264,8 @@ pub(super) fn summary(rows: &[Row]) -> String {
     let verdicts = tally(rows.iter().map(|row| row.verdict));
     let agreeing = count(&|row| row.agrees);
     let mut text = format!(
-        "{} rows, {executions} executions: {verdicts}. Programs of which the explorer shows every \
-         outcome of another checker: {agreeing}.",
+        "{} rows, {executions} executions: {verdicts}. In {agreeing} programs, the explorer finds \
+         every outcome that another checker finds.",
         rows.len(),
     );
     let agree = count(&|row| row.agreement == Some(Agreement::Agrees));

@@ -44,7 +44,7 @@ pub(super) fn answer(outcome: &Outcome) -> Answer {
     let rival = shown.iter().find(|it| is_ours(it) != is_ours(best));
     let compared = |other: &Row, best: &Row| {
         let ratio = times(best.commits_per_s / other.commits_per_s);
-        format!("**{ratio}** as many as `{}`", other.contestant)
+        format!("**{ratio}** those of `{}`", other.contestant)
     };
     let device = best.device;
     let rival = rival.map(|it| {
@@ -68,8 +68,33 @@ pub(super) fn answer(outcome: &Outcome) -> Answer {
             ),
         },
     );
+    let has_blocks = |row: &Row| {
+        let of = plan.contestants.iter().find(|it| it.name == row.contestant);
+        is_ours(row) && of.is_some_and(|it| it.has_blocks())
+    };
+    let fastest_peer = shown.iter().find(|it| !is_ours(it));
+    let blocks = shown
+        .iter()
+        .filter(|it| has_blocks(it))
+        .map(|it| it.commits_per_s);
+    let ends = blocks.clone().reduce(f64::min).zip(blocks.reduce(f64::max));
+    let blocks = fastest_peer.zip(ends).map(|(peer, (low, high))| {
+        let is_slower = high < peer.commits_per_s;
+        let [low, high] = [low, high].map(|it| format!("{:.2}", it / peer.commits_per_s));
+        let reach = if low == high {
+            low
+        } else {
+            format!("{low} to {high}")
+        };
+        let costs = if is_slower { "It costs: the" } else { "The" };
+        format!(
+            "{costs} block journals (JBD2's format) reach **{reach}** of `{}`. ",
+            peer.contestant
+        )
+    });
     let latency = format!(
-        "A commit takes **{}** flushes in the median, and {} at the 99th percentile.",
+        "A commit takes {} in the median, as long as **{} flushes** of the device, and {} at the 99th percentile.",
+        millis(best.p50_us),
         number(best.p50_flushes(), 1),
         millis(best.p99_us)
     );
@@ -81,7 +106,7 @@ pub(super) fn answer(outcome: &Outcome) -> Answer {
             grouped(best.commits_per_s.round() as u64),
             rival.unwrap_or_default()
         ),
-        cost: alone.unwrap_or_default() + &latency,
+        cost: alone.unwrap_or_default() + &blocks.unwrap_or_default() + &latency,
         caption: format!(
             "Durable commits per second on {device} with {}",
             thread_count(threads)
@@ -93,6 +118,6 @@ pub(super) fn answer(outcome: &Outcome) -> Answer {
                 Bar::new(is_ours(it), it.contestant, it.commits_per_s, told)
             })
             .collect(),
-        even: None,
+        ..Answer::default()
     }
 }
