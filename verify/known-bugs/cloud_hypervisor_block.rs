@@ -1,8 +1,8 @@
 //! cloud-hypervisor: two unaligned writes to the same block lose one of them.
 //!
-//! With `O_DIRECT`, a write smaller than a block is a cycle: read the whole block, replace a part,
-//! write the whole block. Each queue of a virtual disk runs such cycles in a thread of its own, and
-//! nothing orders the cycles of two queues.
+//! With `O_DIRECT`, a write smaller than the host's alignment is a cycle: read the whole block,
+//! replace a part, write the whole block. Each queue of a virtual disk runs such cycles in a thread
+//! of its own, and nothing orders the cycles of two queues.
 //!
 //! | step | queue A | queue B |
 //! |---|---|---|

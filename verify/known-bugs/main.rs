@@ -9,8 +9,7 @@
 //! is `basedrop-departure`, which is load buffering: the checkers execute each thread in program
 //! order.
 //!
-//! `docs/findings.md` says which of the bugs we found ourselves, and how. They have not been
-//! reported to their projects.
+//! `docs/findings.md` says which of the bugs we found ourselves, and how.
 //!
 //! Some forms free memory twice, or use freed memory. They are safe to run only under a checker,
 //! where `free_slice` keeps the memory until the execution ends.

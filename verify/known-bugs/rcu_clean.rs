@@ -11,7 +11,8 @@
 //! | 3 | unlinks and frees the node | |
 //! | 4 | | reads the node |
 //!
-//! Two threads that clean at the same time even free the node twice.
+//! A second thread that cleans at the same time reads the freed node, and makes a `Box` of a null
+//! pointer.
 //!
 //! **The orderings.** All accesses to the count are Relaxed, so nothing orders a reader's last use
 //! of the node before a later free.

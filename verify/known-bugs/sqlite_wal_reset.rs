@@ -12,9 +12,10 @@
 //! | 4 | | commits the second frame, which no reader and no checkpoint looks for |
 //!
 //! - Description: <https://sqlite.org/wal.html#walresetbug>
-//! - Fix: 3.51.3
+//! - Fix: 3.51.3, and also 3.50.7 and 3.44.6
 //!
-//! The fixed form looks at the header again when it has the lock.
+//! The lock stands for SQLite's `WAL_READ_LOCK(0)`. The fixed form looks at the header again when
+//! it has the lock.
 //!
 //! This is an interleaving bug.
 

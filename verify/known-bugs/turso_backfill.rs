@@ -12,7 +12,8 @@
 //! | 4 | | reads the database, because all frames seem to be in it |
 //!
 //! - Issue: <https://github.com/tursodatabase/turso/issues/7744>
-//! - Fix: <https://github.com/tursodatabase/turso/pull/7749>
+//! - Fix: <https://github.com/tursodatabase/turso/pull/7789>. The fixed form is as in
+//!   <https://github.com/tursodatabase/turso/pull/7749>, which was proposed and closed.
 //!
 //! The fixed form holds the lock until it has published the number.
 //!

@@ -11,11 +11,12 @@
 //! | 3 | | recovery finds no log: page 0 is new, page 1 is old |
 //!
 //! - Described in: <https://github.com/tursodatabase/turso/pull/7781>
+//! - Fix: <https://github.com/tursodatabase/turso/pull/8101>
 //!
 //! The fixed form flushes the log first. A thread that reads the medium at any moment stands for
 //! the power failure.
 //!
-//! This is an interleaving bug.
+//! This is a bug of what a crash leaves.
 
 use spanlock_sync::Mutex;
 use spanlock_verify::{Form, KnownBug, Program};
