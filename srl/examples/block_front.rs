@@ -134,8 +134,8 @@ impl Disk {
         spawn(async move { self.transfer(offset, &bytes, held).await }).await?
     }
 
-    /// Replaces a part of a block, or all of it. The write itself releases `held`: a runtime that is
-    /// shut down drops this future, but not a write that has begun.
+    /// Replaces a part of a block, or all of it. The write itself releases `held`: a runtime that
+    /// is shut down drops this future, but not a write that has begun.
     async fn transfer(&self, offset: u64, bytes: &[u8], held: Held) -> Result<()> {
         let (number, at) = (offset / BLOCK, (offset % BLOCK) as usize);
         let mut block = Box::new(Block([0; BLOCK as usize]));

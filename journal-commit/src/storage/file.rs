@@ -106,8 +106,8 @@ impl FileMode {
 /// [`InvalidInput`](io::ErrorKind::InvalidInput) for a device. Each comes before the file is
 /// touched. `F_FULLFSYNC` empties the device's cache, and `fsync` does not do so there; a file
 /// system that has no such call refuses the creation. On other Unix systems, it is up to the file
-/// system whether a flush empties the device's cache: ZFS does, FreeBSD's UFS does not. Windows has no call that makes a name
-/// durable: the file system does it in its own time.
+/// system whether a flush empties the device's cache: ZFS does, FreeBSD's UFS does not. Windows has
+/// no call that makes a name durable: the file system does it in its own time.
 ///
 /// # When write-back fails
 /// The first failure of a flush or a durable write is final: all later flushes and durable writes
