@@ -163,8 +163,8 @@ impl<T, L: RawRangeLock, O: Send> RangeLock<T, L, Foreign<O>> {
     /// - `data` is aligned, is valid for reads and writes, and has initialized elements.
     /// - It stays so while `owner` is alive, even if `owner` moves. So the elements must not lie
     ///   within `owner` itself, nor may it be or contain a `Box` or a `&mut` of them, whose moves
-    ///   claim that they have no other user (a `Vec` makes no such claim), and nothing may resize or
-    ///   unmap them. (A file that is mapped must not be truncated.)
+    ///   claim that they have no other user (a `Vec` makes no such claim), and nothing may resize
+    ///   or unmap them. (A file that is mapped must not be truncated.)
     /// - Nothing else accesses the elements: no other thread, process or device, and no reference.
     ///   The exception is a device or process for which a guard holds the range meanwhile, through
     ///   pointers.
