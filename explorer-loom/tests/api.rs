@@ -518,6 +518,7 @@ fn threads_have_names_and_numbers() {
     });
 }
 
+#[cfg(feature = "futures")]
 #[test]
 fn futures_are_woken() {
     use loom::future::{AtomicWaker, block_on};
