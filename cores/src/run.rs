@@ -336,11 +336,11 @@ pub fn sleep(address: usize, deadline: Option<u64>, is_needed: impl FnOnce() -> 
         drop(its);
         suspend(state);
         let mut its = state.borrow_mut();
-        if core::mem::take(&mut its.me().sleeps)
-            && let Some(sleepers) = its.sleepers.get_mut(&address)
-        {
+        if core::mem::take(&mut its.me().sleeps) {
             // The deadline has passed.
-            sleepers.retain(|&core| core != current);
+            if let Some(sleepers) = its.sleepers.get_mut(&address) {
+                sleepers.retain(|&core| core != current);
+            }
         }
     });
     assert!(

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::path::PathBuf;
 
 use spanlock_explorer::{Report, Verdict};
 
@@ -41,7 +42,7 @@ pub(crate) fn print(report: &Report, builder: &Builder, time: Duration) {
         text += "; spin loops that write were explored up to a number of rounds";
     }
     line(&text);
-    if let Some(path) = std::env::var_os("LOOM_REPORT_FILE") {
+    if let Some(path) = std::env::var_os("LOOM_REPORT_FILE").map(PathBuf::from) {
         let is_bounded = counts.bounded > 0;
         let json = format!(
             "{{\"model\": {name:?}, \"verdict\": \"{verdict}\", \"executions\": {executions}, \

@@ -471,17 +471,19 @@ unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
     }
 
     unsafe fn cancel(&self, span: Span, _access: Access, request: Pin<&mut IntervalRequest>) {
-        if let Some(index) = request.get_mut().place.take()
-            && !injected_bug!(
-                "waiter-stays",
-                "a cancelled request stays in the tree",
-                killed_by = "cancel, cancel-writer"
-            )
-        {
-            // The request may have been granted meanwhile. In both cases, only the requests that
-            // counted it change.
-            self.core.give_up(span, index);
+        let Some(index) = request.get_mut().place.take() else {
+            return;
+        };
+        if injected_bug!(
+            "waiter-stays",
+            "a cancelled request stays in the tree",
+            killed_by = "cancel, cancel-writer"
+        ) {
+            return;
         }
+        // The request may have been granted meanwhile. In both cases, only the requests that
+        // counted it change.
+        self.core.give_up(span, index);
     }
 }
 

@@ -197,3 +197,24 @@ pub enum PartError {
         at: u64,
     },
 }
+
+/// The reason why a batch does not lend several of its ranges at once. Ranges have the index that
+/// they have in the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DisjointError {
+    /// The batch does not hold all of the range for writing.
+    #[error("the batch does not hold all of range {index} for writing")]
+    NotHeld {
+        /// The index of the range.
+        index: usize,
+    },
+    /// Two of the ranges overlap.
+    #[error("ranges {index} and {other} overlap")]
+    Overlap {
+        /// The index of the first of the two.
+        index: usize,
+        /// The index of the second.
+        other: usize,
+    },
+}

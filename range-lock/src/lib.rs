@@ -32,7 +32,7 @@ pub use capabilities::{
 pub use detect::LockId;
 #[cfg(feature = "std")]
 pub use error::TimedLockError;
-pub use error::{NoMemory, PartError, RangeError, TryLockError};
+pub use error::{DisjointError, NoMemory, PartError, RangeError, TryLockError};
 pub use guard::{
     BatchFuture, BatchHold, Exclusive, Hold, LockField, LockFuture, LockRef, Mode, OwnedReadHold,
     OwnedUpgradableHold, OwnedWriteHold, RangeLockExt, ReadHold, Readable, Shared, Upgradable,

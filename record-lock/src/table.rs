@@ -356,11 +356,10 @@ impl Table {
         }
         for at in 0..self.waiters.len() {
             let Waiter { want, ended, .. } = self.waiters[at];
-            if ended.is_none()
-                && want.conflicts_with(new)
-                && let Some(hold) = self.closes_circle(&want)
-            {
-                self.end(at, Error::Deadlock(hold));
+            if ended.is_none() && want.conflicts_with(new) {
+                if let Some(hold) = self.closes_circle(&want) {
+                    self.end(at, Error::Deadlock(hold));
+                }
             }
         }
     }

@@ -17,8 +17,8 @@ pub use spanlock_srl as srl;
 
 pub use spanlock_interval_lock::{IntervalLock, RangeLock};
 pub use spanlock_range_lock::{
-    Access, BatchFuture, BatchHold, Block, DefaultPark, ElementGuard, Exclusive, Foreign, Hold,
-    IntoRange, LockField, LockFuture, MappedRangeGuard, OwnedRangeReadGuard,
+    Access, BatchFuture, BatchHold, Block, DefaultPark, DisjointError, ElementGuard, Exclusive,
+    Foreign, Hold, IntoRange, LockField, LockFuture, MappedRangeGuard, OwnedRangeReadGuard,
     OwnedRangeUpgradableGuard, OwnedRangeWriteGuard, OwnedReadHold, OwnedUpgradableHold,
     OwnedWriteHold, Park, PartError, RangeBatchGuard, RangeError, RangeGuard, RangeLockExt,
     RangeReadGuard, RangeUpgradableGuard, RangeWriteGuard, RawRangeLock, RawRangeLockBatch,

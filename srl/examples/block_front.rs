@@ -181,7 +181,7 @@ impl Disk {
 }
 
 fn is_whole(offset: u64, bytes: u64) -> bool {
-    offset.is_multiple_of(BLOCK) && bytes == BLOCK
+    offset % BLOCK == 0 && bytes == BLOCK
 }
 
 /// Writes from `in_flight` clients, of which each waits for its write before it issues the next,

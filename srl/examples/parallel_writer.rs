@@ -110,9 +110,9 @@ impl Volume {
     fn number_at(&self, range: Range<u64>) -> io::Result<u64> {
         let mut bytes = [0; BLOCK as usize];
         self.file.read_exact_at(&mut bytes, range.start)?;
-        let numbers = bytes.as_chunks::<8>().0;
-        assert!(numbers.iter().all(|n| *n == numbers[0]), "a torn block");
-        Ok(u64::from_le_bytes(numbers[0]))
+        let (number, others) = bytes.split_first_chunk().expect("a block has eight bytes");
+        assert!(others.chunks(8).all(|n| n == number), "a torn block");
+        Ok(u64::from_le_bytes(*number))
     }
 }
 

@@ -217,9 +217,10 @@ unsafe impl<W: Word> SegmentStore for Array<W> {
         is_free: impl Fn(Piece<'s, W>) -> bool,
     ) -> u64 {
         let mut at = first;
-        while at < end
-            && let Ok(piece) = self.find(guard, at, end)
-        {
+        while at < end {
+            let Ok(piece) = self.find(guard, at, end) else {
+                break;
+            };
             if !is_free(piece) {
                 return at;
             }

@@ -295,9 +295,10 @@ pub(crate) fn block<S: SegmentStore, P: Park>(
     mut spin: Backoff,
 ) -> Result<Token, NoMemory> {
     let (touched, access) = (&wanted.touched, wanted.access);
-    while let Advance::Taken(taken) = advance
-        && spin.round()
-    {
+    while let Advance::Taken(taken) = advance {
+        if !spin.round() {
+            break;
+        }
         advance = words.advance(touched, taken, access, || gate.stops(touched, access));
     }
     let is_stopped = matches!(advance, Advance::Stopped);

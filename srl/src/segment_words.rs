@@ -67,11 +67,9 @@ impl<W: Word, P> Unblocked<'_, W, P> {
     /// Adds the waiters of a piece that has changed.
     #[inline]
     pub(crate) fn add(&mut self, wakes: Option<Wakes<W>>) {
-        if let Some(wakes) = wakes
-            && let Some(before) = self.last.replace(wakes)
-            // Light [D→E]: orders the changes so far before the check of the queue.
-            && self.queue.is_any_asleep()
-        {
+        let before = wakes.and_then(|wakes| self.last.replace(wakes));
+        // Light [D→E]: orders the changes so far before the check of the queue.
+        if let Some(before) = before.filter(|_| self.queue.is_any_asleep()) {
             if self.others.try_reserve(1).is_ok() {
                 self.others.push(before);
             } else {
@@ -400,8 +398,9 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
             if next > at {
                 progress.as_mut().leave(&self.queue);
                 progress.as_mut().skip(next - at);
-            } else if let Ok(piece) = self.store.find(&guard, at, touched.end)
-                && let Some(run) = piece.runs().next()
+            } else if let Some(run) = (self.store.find(&guard, at, touched.end))
+                .ok()
+                .and_then(|piece| piece.runs().next())
             {
                 // SAFETY: the caller's promise.
                 let free = unsafe { progress.as_mut().poll_free(run, access, &self.queue) };

@@ -120,10 +120,10 @@ impl<'a, W: Word> Piece<'a, W> {
             let is_free = |word: &W| word.free_until(0, all, access) == all;
             // Most pieces of a wide request have whole words only. Checking eight words without a
             // branch in between costs little more than a load per word.
-            let (eights, rest) = self.words.as_chunks::<8>();
-            let all_free = |eight: &[W; 8]| eight.iter().fold(true, |free, it| free & is_free(it));
-            let free = eights.iter().all(all_free);
-            return free && rest.iter().all(is_free);
+            let mut eights = self.words.chunks_exact(8);
+            let rest = eights.remainder();
+            let all_free = |eight: &[W]| eight.iter().fold(true, |free, it| free & is_free(it));
+            return eights.all(all_free) && rest.iter().all(is_free);
         }
         self.runs().all(|run| run.is_free(access))
     }
@@ -138,7 +138,7 @@ impl<'a, W: Word> Piece<'a, W> {
     /// Returns whether the piece covers every lane of its words.
     #[inline]
     fn is_whole(self) -> bool {
-        self.lane == 0 && self.segments.is_multiple_of(u64::from(W::LANES))
+        self.lane == 0 && self.segments % u64::from(W::LANES) == 0
     }
 
     /// Calls `f` with the lane range of each word, in ascending order, until it returns false.

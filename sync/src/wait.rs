@@ -391,11 +391,11 @@ impl<P> WaitQueue<P> {
             ) {
                 *left = (*left).min(1);
             }
-            while *left > 0
-                && batch.has_room()
+            while *left > 0 && batch.has_room() {
                 // SAFETY: as above.
-                && let Some(waker) = unsafe { queue.wake_shared() }
-            {
+                let Some(waker) = (unsafe { queue.wake_shared() }) else {
+                    break;
+                };
                 batch.push(waker);
                 *left -= 1;
             }

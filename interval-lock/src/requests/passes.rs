@@ -42,7 +42,7 @@ impl Passes {
         self.count += 1;
         if !HAS_CLOCK {
             self.is_over = self.count >= MAX_PASSES;
-        } else if self.count == 1 || self.count.is_multiple_of(CLOCK_EVERY) {
+        } else if self.count == 1 || self.count % CLOCK_EVERY == 0 {
             self.read_clock();
         }
     }

@@ -101,10 +101,10 @@ impl<T: Default> Tree<T> {
         let all = Vec::from_iter(few.then(|| self.overlaps(Span::FULL)).into_iter().flatten());
         for index in all {
             let before = self.span(index);
-            if before.end() <= span.start()
-                && self.overlaps(before) == [index]
-                && let Some(behind) = self.gap_behind(index, span)
-            {
+            if before.end() > span.start() || self.overlaps(before) != [index] {
+                continue;
+            }
+            if let Some(behind) = self.gap_behind(index, span) {
                 assert!(behind.free && self.overlaps(span).is_empty());
                 assert_eq!((behind.leaf, behind.at), (gap.leaf, gap.at));
             }

@@ -89,9 +89,8 @@ impl Default for LockId {
 
 impl Drop for LockId {
     fn drop(&mut self) {
-        if let Some(&number) = self.number.get()
-            && self.home == Home::HERE
-        {
+        let number = self.number.get().filter(|_| self.home == Home::HERE);
+        if let Some(&number) = number {
             REGISTRY.lock().forget(number);
         }
     }
@@ -139,10 +138,10 @@ impl Watch {
     ) {
         let counts = counts(lock, span, token);
         let span = rounded(lock, span);
-        if let Some((owner, entry)) = self.0
-            && let Some(held) = REGISTRY.lock().held(owner, entry)
-        {
-            (held.span, held.access, held.counts) = (span, access, counts);
+        if let Some((owner, entry)) = self.0 {
+            if let Some(held) = REGISTRY.lock().held(owner, entry) {
+                (held.span, held.access, held.counts) = (span, access, counts);
+            }
         }
     }
 

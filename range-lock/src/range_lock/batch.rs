@@ -3,7 +3,6 @@
 use core::fmt;
 use core::future::Future;
 use core::ops::Range;
-use core::slice::GetDisjointMutError;
 #[cfg(feature = "std")]
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use crate::block::RangeOf;
 use crate::capabilities::{RawRangeLockBatch, RawRangeLockBatchWait};
 #[cfg(feature = "std")]
 use crate::error::TimedLockError;
-use crate::error::{RangeError, TryLockError};
+use crate::error::{DisjointError, RangeError, TryLockError};
 #[cfg(feature = "std")]
 use crate::guard::deadline::Limit;
 use crate::guard::{BatchFuture, BatchHold, LockRef};
@@ -229,15 +228,15 @@ impl<P: LockRef, T> RangeBatchGuard<P, T> {
     /// Returns the elements of each range mutably, like [`slice::get_disjoint_mut`].
     ///
     /// # Errors
-    /// [`GetDisjointMutError::IndexOutOfBounds`] if any element is not held for writing,
-    /// [`GetDisjointMutError::OverlappingIndices`] if two ranges overlap.
+    /// [`DisjointError::NotHeld`] if any element is not held for writing,
+    /// [`DisjointError::Overlap`] if two ranges overlap.
     pub fn get_disjoint_mut<const N: usize>(
         &mut self,
         ranges: [impl IntoRange; N],
-    ) -> Result<[&mut [T]; N], GetDisjointMutError> {
+    ) -> Result<[&mut [T]; N], DisjointError> {
         let mut within = [const { 0..0 }; N];
-        for (within, range) in within.iter_mut().zip(ranges) {
-            *within = (self.range(range)).ok_or(GetDisjointMutError::IndexOutOfBounds)?;
+        for (index, (within, range)) in within.iter_mut().zip(ranges).enumerate() {
+            *within = (self.range(range)).ok_or(DisjointError::NotHeld { index })?;
         }
         self.disjoint_mut(within)
     }
@@ -245,15 +244,16 @@ impl<P: LockRef, T> RangeBatchGuard<P, T> {
     fn disjoint_mut<const N: usize>(
         &mut self,
         ranges: [Range<usize>; N],
-    ) -> Result<[&mut [T]; N], GetDisjointMutError> {
-        for (i, range) in ranges.iter().enumerate() {
+    ) -> Result<[&mut [T]; N], DisjointError> {
+        for (other, range) in ranges.iter().enumerate() {
             if !self.holds(range, Access::Write) {
-                return Err(GetDisjointMutError::IndexOutOfBounds);
+                return Err(DisjointError::NotHeld { index: other });
             }
-            let overlaps =
-                |other: &Range<usize>| range.start < other.end && other.start < range.end;
-            if !range.is_empty() && ranges[..i].iter().any(|o| !o.is_empty() && overlaps(o)) {
-                return Err(GetDisjointMutError::OverlappingIndices);
+            let overlaps = |o: &Range<usize>| {
+                !range.is_empty() && !o.is_empty() && range.start < o.end && o.start < range.end
+            };
+            if let Some(index) = ranges[..other].iter().position(overlaps) {
+                return Err(DisjointError::Overlap { index, other });
             }
         }
         // SAFETY: RL-I2: all ranges are held exclusively for as long as `self` lives, and lie

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use spanlock_range_lock::{
-    Access, BatchHold, Block, RangeError, RangeLock, RangeLockExt, RawRangeLock, RawRangeLockBatch,
-    RawRangeLockBatchWait, RawRangeLockWait, TimedLockError, TryLockError,
+    Access, BatchHold, Block, DisjointError, RangeError, RangeLock, RangeLockExt, RawRangeLock,
+    RawRangeLockBatch, RawRangeLockBatchWait, RawRangeLockWait, TimedLockError, TryLockError,
 };
 
 use super::futures::block_on;
@@ -220,11 +220,13 @@ pub(crate) fn a_batch_guard_lends_several_slices<L: RawRangeLockBatch>(lock: &L)
     assert!(batch.get(at(6..9)).is_none() && batch.get(at(0..7)).is_none());
     assert!(batch.get_mut(at(2..3)).is_none() && batch.get_mut(at(1..3)).is_none());
     assert_eq!(batch.get_mut(6 * unit..6 * unit).unwrap().len(), 0);
-    use std::slice::GetDisjointMutError::{IndexOutOfBounds, OverlappingIndices};
     let overlap = batch.get_disjoint_mut([at(0..2), at(1..2)]);
-    assert_eq!(overlap.err(), Some(OverlappingIndices));
+    assert_eq!(
+        overlap.err(),
+        Some(DisjointError::Overlap { index: 0, other: 1 })
+    );
     let outside = batch.get_disjoint_mut([at(0..1), at(2..3)]);
-    assert_eq!(outside.err(), Some(IndexOutOfBounds));
+    assert_eq!(outside.err(), Some(DisjointError::NotHeld { index: 1 }));
     let parts = Vec::from_iter(batch.parts());
     assert_eq!(
         parts,

@@ -53,11 +53,12 @@ impl<P: LockRef<Lock: RawRangeLockDowngrade>, A: Mode> Hold<P, A> {
             "downgrades-before-it-holds",
             "a hold records its span only after its downgrade has woken waiters",
             killed_by = "downgrade-unwinds"
-        ) && let Some((span, mut token)) = hold.held.take()
-        {
-            // SAFETY: as below.
-            unsafe { (hold.lock.raw()).downgrade(span, from, B::ACCESS, &mut token) };
-            hold.held = Some((span, token));
+        ) {
+            if let Some((span, mut token)) = hold.held.take() {
+                // SAFETY: as below.
+                unsafe { (hold.lock.raw()).downgrade(span, from, B::ACCESS, &mut token) };
+                hold.held = Some((span, token));
+            }
             return hold;
         }
         if let Some((span, token)) = &mut hold.held {
@@ -183,12 +184,13 @@ impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> UpgradeFuture<P> {
     }
 
     fn withdraw(&mut self) {
-        if let Some(hold) = &self.hold
-            && let Some((span, token)) = hold.held
-            && core::mem::take(&mut self.waits)
-        {
+        let held = self
+            .hold
+            .as_ref()
+            .and_then(|hold| Some((hold.lock.raw(), hold.held?)));
+        if let (Some((lock, (span, token))), true) = (held, core::mem::take(&mut self.waits)) {
             // SAFETY: the hold waits for this upgrade. It is upgradable again, even after a panic.
-            unsafe { hold.lock.raw().cancel_upgrade(span, token) }
+            unsafe { lock.cancel_upgrade(span, token) }
         }
     }
 }
@@ -292,7 +294,7 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
             }
         };
         let granularity = self.lock.raw().granularity();
-        if !at.is_multiple_of(granularity) {
+        if at % granularity != 0 {
             return Err(PartError::Unaligned { at, granularity });
         }
         self.watch.change(self.lock.raw(), low, A::ACCESS, token);
