@@ -55,7 +55,7 @@ fn atomics_of_std_decide() {
             let value = Arc::new(AtomicUsize::new(0));
             let its = value.clone();
             let other = thread::spawn(move || its.store(1, Release));
-            if TURN.fetch_add(1, Relaxed).is_multiple_of(2) {
+            if TURN.fetch_add(1, Relaxed) % 2 == 0 {
                 value.store(2, Relaxed);
             } else {
                 value.load(Acquire);

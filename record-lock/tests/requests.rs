@@ -127,15 +127,13 @@ impl Model {
             for run in held.chunk_by(PartialEq::eq) {
                 let range = at..at + run.len();
                 at = range.end;
-                if let Some(mode) = run[0]
-                    && (Want {
-                        owner,
-                        range: range.clone(),
-                        mode,
-                    })
-                    .conflicts_with(want)
-                {
-                    found.push((range.start as u64, owner as u64));
+                let Some(mode) = run[0] else {
+                    continue;
+                };
+                let start = range.start as u64;
+                let hold = Want { owner, range, mode };
+                if hold.conflicts_with(want) {
+                    found.push((start, owner as u64));
                 }
             }
         }

@@ -210,11 +210,10 @@ impl World {
             Step::Enter(span, access) => self.enter(*span, *access),
             Step::Pass(span, access) => self.pass(*span, *access),
             Step::Run(which) => {
-                if let Some(index) = self.pick(which, |_| true)
-                    && !self.requests.claim_grant(index)
-                    && !self.requests.has_waker(index)
-                {
-                    self.leave_waker(index);
+                if let Some(index) = self.pick(which, |_| true) {
+                    if !self.requests.claim_grant(index) && !self.requests.has_waker(index) {
+                        self.leave_waker(index);
+                    }
                 }
             }
             Step::Leave(which) => {

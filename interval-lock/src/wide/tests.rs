@@ -175,9 +175,10 @@ impl World {
             }
             Step::Cancel(which) if !self.waiting.is_empty() => {
                 let at = which.index(self.waiting.len());
-                if let [(span, access)] = self.waiting[at].batch[..]
-                    && self.lock.core.shards.home(span).is_none()
-                {
+                let [(span, access)] = self.waiting[at].batch[..] else {
+                    return;
+                };
+                if self.lock.core.shards.home(span).is_none() {
                     let it = self.waiting.remove(at);
                     let place = Some(index(it.tokens[0]));
                     let mut request = IntervalRequest { place };

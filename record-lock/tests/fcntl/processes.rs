@@ -135,9 +135,10 @@ struct Drawn {
 fn settle(processes: &mut [Process], told: &str) {
     let mut granted = Vec::new();
     for (at, process) in processes.iter_mut().enumerate() {
-        if process.waits.is_some()
-            && let Some(answer) = process.answer()
-        {
+        if process.waits.is_none() {
+            continue;
+        }
+        if let Some(answer) = process.answer() {
             assert_eq!(answer, 0, "{told}: {at}");
             granted.push(at);
         }

@@ -64,8 +64,8 @@ proptest! {
             prop_assert!(granularity > 1 || low.end() < high.start() || how != other);
         }
         for (span, _) in &parts {
-            prop_assert!(span.start().is_multiple_of(granularity));
-            prop_assert!(span.end().is_multiple_of(granularity) || span.end() == CAPACITY);
+            prop_assert!(span.start() % granularity == 0);
+            prop_assert!(span.end() % granularity == 0 || span.end() == CAPACITY);
         }
         // The order of the requests does not matter.
         let backwards = requests.into_iter().rev();
