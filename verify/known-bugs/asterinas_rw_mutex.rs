@@ -19,7 +19,8 @@
 //! **A failed try blocks a writer.** `try_read` first counts itself as a reader. If a writer holds
 //! the lock, `try_read` subtracts itself again, but does not wake the queue. We suspected that a
 //! wakeup can be lost in this way, and the program confirms it. The project's code still does this.
-//! A related report says that such a transient reader can make a downgrade spin.
+//! A report on the kernel's `RwLock`, whose `try_read` does the same, says that such a transient
+//! reader can make a downgrade spin. Nobody has reported the lost wakeup.
 //!
 //! | step | writer A | `try_read` | writer B |
 //! |---|---|---|---|
@@ -28,7 +29,8 @@
 //! | 3 | releases, wakes the queue | | finds one reader, sleeps |
 //! | 4 | | subtracts the reader, wakes no waiter | sleeps forever |
 //!
-//! - Related: <https://github.com/asterinas/asterinas/issues/1297>
+//! - Code: <https://github.com/asterinas/asterinas/blob/0a98dfc9/ostd/src/sync/rwmutex.rs>
+//! - Report on `RwLock`: <https://github.com/asterinas/asterinas/issues/1297>
 //!
 //! In the fixed form, the last reader to subtract itself wakes the queue.
 //!
@@ -56,7 +58,7 @@ pub(crate) fn bugs() -> [KnownBug; 2] {
     });
     let try_read = KnownBug::new(
         "asterinas-rw-mutex-try-read",
-        "https://github.com/asterinas/asterinas/issues/1297",
+        "https://github.com/asterinas/asterinas/blob/0a98dfc9/ostd/src/sync/rwmutex.rs",
     )
     .program(|form| {
         Program::new("passing-reader", "a free lock has no sleeping writer")
