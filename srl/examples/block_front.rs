@@ -268,9 +268,16 @@ fn direct(_: &File) -> Result<()> {
     Err("O_DIRECT is for Linux; without a folder, the model runs everywhere".into())
 }
 
-/// Measures every policy: with whole blocks only, and with some writes of parts of blocks.
+/// Measures every policy: with whole blocks only, and with some writes of parts of blocks. The
+/// policies take turns, and the table shows medians.
 async fn measure(folder: Option<&Path>) -> Result<()> {
-    const ROUNDS: usize = 3;
+    const ROUNDS: usize = 5;
+    const POLICIES: [Policy; 4] = [
+        Policy::Ranges,
+        Policy::Mutex,
+        Policy::Drain,
+        Policy::Nothing,
+    ];
     let model = Duration::from_millis(1);
     if let Some(folder) = folder {
         create(folder, true)?; // Fails before the table begins.
@@ -283,29 +290,25 @@ async fn measure(folder: Option<&Path>) -> Result<()> {
     println!("| parts of blocks | kept apart by | writes a second | of the range lock's | lost |");
     println!("|---|---|---|---|---|");
     for partial in [0, 100, 1000] {
-        let mut all = Vec::new();
-        for policy in [
-            Policy::Ranges,
-            Policy::Mutex,
-            Policy::Drain,
-            Policy::Nothing,
-        ] {
-            let (mut rates, mut lost) = (Vec::new(), 0);
-            for _ in 0..ROUNDS {
+        let mut all = POLICIES.map(|policy| (policy, Vec::new(), 0));
+        for _ in 0..ROUNDS {
+            for (policy, rates, lost) in &mut all {
                 let device = match folder {
                     Some(folder) => Device::Direct(Arc::new(create(folder, true)?)),
                     None => Device::Modelled(create(&std::env::temp_dir(), false)?, model),
                 };
-                let disk = Disk::new(device, policy)?;
+                let disk = Disk::new(device, *policy)?;
                 let done = load(&disk, in_flight, partial, Duration::from_millis(500)).await?;
                 rates.push(done.0);
-                lost += done.1;
+                *lost += done.1;
             }
-            rates.sort_by(f64::total_cmp);
-            all.push((policy, rates[ROUNDS / 2], lost));
         }
-        let ranges = all[0].1;
-        for (policy, rate, lost) in all {
+        let medians = all.map(|(policy, mut rates, lost)| {
+            rates.sort_by(f64::total_cmp);
+            (policy, rates[ROUNDS / 2], lost)
+        });
+        let (_, ranges, _) = medians[0];
+        for (policy, rate, lost) in medians {
             let (percent, ratio) = (f64::from(partial) / 100.0, rate / ranges);
             println!("| {percent} % | {policy:?} | {rate:.0} | {ratio:.2} | {lost} |");
         }
