@@ -196,7 +196,13 @@ impl Core {
         // Often these are all nodes of a shard, which then need not be removed one by one.
         let mut clears = Mask::NONE;
         for (shard, requests) in locked.each() {
-            if requests.are_holds(nodes[shard]) {
+            if requests.are_holds(nodes[shard])
+                || injected_bug!(
+                    "waiters-cleared",
+                    "the release of a batch empties a shard in which requests wait",
+                    killed_by = "batch-release"
+                )
+            {
                 clears = clears.with(shard);
             }
         }
