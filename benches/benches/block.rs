@@ -2,7 +2,8 @@
 //!
 //! A thread fills a tile of 64 rows of 64 bytes, then the next tile of the plane. A plane of one
 //! tile stays in the nearest cache, and one of 4 MiB does not. A stride of 4096 bytes puts all rows
-//! of a tile into the same set of that cache.
+//! of a tile into the same set of that cache, so what a form costs there depends on what else is
+//! in that set. Rows that are 12352 bytes apart lie in segments that do not touch.
 //!
 //! The forms take turns, and the table shows medians, because only their ratios count.
 
@@ -32,62 +33,70 @@ struct Plane<L: RawRangeLockBatch> {
 }
 
 impl<L: RawRangeLockBatch> Plane<L> {
-    /// Moves to the next tile; returns its first row and column, and the stride.
-    fn next(&mut self) -> (usize, usize, usize) {
+    /// Returns the number of tiles side by side.
+    fn across(&self) -> usize {
+        self.stride / COLUMNS - 1
+    }
+
+    /// Moves to the next tile; returns its first row and column, the stride, and the number of
+    /// columns. No form knows them at compile time.
+    fn next(&mut self) -> (usize, usize, usize, usize) {
         self.at = (self.at + 1) % self.tiles;
-        let across = self.stride / COLUMNS;
+        let across = self.across();
         let (y, x) = (self.at / across * ROWS, self.at % across * COLUMNS);
-        black_box((y, x, self.stride))
+        // A row is one cache line, wherever the allocator has put the plane.
+        let x = x + self.first.align_offset(COLUMNS);
+        black_box((y, x, self.stride, COLUMNS))
     }
 
     /// # Safety
     /// The row lies within the plane, and nobody else uses it.
-    unsafe fn fill_unchecked(&self, start: usize, value: u8) {
+    unsafe fn fill_unchecked(&self, start: usize, columns: usize, value: u8) {
         // SAFETY: the caller's promise.
-        unsafe { std::slice::from_raw_parts_mut(self.first.add(start), COLUMNS) }.fill(value);
+        unsafe { std::slice::from_raw_parts_mut(self.first.add(start), columns) }.fill(value);
     }
 
     #[inline(never)]
     fn unchecked(&mut self, value: u8) {
-        let (y, x, stride) = self.next();
+        let (y, x, stride, columns) = self.next();
         for row in y..y + ROWS {
             // SAFETY: a tile lies within the plane, which has one user.
-            unsafe { self.fill_unchecked(row * stride + x, value) };
+            unsafe { self.fill_unchecked(row * stride + x, columns, value) };
         }
     }
 
     #[inline(never)]
     fn holds(&mut self, value: u8) {
-        let (y, x, stride) = self.next();
+        let (y, x, stride, columns) = self.next();
         for row in y..y + ROWS {
             let start = row * stride + x;
-            let _hold = self.lock.raw().write(start..start + COLUMNS).unwrap();
+            let _hold = self.lock.raw().write(start..start + columns).unwrap();
             // SAFETY: as above.
-            unsafe { self.fill_unchecked(start, value) };
+            unsafe { self.fill_unchecked(start, columns, value) };
         }
     }
 
     #[inline(never)]
     fn rows(&mut self, value: u8) {
-        let (y, x, stride) = self.next();
+        let (y, x, stride, columns) = self.next();
         for row in y..y + ROWS {
             let start = row * stride + x;
-            self.lock.write(start..start + COLUMNS).unwrap().fill(value);
+            self.lock.write(start..start + columns).unwrap().fill(value);
         }
     }
 
     #[inline(never)]
     fn block(&mut self, value: u8) {
-        let (y, x, stride) = self.next();
-        let block = Block::new(y..y + ROWS, x..x + COLUMNS, stride).unwrap();
+        let (y, x, stride, columns) = self.next();
+        let block = Block::new(y..y + ROWS, x..x + columns, stride).unwrap();
         let mut tile = self.lock.lock_all(block.rows(Access::Write)).unwrap();
         tile.parts_mut().for_each(|row| row.fill(value));
     }
 
     #[inline(never)]
     fn ranges(&mut self, value: u8) {
-        let (y, x, stride) = self.next();
-        let range = |row: usize| row * stride + x..row * stride + x + COLUMNS;
+        let (y, x, stride, columns) = self.next();
+        let range = |row: usize| row * stride + x..row * stride + x + columns;
         let rows = (y..y + ROWS).map(|row| (range(row), Access::Write));
         let mut tile = self.lock.lock_all(rows).unwrap();
         for row in y..y + ROWS {
@@ -103,18 +112,16 @@ type Form<L> = fn(&mut Plane<L>, u8);
 fn measure<L: RawRangeLockBatch>(name: &str, lock: L, stride: usize, down: usize, turns: usize) {
     let mut lock = RangeLock::with_lock(vec![0; ROWS * down * stride], lock).unwrap();
     let first = lock.get_mut().as_mut_ptr();
-    let tiles = if down == 1 {
-        1
-    } else {
-        down * (stride / COLUMNS)
-    };
     let mut plane = Plane {
         lock,
         first,
         stride,
-        tiles,
+        tiles: 1,
         at: 0,
     };
+    if down > 1 {
+        plane.tiles = down * plane.across();
+    }
     let forms: [Form<L>; 5] = [
         Plane::unchecked,
         Plane::holds,
@@ -156,7 +163,14 @@ fn main() {
          block / rows | block / holds | block / unchecked |\n\
          |---|---|---|---|---|---|---|---|---|---|---|"
     );
-    for (stride, down) in [(1024, 1), (4096, 1), (4160, 1), (4096, 16), (4160, 16)] {
+    for (stride, down) in [
+        (1024, 1),
+        (4096, 1),
+        (4160, 1),
+        (4096, 16),
+        (4160, 16),
+        (12352, 1),
+    ] {
         let capacity = (ROWS * down * stride) as u64;
         measure("rw-counter", RwCounter::new(), stride, down, turns);
         measure("rw-distributed", RwDistributed::new(), stride, down, turns);

@@ -26,7 +26,7 @@ use spanlock_sync::unwind::and_surely;
 use spanlock_sync::{Park, injected_bug};
 
 use crate::gate::{Gate, entry_of, in_range};
-use crate::lock::Srl;
+use crate::lock::{Refusal, Srl};
 use crate::store::{Piece, SegmentStore};
 use crate::token::{Changing, Holding, wide_token};
 
@@ -195,23 +195,19 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockBatch for Srl<S, P> {
         batch: &[(Span, Access)],
         tokens: &mut [Token],
     ) -> Result<(), TryLockError> {
-        for &(span, _) in batch {
-            self.segments.touched(span)?;
+        if let Some(&(last, _)) = batch.last() {
+            self.segments.touched(last)?;
         }
-        let mut taken = TakenBatch {
-            lock: self,
-            batch,
-            tokens,
-            taken: 0,
-        };
+        // Nothing here can panic, so the ranges taken need no guard yet. To count them in it would
+        // delay each read-modify-write by a store.
         for (at, &(span, access)) in batch.iter().enumerate() {
-            match self.try_take(span, access) {
-                Ok(token) => taken.add(at, token),
-                Err(TryLockError::Range(_)) => return Err(NoMemory.in_batch(batch).into()),
-                Err(error) => return Err(error),
+            match self.take_one_word(span, access) {
+                // There are as many tokens as spans.
+                Ok(token) => tokens[at] = token,
+                Err(refusal) => return self.try_lock_from(at, refusal, batch, tokens),
             }
         }
-        taken.keep();
+        self.words.queue.counters().acquisitions(batch.len());
         Ok(())
     }
 }
@@ -310,6 +306,39 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
                 self.gate.release(touched, access, entry);
             }
         }
+    }
+}
+
+impl<S: SegmentStore, P: Park> Srl<S, P> {
+    /// Continues a try of which the fast path has taken the ranges before `at`, but not that one.
+    #[cold]
+    fn try_lock_from<'s>(
+        &'s self,
+        at: usize,
+        refusal: Refusal<S::ReadGuard<'s>>,
+        batch: &[(Span, Access)],
+        tokens: &mut [Token],
+    ) -> Result<(), TryLockError> {
+        let mut taken = TakenBatch {
+            lock: self,
+            batch,
+            tokens,
+            taken: at,
+        };
+        let mut refusal = Some(refusal);
+        for (at, &(span, access)) in batch.iter().enumerate().skip(at) {
+            let range = match refusal.take() {
+                Some(refusal) => self.try_take_slow(span, access, refusal),
+                None => self.try_take(span, access),
+            };
+            match range {
+                Ok(token) => taken.add(at, token),
+                Err(TryLockError::Range(_)) => return Err(NoMemory.in_batch(batch).into()),
+                Err(error) => return Err(error),
+            }
+        }
+        taken.keep();
+        Ok(())
     }
 }
 

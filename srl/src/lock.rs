@@ -405,7 +405,7 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockWait for Srl<S, P> {
 }
 
 /// Why the fast path did not take a request's segments.
-enum Refusal<G> {
+pub(crate) enum Refusal<G> {
     /// It tried nothing. The segments do not share a word, have no word yet, end past the capacity,
     /// or are wide; or the queue has waiters.
     Untried,
@@ -422,7 +422,7 @@ enum Refusal<G> {
 /// for those stores. That would cost more than everything else here.
 impl<S: SegmentStore, P: Park> Srl<S, P> {
     #[inline(always)]
-    fn take_one_word(
+    pub(crate) fn take_one_word(
         &self,
         span: Span,
         access: Access,

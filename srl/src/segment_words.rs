@@ -202,10 +202,20 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     /// # Safety
     /// The caller holds the segments by words with `access`, and gives them up.
     pub(crate) unsafe fn release(&self, word: Option<usize>, held: Range<u64>, access: Access) {
-        let mut unblocked = self.unblocked();
         // SAFETY: the caller's promise.
-        unsafe { self.for_held(word, held, |piece| unblocked.add(piece.release(access))) };
-        unblocked.wake();
+        unsafe {
+            let piece = self.store.held(word, held.start, held.end);
+            if piece.len() == held.end - held.start {
+                // The usual case, without a list.
+                if let Some(wakes) = piece.release(access) {
+                    wakes.wake(&self.queue);
+                }
+                return;
+            }
+            let mut unblocked = self.unblocked();
+            self.for_held(word, held, |piece| unblocked.add(piece.release(access)));
+            unblocked.wake();
+        }
     }
 
     /// Returns an empty list of waiters to wake.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "std")]
 use super::deadline::{Limit, block_on};
 use super::hold::LockRef;
-use super::parts::{INLINE, List, Parts, Spans};
+use super::parts::{Form, INLINE, List, Parts, Spans};
 use crate::capabilities::{RawRangeLockBatch, RawRangeLockBatchWait};
 use crate::detect::{self, Call, Watch};
 #[cfg(feature = "std")]
@@ -31,8 +31,8 @@ pub struct BatchHold<P: LockRef> {
     lock: P,
     /// What was requested.
     parts: Parts,
-    /// Whether the lock acquires the parts as they are. Otherwise it acquires their spans.
-    is_apart: bool,
+    /// The spans that the lock acquires.
+    form: Form,
     /// The lock's granularity and capacity at the time of the request, from which the spans follow.
     rounding: (u64, u64),
     /// A token for each span.
@@ -79,8 +79,9 @@ impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
     /// Acquires what was asked for; blocks.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub(crate) fn acquire(&mut self) -> Result<(), RangeError> {
-        let spans = self.prepare()?;
-        let batch = spans.as_deref().unwrap_or(self.parts.as_slice());
+        let mut spans = List::new();
+        self.prepare(&mut spans)?;
+        let batch = self.form.batch(&self.parts).unwrap_or(&spans);
         {
             let _waiting = detect::before(self.lock.raw(), batch, Call::Batch);
             // SAFETY: `prepare` returns the spans in order, apart from each other, and has made a
@@ -95,8 +96,9 @@ impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
     /// Acquires what was asked for, if that is possible at once.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub(crate) fn try_acquire(&mut self) -> Result<(), TryLockError> {
-        let spans = self.prepare()?;
-        let batch = spans.as_deref().unwrap_or(self.parts.as_slice());
+        let mut spans = List::new();
+        self.prepare(&mut spans)?;
+        let batch = self.form.batch(&self.parts).unwrap_or(&spans);
         detect::check_home(self.lock.raw());
         // SAFETY: as in `acquire`.
         unsafe { self.lock.raw().try_lock_batch(batch, &mut self.tokens) }?;
@@ -114,7 +116,7 @@ impl<P: LockRef> BatchHold<P> {
         BatchHold {
             lock,
             parts: Parts::default(),
-            is_apart: false,
+            form: Form::Parts,
             rounding,
             tokens: List::new(),
             watches: Vec::new(),
@@ -140,34 +142,33 @@ impl<P: LockRef> BatchHold<P> {
         requests: impl Iterator<Item = Result<(Range<u64>, Access), RangeError>>,
         apart: bool,
     ) -> Result<(), RangeError> {
-        let (_, capacity) = self.rounding;
-        self.parts.fill(requests, capacity, apart)
+        self.form = self.parts.fill(requests, self.rounding, apart)?;
+        Ok(())
     }
 
-    /// Returns the spans to acquire, or `None` if these are the parts. Makes room for all that
-    /// their hold needs, so nothing is allocated once they are held.
-    fn prepare(&mut self) -> Result<Option<List<(Span, Access)>>, RangeError> {
-        let prepared = self.make_room();
+    /// Stores the spans to acquire in the empty list `spans`, if they need one
+    /// ([`Form::batch`]). Makes room for all that their hold needs, so nothing is allocated once
+    /// they are held.
+    fn prepare(&mut self, spans: &mut List<(Span, Access)>) -> Result<(), RangeError> {
+        let prepared = self.make_room(spans);
         prepared.map_err(|NoMemory| NoMemory.in_batch(self.parts()))
     }
 
-    fn make_room(&mut self) -> Result<Option<List<(Span, Access)>>, NoMemory> {
-        let most = self.parts().len();
+    fn make_room(&mut self, spans: &mut List<(Span, Access)>) -> Result<(), NoMemory> {
+        let count = match self.form.batch(&self.parts) {
+            Some(batch) => batch.len(),
+            None => {
+                spans.try_reserve_exact(self.parts().len())?;
+                self.held().for_each(|span| spans.push(span));
+                spans.len()
+            }
+        };
         // The tokens may be those of a try that failed.
         self.tokens.clear();
-        self.tokens.try_reserve_exact(most)?;
-        self.watches.try_reserve_exact(most)?;
-        let (granularity, capacity) = self.rounding;
-        self.is_apart = self.parts.are_apart(granularity, capacity);
-        if self.is_apart {
-            self.tokens.resize(most, Token::NONE);
-            return Ok(None);
-        }
-        let mut spans = List::new();
-        spans.try_reserve_exact(most)?;
-        self.held().for_each(|span| spans.push(span));
-        self.tokens.resize(spans.len(), Token::NONE);
-        Ok(Some(spans))
+        self.tokens.try_reserve_exact(count)?;
+        self.tokens.resize(count, Token::NONE);
+        self.watches.try_reserve_exact(count)?;
+        Ok(())
     }
 
     /// Records the holds as acquired by the calling thread.
@@ -219,10 +220,10 @@ impl<P: LockRef> Drop for BatchHold<P> {
         for watch in &mut self.watches {
             watch.end();
         }
-        if self.is_apart {
-            // SAFETY: the parts are held with these accesses and tokens, and nothing else releases
+        if let Some(batch) = self.form.batch(&self.parts) {
+            // SAFETY: the spans are held with these accesses and tokens, and nothing else releases
             // them.
-            return unsafe { self.lock.raw().unlock_all(self.parts(), &self.tokens) };
+            return unsafe { self.lock.raw().unlock_all(batch, &self.tokens) };
         }
         // In pieces, because a release must not allocate. A waker may panic in any of them.
         let mut held = self.held();
@@ -314,8 +315,8 @@ impl<P: LockRef<Lock: RawRangeLockBatchWait>> BatchHold<P> {
 pub struct BatchFuture<P: LockRef<Lock: RawRangeLockBatchWait>> {
     /// What to acquire. `None` after completion.
     hold: Option<BatchHold<P>>,
-    /// The spans to acquire, or `None` if these are the parts.
-    spans: Result<Option<List<(Span, Access)>>, RangeError>,
+    /// The spans to acquire, if they need a list.
+    spans: Result<List<(Span, Access)>, RangeError>,
     /// Invariant: passed to this lock only, with this batch only.
     request: <P::Lock as RawRangeLockBatchWait>::BatchRequest,
 }
@@ -323,10 +324,11 @@ pub struct BatchFuture<P: LockRef<Lock: RawRangeLockBatchWait>> {
 impl<P: LockRef<Lock: RawRangeLockBatchWait>> BatchFuture<P> {
     pub(crate) fn new(mut hold: BatchHold<P>, asked: Result<(), RangeError>) -> Self {
         detect::check_home(hold.lock.raw());
-        let spans = asked.and_then(|()| hold.prepare());
+        let mut spans = List::new();
+        let prepared = asked.and_then(|()| hold.prepare(&mut spans));
         BatchFuture {
             hold: Some(hold),
-            spans,
+            spans: prepared.map(|()| spans),
             request: Default::default(),
         }
     }
@@ -343,7 +345,7 @@ impl<P: LockRef<Lock: RawRangeLockBatchWait>> Future for BatchFuture<P> {
         let hold = (this.hold.as_mut()).expect("`BatchFuture` polled after completion");
         let taken = match &this.spans {
             Ok(spans) => {
-                let batch = spans.as_deref().unwrap_or(hold.parts.as_slice());
+                let batch = hold.form.batch(&hold.parts).unwrap_or(spans);
                 let (raw, tokens, waker) = (hold.lock.raw(), &mut hold.tokens, context.waker());
                 // SAFETY: the invariant of `request`; `prepare` has returned the spans in order,
                 // apart from each other, and has made a token for each. Dropping the future cancels
@@ -361,7 +363,7 @@ impl<P: LockRef<Lock: RawRangeLockBatchWait>> Future for BatchFuture<P> {
 impl<P: LockRef<Lock: RawRangeLockBatchWait>> Drop for BatchFuture<P> {
     fn drop(&mut self) {
         if let (Some(hold), Ok(spans)) = (&self.hold, &self.spans) {
-            let batch = spans.as_deref().unwrap_or(hold.parts());
+            let batch = hold.form.batch(&hold.parts).unwrap_or(spans);
             // SAFETY: a future that was polled is pinned until it is dropped.
             let request = unsafe { Pin::new_unchecked(&mut self.request) };
             // SAFETY: the invariant of `request`.

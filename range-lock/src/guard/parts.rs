@@ -20,8 +20,31 @@ pub(crate) const INLINE: usize = 64;
 #[derive(Default)]
 pub(crate) struct Parts(List<(Span, Access)>);
 
+/// The spans that a lock acquires for parts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    /// The parts as they are: no two touch a common unit, or neighbouring ones.
+    Parts,
+    /// One span for all parts.
+    One((Span, Access)),
+    /// Those that [`Parts::spans`] computes.
+    Spans,
+}
+
+impl Form {
+    /// Returns the spans if they need no list of their own.
+    #[inline]
+    pub(crate) fn batch<'a>(&'a self, parts: &'a Parts) -> Option<&'a [(Span, Access)]> {
+        match self {
+            Form::Parts => Some(parts.as_slice()),
+            Form::One(span) => Some(core::slice::from_ref(span)),
+            Form::Spans => None,
+        }
+    }
+}
+
 impl Parts {
-    /// Puts `requests` in their place. Empty ones are left out.
+    /// Puts `requests` in their place. Empty ones are left out. Returns the spans to acquire.
     ///
     /// # Errors
     /// The first error of `requests`; a range that is reversed, or ends past `capacity`; no memory;
@@ -29,31 +52,68 @@ impl Parts {
     pub(crate) fn fill(
         &mut self,
         requests: impl Iterator<Item = Result<(Range<u64>, Access), RangeError>>,
-        capacity: u64,
+        (granularity, capacity): (u64, u64),
         apart: bool,
-    ) -> Result<(), RangeError> {
+    ) -> Result<Form, RangeError> {
         let (mut end, mut ordered) = (0, true);
+        // Local, because a push to the list would load and store its length each time.
+        let (mut len, mut room) = (0, self.0.capacity());
+        let mut list = self.0.as_mut_ptr();
         for request in requests {
-            let (Range { start, end: last }, access) = request?;
-            let Some(span) = Span::new(start..last)? else {
+            let (range, access) = request?;
+            let Some(span) = Span::new(range)? else {
                 continue;
             };
             if span.end() > capacity {
-                let end = span.end();
+                let Range { start, end } = span.range();
                 return Err(RangeError::PastCapacity {
                     start,
                     end,
                     capacity,
                 });
             }
-            if self.0.len() == self.0.capacity() {
+            if len == room {
+                // SAFETY: the list has room for that many, and all of them have been written.
+                unsafe { self.0.set_len(len) };
                 self.0.try_reserve(1).map_err(|_| NoMemory.at(span))?;
+                room = self.0.capacity();
+                list = self.0.as_mut_ptr();
             }
-            self.0.push((span, access));
-            ordered &= end <= start;
+            // SAFETY: `list` points to room for `room` items, and `len` is below that.
+            unsafe { list.add(len).write((span, access)) };
+            len += 1;
+            ordered &= end <= span.start();
             end = span.end();
         }
-        if ordered { Ok(()) } else { self.order(apart) }
+        // SAFETY: as above.
+        unsafe { self.0.set_len(len) };
+        if !ordered {
+            self.order(apart)?;
+        }
+        Ok(self.form(granularity.max(1), capacity))
+    }
+
+    /// Returns the spans for the parts.
+    fn form(&self, granularity: u64, capacity: u64) -> Form {
+        let unit = |at: u64| match granularity.is_power_of_two() {
+            true => at >> granularity.trailing_zeros(),
+            false => at / granularity,
+        };
+        // They touch a common unit, or neighbouring ones. The first comparison saves a lock of the
+        // whole range the division.
+        let is_near = |low: Span, high: Span| {
+            high.start() - low.end() < granularity || unit(high.start()) - unit(low.end() - 1) <= 1
+        };
+        let pairs = || self.0.windows(2).map(|pair| [pair[0], pair[1]]);
+        match self.0[..] {
+            [(first, access), .., (last, _)]
+                if pairs().all(|[(low, _), (high, how)]| how == access && is_near(low, high)) =>
+            {
+                Form::One((first.up_to(last).rounded(granularity, capacity), access))
+            }
+            _ if pairs().all(|[(low, _), (high, _)]| !is_near(low, high)) => Form::Parts,
+            _ => Form::Spans,
+        }
     }
 
     #[cold]
@@ -79,15 +139,6 @@ impl Parts {
 
     pub(crate) fn as_slice(&self) -> &[(Span, Access)] {
         &self.0
-    }
-
-    /// Returns whether the parts can be acquired as they are: each has a span of its own.
-    pub(crate) fn are_apart(&self, granularity: u64, capacity: u64) -> bool {
-        self.0.windows(2).all(|pair| {
-            let [(low, access), (high, how)] = [pair[0], pair[1]];
-            let end = low.rounded(granularity, capacity).end();
-            high.start() >= end && (how != access || high.start() - end >= granularity)
-        })
     }
 
     /// Returns the spans that a lock of this granularity acquires, which is at most one for each

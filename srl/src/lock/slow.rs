@@ -76,7 +76,7 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn try_take_slow<'s>(
+    pub(crate) fn try_take_slow<'s>(
         &'s self,
         span: Span,
         access: Access,

@@ -13,9 +13,14 @@ fn normalised(
     capacity: u64,
 ) -> Result<Spans, RangeError> {
     let mut parts = Parts::default();
-    parts.fill(requests.into_iter().map(Ok), capacity, false)?;
+    let form = parts.fill(requests.into_iter().map(Ok), (granularity, capacity), false)?;
     let spans = Vec::from_iter(parts.spans(granularity, capacity));
     assert!(spans.len() <= parts.as_slice().len(), "one for each part");
+    if let Some(batch) = form.batch(&parts) {
+        let rounded =
+            |&(span, access): &(Span, Access)| (span.rounded(granularity, capacity), access);
+        assert_eq!(Vec::from_iter(batch.iter().map(rounded)), spans, "{form:?}");
+    }
     Ok(spans)
 }
 
@@ -79,7 +84,7 @@ proptest! {
     #[test]
     fn ranges_that_do_not_overlap_are_parts(requests in requests()) {
         let mut parts = Parts::default();
-        parts.fill(requests.iter().cloned().map(Ok), CAPACITY, false).unwrap();
+        parts.fill(requests.iter().cloned().map(Ok), (1, CAPACITY), false).unwrap();
         let exact = Vec::from_iter(parts.as_slice().iter().map(|&(span, how)| (span.range(), how)));
         let overlaps = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
         let asked = || requests.iter().filter(|(range, _)| !range.is_empty());
@@ -97,7 +102,7 @@ proptest! {
         let overlap = asked().enumerate().any(|(i, (range, _))| {
             asked().take(i).any(|(other, _)| overlaps(range, other))
         });
-        let apart = Parts::default().fill(requests.iter().cloned().map(Ok), CAPACITY, true);
+        let apart = Parts::default().fill(requests.iter().cloned().map(Ok), (1, CAPACITY), true);
         let is_overlap = matches!(apart, Err(RangeError::Overlap { .. }));
         prop_assert_eq!((apart.is_err(), is_overlap), (overlap, overlap));
     }
