@@ -30,8 +30,9 @@ pub(crate) struct Thread {
     pub(crate) handle: Option<spanlock_explorer::Thread>,
     /// How many waits of the thread have timed out.
     pub(crate) timeouts: u32,
-    /// The values of the thread's locals, by the addresses of the keys. `None` once it drops them.
-    pub(crate) locals: Option<Vec<(usize, Local)>>,
+    /// The values of the thread's locals, by the addresses of the keys. A value is `None` once the
+    /// thread drops it, and all are once they are dropped.
+    pub(crate) locals: Option<Vec<(usize, Option<Local>)>>,
 }
 
 pub(crate) type Local = Box<dyn Any>;
@@ -64,6 +65,8 @@ pub(crate) struct Known {
     pub(crate) threads: usize,
     /// The most threads that an execution may have.
     pub(crate) most_threads: usize,
+    /// Whether a thread asks how many references to an `Arc` there are.
+    pub(crate) counts_clones: bool,
     /// Whether a thread has spun.
     pub(crate) has_spun: bool,
     /// Whether an execution has ended because it met something new. Then the search begins again.
@@ -90,6 +93,7 @@ std::thread_local! {
             lazies: Vec::new(),
             threads: 2,
             most_threads: 0,
+            counts_clones: false,
             has_spun: false,
             is_new: false,
         })

@@ -7,6 +7,7 @@ mod condvar;
 pub mod mpsc;
 mod mutex;
 mod notify;
+mod poison;
 mod rwlock;
 
 pub use arc::Arc;

@@ -14,6 +14,7 @@ mod failure;
 mod graph;
 mod moment;
 mod observer;
+mod place;
 mod plain;
 mod program;
 mod request;
@@ -33,6 +34,7 @@ pub use failure::{Failure, Reason};
 pub use graph::Graph;
 pub use moment::Moment;
 pub use observer::{End, Observer};
+pub use place::at;
 pub use plain::Plain;
 pub use program::{
     Atomic, Thread, choose, current_thread, fail, fault, fence, is_exploring, spawn, spin,

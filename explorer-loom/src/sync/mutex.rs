@@ -6,15 +6,18 @@ use core::ops::{Deref, DerefMut};
 use std::sync::{LockResult, TryLockError, TryLockResult};
 
 use spanlock_explorer::Ordering::{Acquire, Relaxed, Release};
+use spanlock_explorer::at;
 
+use super::poison::{Held, Poison};
 use crate::execution::{Kept, kept, require};
 
 const UNLOCKED: u64 = 0;
 const LOCKED: u64 = 1;
 
-/// A mutex. A panic fails the model, so the mutex is never poisoned.
+/// A mutex. As in std, a thread that panics while it has locked the mutex poisons it.
 pub struct Mutex<T: ?Sized> {
     word: Kept,
+    poison: Poison,
     value: UnsafeCell<T>,
 }
 
@@ -33,6 +36,7 @@ impl<T> Mutex<T> {
         require("sync::Mutex::new");
         Mutex {
             word: kept(UNLOCKED),
+            poison: Poison::default(),
             value: UnsafeCell::new(value),
         }
     }
@@ -40,9 +44,9 @@ impl<T> Mutex<T> {
     /// Returns the value.
     ///
     /// # Errors
-    /// Never.
+    /// The mutex is poisoned.
     pub fn into_inner(self) -> LockResult<T> {
-        Ok(self.value.into_inner())
+        self.poison.of(self.value.into_inner())
     }
 }
 
@@ -50,23 +54,23 @@ impl<T: ?Sized> Mutex<T> {
     /// Waits until the mutex is unlocked, and locks it.
     ///
     /// # Errors
-    /// Never.
+    /// The mutex is poisoned.
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         require("sync::Mutex::lock");
         self.word.exchange_when(UNLOCKED, LOCKED, Acquire);
-        Ok(MutexGuard(self))
+        self.guard()
     }
 
     /// Locks the mutex if it is unlocked.
     ///
     /// # Errors
-    /// It is locked.
+    /// The mutex is locked or poisoned.
     #[track_caller]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         require("sync::Mutex::try_lock");
         match (self.word).compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed) {
-            Ok(_) => Ok(MutexGuard(self)),
+            Ok(_) => Ok(self.guard()?),
             Err(_) => Err(TryLockError::WouldBlock),
         }
     }
@@ -74,9 +78,15 @@ impl<T: ?Sized> Mutex<T> {
     /// Returns the value: `&mut` proves that no other thread has access.
     ///
     /// # Errors
-    /// Never.
+    /// The mutex is poisoned.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
-        Ok(self.value.get_mut())
+        self.poison.of(self.value.get_mut())
+    }
+
+    #[track_caller]
+    fn guard(&self) -> LockResult<MutexGuard<'_, T>> {
+        let held = Held::new();
+        self.poison.of(MutexGuard { mutex: self, held })
     }
 }
 
@@ -102,18 +112,21 @@ impl<T: ?Sized> fmt::Debug for Mutex<T> {
 
 /// Access to the value of a mutex, which is unlocked when this is dropped.
 #[must_use = "the mutex is unlocked at once otherwise"]
-pub struct MutexGuard<'a, T: ?Sized>(&'a Mutex<T>);
+pub struct MutexGuard<'a, T: ?Sized> {
+    mutex: &'a Mutex<T>,
+    held: Held,
+}
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
     pub(super) fn mutex(&self) -> &'a Mutex<T> {
-        self.0
+        self.mutex
     }
 }
 
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
-    #[track_caller]
     fn drop(&mut self) {
-        self.0.word.store(UNLOCKED, Release);
+        self.held.poison(&self.mutex.poison);
+        at(self.held.since, || self.mutex.word.store(UNLOCKED, Release));
     }
 }
 
@@ -122,7 +135,7 @@ impl<T: ?Sized> Deref for MutexGuard<'_, T> {
 
     fn deref(&self) -> &T {
         // SAFETY: this thread has locked the mutex.
-        unsafe { &*self.0.value.get() }
+        unsafe { &*self.mutex.value.get() }
     }
 }
 
@@ -130,7 +143,7 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: this thread has locked the mutex, and `&mut self` proves that this is the only
         // access through the guard.
-        unsafe { &mut *self.0.value.get() }
+        unsafe { &mut *self.mutex.value.get() }
     }
 }
 

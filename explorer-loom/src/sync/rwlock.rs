@@ -6,8 +6,9 @@ use core::ops::{Deref, DerefMut};
 use std::sync::{LockResult, TryLockError, TryLockResult};
 
 use spanlock_explorer::Ordering::{Acquire, Relaxed, Release};
-use spanlock_explorer::{Condition, Op, Update};
+use spanlock_explorer::{Condition, Op, Update, at};
 
+use super::poison::{Held, Poison};
 use crate::execution::{Kept, kept, require};
 
 /// The word counts the readers, or has the writer's bit.
@@ -15,9 +16,11 @@ const UNLOCKED: u64 = 0;
 const READER: u64 = 1;
 const WRITER: u64 = 1 << 63;
 
-/// A reader-writer lock. A panic fails the model, so the lock is never poisoned.
+/// A reader-writer lock. As in std, a thread that panics while it has locked it for writing poisons
+/// it.
 pub struct RwLock<T> {
     word: Kept,
+    poison: Poison,
     value: UnsafeCell<T>,
 }
 
@@ -36,6 +39,7 @@ impl<T> RwLock<T> {
         require("sync::RwLock::new");
         RwLock {
             word: kept(UNLOCKED),
+            poison: Poison::default(),
             value: UnsafeCell::new(value),
         }
     }
@@ -43,27 +47,27 @@ impl<T> RwLock<T> {
     /// Waits until there is no writer, and locks for reading.
     ///
     /// # Errors
-    /// Never.
+    /// The lock is poisoned.
     #[track_caller]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         require("sync::RwLock::read");
         let has_no_writer = Condition::masked(WRITER, 0, true);
         let add = Update::new(Op::Add, READER);
         self.word.update_when(has_no_writer, add, Acquire);
-        Ok(RwLockReadGuard(self))
+        self.reader()
     }
 
     /// Locks for reading if there is no writer.
     ///
     /// # Errors
-    /// There is one.
+    /// There is one, or the lock is poisoned.
     #[track_caller]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
         require("sync::RwLock::try_read");
         let mut word = self.word.load(Relaxed);
         while word != WRITER {
             match (self.word).compare_exchange(word, word + READER, Acquire, Relaxed) {
-                Ok(_) => return Ok(RwLockReadGuard(self)),
+                Ok(_) => return Ok(self.reader()?),
                 Err(other) => word = other,
             }
         }
@@ -73,23 +77,23 @@ impl<T> RwLock<T> {
     /// Waits until the lock is unlocked, and locks for writing.
     ///
     /// # Errors
-    /// Never.
+    /// The lock is poisoned.
     #[track_caller]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
         require("sync::RwLock::write");
         self.word.exchange_when(UNLOCKED, WRITER, Acquire);
-        Ok(RwLockWriteGuard(self))
+        self.writer()
     }
 
     /// Locks for writing if the lock is unlocked.
     ///
     /// # Errors
-    /// It is locked.
+    /// The lock is locked or poisoned.
     #[track_caller]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
         require("sync::RwLock::try_write");
         match (self.word).compare_exchange(UNLOCKED, WRITER, Acquire, Relaxed) {
-            Ok(_) => Ok(RwLockWriteGuard(self)),
+            Ok(_) => Ok(self.writer()?),
             Err(_) => Err(TryLockError::WouldBlock),
         }
     }
@@ -97,17 +101,29 @@ impl<T> RwLock<T> {
     /// Returns the value: `&mut` proves that no other thread has access.
     ///
     /// # Errors
-    /// Never.
+    /// The lock is poisoned.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
-        Ok(self.value.get_mut())
+        self.poison.of(self.value.get_mut())
     }
 
     /// Returns the value.
     ///
     /// # Errors
-    /// Never.
+    /// The lock is poisoned.
     pub fn into_inner(self) -> LockResult<T> {
-        Ok(self.value.into_inner())
+        self.poison.of(self.value.into_inner())
+    }
+
+    #[track_caller]
+    fn reader(&self) -> LockResult<RwLockReadGuard<'_, T>> {
+        let held = Held::new();
+        self.poison.of(RwLockReadGuard { lock: self, held })
+    }
+
+    #[track_caller]
+    fn writer(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
+        let held = Held::new();
+        self.poison.of(RwLockWriteGuard { lock: self, held })
     }
 }
 
@@ -133,23 +149,29 @@ impl<T> fmt::Debug for RwLock<T> {
 
 /// Shared access to the value of a lock, until this is dropped.
 #[must_use = "the lock is unlocked at once otherwise"]
-pub struct RwLockReadGuard<'a, T>(&'a RwLock<T>);
+pub struct RwLockReadGuard<'a, T> {
+    lock: &'a RwLock<T>,
+    held: Held,
+}
 
 /// Access to the value of a lock, until this is dropped.
 #[must_use = "the lock is unlocked at once otherwise"]
-pub struct RwLockWriteGuard<'a, T>(&'a RwLock<T>);
+pub struct RwLockWriteGuard<'a, T> {
+    lock: &'a RwLock<T>,
+    held: Held,
+}
 
 impl<T> Drop for RwLockReadGuard<'_, T> {
-    #[track_caller]
     fn drop(&mut self) {
-        self.0.word.update(Update::new(Op::Sub, READER), Release);
+        let leave = Update::new(Op::Sub, READER);
+        at(self.held.since, || self.lock.word.update(leave, Release));
     }
 }
 
 impl<T> Drop for RwLockWriteGuard<'_, T> {
-    #[track_caller]
     fn drop(&mut self) {
-        self.0.word.store(UNLOCKED, Release);
+        self.held.poison(&self.lock.poison);
+        at(self.held.since, || self.lock.word.store(UNLOCKED, Release));
     }
 }
 
@@ -158,7 +180,7 @@ impl<T> Deref for RwLockReadGuard<'_, T> {
 
     fn deref(&self) -> &T {
         // SAFETY: this thread has locked for reading.
-        unsafe { &*self.0.value.get() }
+        unsafe { &*self.lock.value.get() }
     }
 }
 
@@ -167,7 +189,7 @@ impl<T> Deref for RwLockWriteGuard<'_, T> {
 
     fn deref(&self) -> &T {
         // SAFETY: this thread has locked for writing.
-        unsafe { &*self.0.value.get() }
+        unsafe { &*self.lock.value.get() }
     }
 }
 
@@ -175,7 +197,7 @@ impl<T> DerefMut for RwLockWriteGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: this thread has locked for writing, and `&mut self` proves that this is the only
         // access through the guard.
-        unsafe { &mut *self.0.value.get() }
+        unsafe { &mut *self.lock.value.get() }
     }
 }
 
