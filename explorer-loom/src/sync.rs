@@ -4,10 +4,10 @@ mod arc;
 pub mod atomic;
 mod barrier;
 mod condvar;
+mod lock;
 pub mod mpsc;
 mod mutex;
 mod notify;
-mod poison;
 mod rwlock;
 
 pub use arc::Arc;

@@ -307,7 +307,7 @@ impl<T: 'static> LocalKey<T> {
                     let locals = it.locals.as_mut();
                     locals.map(|locals| locals.push((key, Some(value as _))))
                 };
-                with_thread("thread::LocalKey::with", add).ok_or(AccessError(()))?;
+                with_thread("thread::LocalKey::with", add).ok_or(AccessError {})?;
                 self.get()?.expect("it was added")
             }
         };
@@ -323,11 +323,11 @@ impl<T: 'static> LocalKey<T> {
     fn get(&'static self) -> Result<Option<*const T>, AccessError> {
         let key = self.key();
         with_thread("thread::LocalKey::with", |it| {
-            let locals = it.locals.as_ref().ok_or(AccessError(()))?;
+            let locals = it.locals.as_ref().ok_or(AccessError {})?;
             let Some((_, its)) = locals.iter().find(|it| it.0 == key) else {
                 return Ok(None);
             };
-            let value = its.as_ref().ok_or(AccessError(()))?;
+            let value = its.as_ref().ok_or(AccessError {})?;
             Ok(value.downcast_ref().map(core::ptr::from_ref))
         })
     }
@@ -340,13 +340,9 @@ impl<T: 'static> fmt::Debug for LocalKey<T> {
 }
 
 /// The thread has begun to drop the value of a thread-local, or has dropped all of them.
-pub struct AccessError(());
-
-impl fmt::Debug for AccessError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AccessError").finish()
-    }
-}
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct AccessError {}
 
 impl fmt::Display for AccessError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,6 +5,7 @@ mod mutant;
 
 pub mod arena;
 mod awaited;
+mod bits;
 mod clock;
 mod coherence;
 mod consistency;
@@ -27,6 +28,7 @@ mod tests;
 
 pub use core::sync::atomic::Ordering;
 
+pub use bits::Bits;
 pub use clock::Clock;
 pub use consistency::Model;
 pub use event::{Event, EventId, Kind, Location};
