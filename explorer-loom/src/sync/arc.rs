@@ -133,8 +133,8 @@ impl<T: ?Sized> Arc<T> {
         Arc { references, value }
     }
 
-    /// Returns how many references there are, by a relaxed load as in std. The search begins again at
-    /// the first call, with clones as events.
+    /// Returns how many references there are, by a relaxed load as in std. The search begins again
+    /// at the first call, with clones as events.
     #[track_caller]
     pub fn strong_count(this: &Self) -> usize {
         if !known(|known| core::mem::replace(&mut known.counts_clones, true)) {

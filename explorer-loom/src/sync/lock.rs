@@ -14,7 +14,7 @@ pub(super) const UNLOCKED: u64 = 0;
 
 pub(super) struct Lock<T: ?Sized> {
     pub(super) word: Kept,
-    /// Whether a thread has panicked while it had locked. Only a thread that has locked accesses it.
+    /// Whether a thread has panicked while it had locked. Only a thread that has locked uses it.
     poisoned: AtomicBool,
     pub(super) value: UnsafeCell<T>,
 }
