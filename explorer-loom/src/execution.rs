@@ -150,9 +150,7 @@ pub(crate) fn require(what: &str) {
 impl Execution {
     /// Begins an execution. The one before may have ended in the middle.
     pub(crate) fn begin() {
-        if let Some(old) = EXECUTION.take() {
-            old.abandon();
-        }
+        Execution::clear();
         let new_lazy = |key| {
             let state = Arc::new(kept(0));
             (key, Lazy { state, value: None })
@@ -170,17 +168,6 @@ impl Execution {
         EXECUTION.set(Some(execution));
     }
 
-    /// Throws away an execution that has not ended. The destructors of its values do not run: they
-    /// could use locations of that execution.
-    fn abandon(self) {
-        for (_, thread) in self.threads {
-            core::mem::forget(thread.locals);
-        }
-        for (_, lazy) in self.lazies {
-            core::mem::forget(lazy.value);
-        }
-    }
-
     /// Ends the execution: waits for all threads, and fails if something has leaked.
     pub(crate) fn end() {
         while let Some(thread) = try_with(Execution::unjoined).flatten() {
@@ -195,10 +182,15 @@ impl Execution {
         drop(EXECUTION.take());
     }
 
-    /// Throws away what the last execution has left.
+    /// Throws away an execution that has not ended. The destructors of its values do not run: they
+    /// could use locations of that execution.
     pub(crate) fn clear() {
-        if let Some(old) = EXECUTION.take() {
-            old.abandon();
+        let Some(old) = EXECUTION.take() else { return };
+        for (_, thread) in old.threads {
+            core::mem::forget(thread.locals);
+        }
+        for (_, lazy) in old.lazies {
+            core::mem::forget(lazy.value);
         }
     }
 

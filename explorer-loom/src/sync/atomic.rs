@@ -10,14 +10,8 @@ use crate::execution::{Kept, kept, require};
 #[doc(no_inline)]
 pub use core::sync::atomic::Ordering;
 
+pub use crate::thread::yield_now as spin_loop_hint;
 pub use spanlock_explorer::fence;
-
-/// A round of a loop that waits for another thread: same as
-/// [`yield_now`](crate::thread::yield_now).
-#[track_caller]
-pub fn spin_loop_hint() {
-    crate::thread::yield_now();
-}
 
 /// Returns the failure ordering that belongs to an ordering of a read-modify-write.
 fn as_failure(order: Ordering) -> Ordering {
