@@ -1,10 +1,11 @@
 //! Cells, on which the explorer detects races.
 
 use core::cell;
+use core::panic::Location;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
-use spanlock_explorer::{Plain, fail};
+use spanlock_explorer::{Plain, at, fail};
 
 use crate::execution::require;
 
@@ -69,21 +70,24 @@ impl State {
 struct Access {
     state: Arc<State>,
     is_write: bool,
+    since: &'static Location<'static>,
 }
 
 impl Access {
     #[track_caller]
     fn begin(state: &Arc<State>, is_write: bool) -> Access {
         state.begin(is_write);
-        let state = state.clone();
-        Access { state, is_write }
+        Access {
+            state: state.clone(),
+            is_write,
+            since: Location::caller(),
+        }
     }
 }
 
 impl Drop for Access {
-    #[track_caller]
     fn drop(&mut self) {
-        self.state.end(self.is_write);
+        at(self.since, || self.state.end(self.is_write));
     }
 }
 

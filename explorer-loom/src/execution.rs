@@ -30,8 +30,9 @@ pub(crate) struct Thread {
     pub(crate) handle: Option<spanlock_explorer::Thread>,
     /// How many waits of the thread have timed out.
     pub(crate) timeouts: u32,
-    /// The values of the thread's locals, by the addresses of the keys. `None` once it drops them.
-    pub(crate) locals: Option<Vec<(usize, Local)>>,
+    /// The values of the thread's locals, by the addresses of the keys. A value is `None` once the
+    /// thread drops it, and all are once they are dropped.
+    pub(crate) locals: Option<Vec<(usize, Option<Local>)>>,
 }
 
 pub(crate) type Local = Box<dyn Any>;
@@ -64,6 +65,8 @@ pub(crate) struct Known {
     pub(crate) threads: usize,
     /// The most threads that an execution may have.
     pub(crate) most_threads: usize,
+    /// Whether a thread asks how many references to an `Arc` there are.
+    pub(crate) counts_clones: bool,
     /// Whether a thread has spun.
     pub(crate) has_spun: bool,
     /// Whether an execution has ended because it met something new. Then the search begins again.
@@ -90,6 +93,7 @@ std::thread_local! {
             lazies: Vec::new(),
             threads: 2,
             most_threads: 0,
+            counts_clones: false,
             has_spun: false,
             is_new: false,
         })
@@ -146,9 +150,7 @@ pub(crate) fn require(what: &str) {
 impl Execution {
     /// Begins an execution. The one before may have ended in the middle.
     pub(crate) fn begin() {
-        if let Some(old) = EXECUTION.take() {
-            old.abandon();
-        }
+        Execution::clear();
         let new_lazy = |key| {
             let state = Arc::new(kept(0));
             (key, Lazy { state, value: None })
@@ -166,17 +168,6 @@ impl Execution {
         EXECUTION.set(Some(execution));
     }
 
-    /// Throws away an execution that has not ended. The destructors of its values do not run: they
-    /// could use locations of that execution.
-    fn abandon(self) {
-        for (_, thread) in self.threads {
-            core::mem::forget(thread.locals);
-        }
-        for (_, lazy) in self.lazies {
-            core::mem::forget(lazy.value);
-        }
-    }
-
     /// Ends the execution: waits for all threads, and fails if something has leaked.
     pub(crate) fn end() {
         while let Some(thread) = try_with(Execution::unjoined).flatten() {
@@ -191,10 +182,15 @@ impl Execution {
         drop(EXECUTION.take());
     }
 
-    /// Throws away what the last execution has left.
+    /// Throws away an execution that has not ended. The destructors of its values do not run: they
+    /// could use locations of that execution.
     pub(crate) fn clear() {
-        if let Some(old) = EXECUTION.take() {
-            old.abandon();
+        let Some(old) = EXECUTION.take() else { return };
+        for (_, thread) in old.threads {
+            core::mem::forget(thread.locals);
+        }
+        for (_, lazy) in old.lazies {
+            core::mem::forget(lazy.value);
         }
     }
 

@@ -1,11 +1,6 @@
 //! The functions of [`std::hint`] that loom has.
 
-/// A round of a loop that waits for another thread: same as
-/// [`yield_now`](crate::thread::yield_now).
-#[track_caller]
-pub fn spin_loop() {
-    crate::thread::yield_now();
-}
+pub use crate::thread::yield_now as spin_loop;
 
 /// Panics: it was reached.
 ///

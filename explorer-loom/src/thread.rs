@@ -175,19 +175,25 @@ where
 /// Drops the thread-locals of the calling thread.
 pub(crate) fn drop_locals() {
     let me = current_thread();
-    loop {
-        let local = execution::try_with(|it| {
+    let next = || {
+        execution::try_with(|it| {
             let its = it.threads.get_mut(&me)?;
-            let local = its.locals.as_mut()?.pop();
+            // The key stays, so that a destructor that uses it does not create another value.
+            let local = its
+                .locals
+                .as_mut()?
+                .iter_mut()
+                .rev()
+                .find_map(|it| it.1.take());
             if local.is_none() {
                 its.locals = None;
             }
             local
-        });
-        // Dropped outside, because it may use others.
-        let Some(_local) = local.flatten() else {
-            return;
-        };
+        })
+    };
+    // Dropped outside, because it may use others, or begin them.
+    while let Some(local) = next().flatten() {
+        drop(local);
     }
 }
 
@@ -274,7 +280,7 @@ impl<T: 'static> LocalKey<T> {
     /// Calls `f` with the value of the calling thread.
     ///
     /// # Panics
-    /// If the thread has begun to drop its thread-locals.
+    /// If the thread has begun to drop this value, or has dropped all.
     #[track_caller]
     pub fn with<F, R>(&'static self, f: F) -> R
     where
@@ -287,7 +293,7 @@ impl<T: 'static> LocalKey<T> {
     /// Calls `f` with the value of the calling thread.
     ///
     /// # Errors
-    /// The thread has begun to drop its thread-locals.
+    /// The thread has begun to drop this value, or has dropped all.
     #[track_caller]
     pub fn try_with<F, R>(&'static self, f: F) -> Result<R, AccessError>
     where
@@ -299,9 +305,9 @@ impl<T: 'static> LocalKey<T> {
                 let (key, value) = (self.key(), Box::new((self.init)()));
                 let add = |it: &mut execution::Thread| {
                     let locals = it.locals.as_mut();
-                    locals.map(|locals| locals.push((key, value as _)))
+                    locals.map(|locals| locals.push((key, Some(value as _))))
                 };
-                with_thread("thread::LocalKey::with", add).ok_or(AccessError(()))?;
+                with_thread("thread::LocalKey::with", add).ok_or(AccessError {})?;
                 self.get()?.expect("it was added")
             }
         };
@@ -317,9 +323,12 @@ impl<T: 'static> LocalKey<T> {
     fn get(&'static self) -> Result<Option<*const T>, AccessError> {
         let key = self.key();
         with_thread("thread::LocalKey::with", |it| {
-            let locals = it.locals.as_ref().ok_or(AccessError(()))?;
-            let its = locals.iter().find(|(its, _)| *its == key);
-            Ok(its.and_then(|(_, value)| value.downcast_ref().map(core::ptr::from_ref)))
+            let locals = it.locals.as_ref().ok_or(AccessError {})?;
+            let Some((_, its)) = locals.iter().find(|it| it.0 == key) else {
+                return Ok(None);
+            };
+            let value = its.as_ref().ok_or(AccessError {})?;
+            Ok(value.downcast_ref().map(core::ptr::from_ref))
         })
     }
 }
@@ -330,14 +339,10 @@ impl<T: 'static> fmt::Debug for LocalKey<T> {
     }
 }
 
-/// The thread has begun to drop its thread-locals.
-pub struct AccessError(());
-
-impl fmt::Debug for AccessError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AccessError").finish()
-    }
-}
+/// The thread has begun to drop the value of a thread-local, or has dropped all of them.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct AccessError {}
 
 impl fmt::Display for AccessError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

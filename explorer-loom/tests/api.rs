@@ -1,7 +1,5 @@
 //! Each item of loom's API, in a small model. A model's outcomes are those that std permits.
 
-use std::collections::BTreeSet;
-use std::fmt::Debug;
 use std::sync::Arc as Real;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
@@ -12,19 +10,8 @@ use loom::sync::atomic::{AtomicBool, AtomicI8, AtomicU8, AtomicUsize, fence};
 use loom::sync::{Arc, Barrier, Condvar, Mutex, Notify, RwLock, mpsc};
 use loom::{cell, thread};
 
-/// Returns what the program returns in its executions.
-fn outcomes<T: Ord + Debug + Send + 'static>(
-    program: impl Fn() -> T + Send + Sync + 'static,
-) -> Vec<T> {
-    let found = Real::new(std::sync::Mutex::new(BTreeSet::new()));
-    let all = found.clone();
-    loom::model(move || {
-        let outcome = program();
-        all.lock().unwrap().insert(outcome);
-    });
-    let mut found = found.lock().unwrap();
-    std::mem::take(&mut *found).into_iter().collect()
-}
+mod common;
+use common::{failure, outcomes};
 
 const SOON: Duration = Duration::from_millis(1);
 
@@ -427,13 +414,6 @@ struct SendCell(cell::UnsafeCell<i32>);
 
 // SAFETY: a model searches for what this breaks.
 unsafe impl Sync for SendCell {}
-
-/// Returns the message with which the model fails.
-fn failure(program: impl Fn() + Send + Sync + 'static) -> String {
-    let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| loom::model(program)));
-    let payload = failed.expect_err("the model fails");
-    payload.downcast_ref::<String>().expect("a message").clone()
-}
 
 #[test]
 fn leaks_fail_with_their_lines() {

@@ -102,4 +102,12 @@ programs! {
         { x.store(1, Relaxed); fence(SeqCst); y.load(Relaxed) }
         { y.store(1, Relaxed); fence(SeqCst); x.load(Relaxed) }
     }
+    clones_and_counts: x y {
+        { let more = x.clone(); y.store(1, Relaxed); drop(more); 0 }
+        { Arc::strong_count(&x) * 10 + y.load(Relaxed) }
+    }
+    counts_in_a_row: x y {
+        { drop(x.clone()); 0 }
+        { Arc::strong_count(&x) * 100 + Arc::strong_count(&x) }
+    }
 }

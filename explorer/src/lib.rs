@@ -5,6 +5,7 @@ mod mutant;
 
 pub mod arena;
 mod awaited;
+mod bits;
 mod clock;
 mod coherence;
 mod consistency;
@@ -14,6 +15,7 @@ mod failure;
 mod graph;
 mod moment;
 mod observer;
+mod place;
 mod plain;
 mod program;
 mod request;
@@ -26,6 +28,7 @@ mod tests;
 
 pub use core::sync::atomic::Ordering;
 
+pub use bits::Bits;
 pub use clock::Clock;
 pub use consistency::Model;
 pub use event::{Event, EventId, Kind, Location};
@@ -33,6 +36,7 @@ pub use failure::{Failure, Reason};
 pub use graph::Graph;
 pub use moment::Moment;
 pub use observer::{End, Observer};
+pub use place::at;
 pub use plain::Plain;
 pub use program::{
     Atomic, Thread, choose, current_thread, fail, fault, fence, is_exploring, spawn, spin,

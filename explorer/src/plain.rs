@@ -7,14 +7,12 @@
 //! thread.
 
 use core::cell::Cell;
-use core::panic;
 
 use crate::MAX_THREADS;
 use crate::failure::Reason;
+use crate::place::{Place, here};
 use crate::program::{foreign_message, knows};
 use crate::run::{Runtime, current};
-
-type Place = &'static panic::Location<'static>;
 
 /// An access of a thread to plain memory.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +54,7 @@ impl Plain {
     pub fn new() -> Plain {
         let plain = Plain::blank();
         if let Some(runtime) = current() {
-            let access = now(runtime, true, panic::Location::caller());
+            let access = now(runtime, true, here());
             plain.written.set(Some(access));
         }
         plain
@@ -75,17 +73,17 @@ impl Plain {
     #[track_caller]
     #[inline]
     pub fn read(&self) {
-        self.access(false, panic::Location::caller());
+        self.access(false, here());
     }
 
     /// Writes the memory.
     #[track_caller]
     #[inline]
     pub fn write(&self) {
-        self.access(true, panic::Location::caller());
+        self.access(true, here());
     }
 
-    fn access(&self, is_write: bool, place: &'static panic::Location<'static>) {
+    fn access(&self, is_write: bool, place: Place) {
         let Some(runtime) = current() else { return };
         if self.execution != runtime.execution() {
             let message = || foreign_message("cell", self.execution, place);

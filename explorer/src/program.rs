@@ -1,15 +1,13 @@
 //! What a program calls: locations, fences, choices and threads.
 
-use core::panic;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::event::{EventId, Location, acquires, releases};
 use crate::failure::Reason;
+use crate::place::{Place, here};
 use crate::request::{Ask, Condition, Reply, Request, Update};
 use crate::run::{self, Runtime, current};
 use crate::state::{State, Status};
-
-type Place = &'static panic::Location<'static>;
 
 /// A location of 64 bits that threads access by atomic operations.
 ///
@@ -167,7 +165,7 @@ impl Atomic {
     /// Returns the value, for a thread that has the location alone. This is no event.
     #[track_caller]
     pub fn exclusive(&self) -> u64 {
-        let place = panic::Location::caller();
+        let place = here();
         if let Some(runtime) = current() {
             self.belong(runtime, place);
             let race = self.take(&mut runtime.state.borrow_mut());
@@ -183,7 +181,7 @@ impl Atomic {
     /// time. Other threads may read meanwhile.
     #[track_caller]
     pub fn unsynchronized(&self) -> u64 {
-        let place = panic::Location::caller();
+        let place = here();
         let value = self.load(Ordering::Relaxed);
         let race = current().and_then(|runtime| {
             let state = runtime.state.borrow();
@@ -210,7 +208,7 @@ impl Atomic {
 
     #[track_caller]
     fn ask(&self, request: Request) -> Reply {
-        let place = panic::Location::caller();
+        let place = here();
         let Some(runtime) = current() else {
             let execution = self.execution.load(Ordering::Relaxed);
             assert!(
@@ -399,7 +397,7 @@ pub fn fence(ordering: Ordering) {
         "there is no such thing as a relaxed fence"
     );
     if current().is_some_and(|runtime| runtime.state.borrow().is_concurrent) {
-        run::ask(Request::Fence(ordering), panic::Location::caller());
+        run::ask(Request::Fence(ordering), here());
     }
 }
 
@@ -424,7 +422,7 @@ pub fn fault(kinds: usize) -> usize {
 #[track_caller]
 fn choice(alternatives: usize, is_fault: bool) -> usize {
     let request = Request::Choose(alternatives as u32, is_fault);
-    run::ask(request, panic::Location::caller()).map_or(0, |it| it.value as usize)
+    run::ask(request, here()).map_or(0, |it| it.value as usize)
 }
 
 /// One round of a spin loop. After as many rounds as the search [permits](crate::Search::rounds),
@@ -434,7 +432,7 @@ pub fn spin() {
     let Some(runtime) = current() else {
         return core::hint::spin_loop();
     };
-    let place = panic::Location::caller();
+    let place = here();
     let is_cut = runtime.state.borrow_mut().round(place);
     if is_cut {
         run::ask(Request::Cut, place);
@@ -451,7 +449,7 @@ pub struct Thread(usize);
 /// Outside an execution.
 #[track_caller]
 pub fn spawn(body: impl FnOnce() + 'static) -> Thread {
-    let reply = run::ask(Request::Spawn, panic::Location::caller());
+    let reply = run::ask(Request::Spawn, here());
     let thread = reply.expect("threads are spawned in an execution").value as usize;
     let runtime = current().expect("as above");
     let mut state = runtime.state.borrow_mut();
@@ -470,7 +468,7 @@ impl Thread {
     /// Waits until the thread has returned, which happens before the return of this call.
     #[track_caller]
     pub fn join(self) {
-        run::ask(Request::Join(self.0 as u32), panic::Location::caller());
+        run::ask(Request::Join(self.0 as u32), here());
         if let Some(runtime) = current() {
             let mut state = runtime.state.borrow_mut();
             state.is_concurrent = !is_alone(&state);
@@ -505,7 +503,7 @@ pub fn is_exploring() -> bool {
 /// Fails the execution, and with it the search. Outside an execution, it panics.
 #[track_caller]
 pub fn fail(reason: &str) -> ! {
-    let place = panic::Location::caller();
+    let place = here();
     match current() {
         Some(runtime) => runtime.fail(Reason::Stated, || format!("{reason}\nat {place}")),
         None => panic!("{reason}"),

@@ -9,43 +9,58 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc as Real;
 
 use spanlock_explorer::Ordering::{Acquire, Release};
-use spanlock_explorer::{Op, Update, fence};
+use spanlock_explorer::{Op, Update, at, fence};
 
-use crate::execution::{self, Kept, kept};
+use crate::execution::{self, Kept, begin_again, kept, known};
 
-/// Counts the references to a value, and those that were dropped.
+/// Counts the references to a value.
 ///
 /// A clone is no event: its reference is dropped later, so each thread that finds that only one
-/// reference is left comes after all clones.
+/// reference is left comes after all clones. Only [`Arc::strong_count`] can tell when a clone takes
+/// place. In a search in which it is called, clones are events.
 #[derive(Debug)]
 pub(crate) struct References {
-    made: AtomicU64,
-    dropped: Kept,
+    /// How many there are, without the clones that are no events. So it may be negative.
+    count: Kept,
+    /// The clones that are no events.
+    clones: AtomicU64,
     /// The number among what must be freed.
     number: usize,
+    made: &'static Location<'static>,
 }
 
 impl References {
-    // Relaxed: one thread of the system runs all threads of a model.
-    fn made(&self) -> u64 {
-        self.made.load(Relaxed)
+    /// Returns how many there are if the count is this.
+    fn with_clones(&self, count: u64) -> u64 {
+        // Relaxed: one thread of the system runs all threads of a model.
+        count.wrapping_add(self.clones.load(Relaxed))
     }
 
     #[track_caller]
     fn is_one(&self) -> bool {
         // Acquire: what other threads did with the value happens before the return.
-        self.dropped.load(Acquire) + 1 == self.made()
+        self.with_clones(self.count.load(Acquire)) == 1
+    }
+
+    #[track_caller]
+    fn add_one(&self) {
+        if known(|known| known.counts_clones) {
+            // Relaxed, as in std: the clone that is there keeps the value.
+            self.count.update(Update::new(Op::Add, 1), Relaxed);
+        } else {
+            // Relaxed: see `with_clones`.
+            self.clones.fetch_add(1, Relaxed);
+        }
     }
 
     /// Drops a reference. Returns whether it was the last one; then all earlier drops happen before
     /// the return.
-    #[track_caller]
     fn drop_one(&self) -> bool {
         // Release: pairs with the fence, and with the load above.
-        let dropped = self.dropped.update(Update::new(Op::Add, 1), Release);
-        let is_last = dropped + 1 == self.made();
+        let subtract = || self.count.update(Update::new(Op::Sub, 1), Release);
+        let is_last = self.with_clones(at(self.made, subtract)) == 1;
         if is_last {
-            fence(Acquire);
+            at(self.made, || fence(Acquire));
         }
         is_last
     }
@@ -103,12 +118,13 @@ impl<T: ?Sized> Arc<T> {
             Real::get_mut(&mut value).is_some(),
             "the `Arc` for `loom::sync::Arc::from_std` is not the only reference"
         );
-        let at = Location::caller();
+        let made = Location::caller();
         let references = execution::with("sync::Arc::new", |it| {
             let references = Real::new(References {
-                made: AtomicU64::new(1),
-                dropped: kept(0),
-                number: it.made("`Arc`", at),
+                count: kept(1),
+                clones: AtomicU64::new(0),
+                number: it.made("`Arc`", made),
+                made,
             });
             let address = Real::as_ptr(&value).cast::<()>().addr();
             it.arcs.insert(address, references.clone());
@@ -117,10 +133,14 @@ impl<T: ?Sized> Arc<T> {
         Arc { references, value }
     }
 
-    /// Returns how many references there are.
+    /// Returns how many references there are, by a relaxed load as in std. The search begins again
+    /// at the first call, with clones as events.
     #[track_caller]
     pub fn strong_count(this: &Self) -> usize {
-        (this.references.made() - this.references.dropped.load(Acquire)) as usize
+        if !known(|known| core::mem::replace(&mut known.counts_clones, true)) {
+            begin_again();
+        }
+        this.references.count.load(Relaxed) as usize
     }
 
     /// Makes another reference to the value behind a pointer.
@@ -189,7 +209,6 @@ impl<T: ?Sized> Arc<T> {
     }
 
     /// Drops the reference, but not the value.
-    #[track_caller]
     fn into_parts(self) -> Real<T> {
         let this = ManuallyDrop::new(self);
         this.release();
@@ -200,7 +219,6 @@ impl<T: ?Sized> Arc<T> {
         }
     }
 
-    #[track_caller]
     fn release(&self) {
         if self.references.drop_one() {
             let address = Real::as_ptr(&self.value).cast::<()>().addr();
@@ -221,9 +239,9 @@ impl<T: ?Sized> Deref for Arc<T> {
 }
 
 impl<T: ?Sized> Clone for Arc<T> {
+    #[track_caller]
     fn clone(&self) -> Arc<T> {
-        // Relaxed: see `made`.
-        self.references.made.fetch_add(1, Relaxed);
+        self.references.add_one();
         Arc {
             references: self.references.clone(),
             value: self.value.clone(),
@@ -232,7 +250,6 @@ impl<T: ?Sized> Clone for Arc<T> {
 }
 
 impl<T: ?Sized> Drop for Arc<T> {
-    #[track_caller]
     fn drop(&mut self) {
         self.release();
     }

@@ -1,7 +1,7 @@
 //! The condition variable.
 
 use core::time::Duration;
-use std::sync::LockResult;
+use std::sync::{LockResult, PoisonError};
 
 use spanlock_explorer::Ordering::Relaxed;
 use spanlock_explorer::{Condition, Op, Update, choose, current_thread, fault};
@@ -44,7 +44,7 @@ impl Condvar {
     /// Unlocks the mutex, waits for a notification, and locks the mutex.
     ///
     /// # Errors
-    /// Never.
+    /// The mutex is poisoned.
     #[track_caller]
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
         let mutex = guard.mutex();
@@ -62,7 +62,7 @@ impl Condvar {
     /// Unlocks the mutex, waits for a notification or until the time is over, and locks the mutex.
     ///
     /// # Errors
-    /// Never.
+    /// The mutex is poisoned.
     #[track_caller]
     pub fn wait_timeout<'a, T>(
         &self,
@@ -76,8 +76,11 @@ impl Condvar {
             let is_notified = Condition::masked(me, 0, true).timed();
             self.waiting.wait_until(is_notified, Relaxed);
         }
-        let guard = mutex.lock().unwrap_or_else(|it| it.into_inner());
-        Ok((guard, WaitTimeoutResult(is_late)))
+        let result = WaitTimeoutResult(is_late);
+        match mutex.lock() {
+            Ok(guard) => Ok((guard, result)),
+            Err(poisoned) => Err(PoisonError::new((poisoned.into_inner(), result))),
+        }
     }
 
     /// Wakes one of the threads that wait, if there are any.

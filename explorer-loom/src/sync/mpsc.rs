@@ -1,13 +1,14 @@
 //! The unbounded channel.
 
 use core::fmt;
+use core::panic::Location;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError};
 use std::sync::{Arc as Real, Mutex, PoisonError};
 
 use spanlock_explorer::Ordering::{AcqRel, Acquire};
-use spanlock_explorer::{Condition, Op, Update};
+use spanlock_explorer::{Condition, Op, Update, at};
 
 use super::Arc;
 use crate::execution::{Kept, kept, require};
@@ -23,6 +24,7 @@ struct Channel<T> {
     sent: Kept,
     /// The messages, by their numbers. A sender adds its message in the step that counts it.
     messages: Mutex<BTreeMap<u64, T>>,
+    made: &'static Location<'static>,
 }
 
 impl<T> Channel<T> {
@@ -33,10 +35,10 @@ impl<T> Channel<T> {
             .remove(&number)
     }
 
-    #[track_caller]
     fn set(&self, flag: u64) {
         // AcqRel, as in `send`.
-        self.sent.update(Update::new(Op::Or, flag), AcqRel);
+        let set = Update::new(Op::Or, flag);
+        at(self.made, || self.sent.update(set, AcqRel));
     }
 }
 
@@ -44,7 +46,6 @@ impl<T> Channel<T> {
 struct Senders<T>(Real<Channel<T>>);
 
 impl<T> Drop for Senders<T> {
-    #[track_caller]
     fn drop(&mut self) {
         self.0.set(NO_SENDER);
     }
@@ -60,6 +61,7 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let channel = Real::new(Channel {
         sent: kept(0),
         messages: Mutex::default(),
+        made: Location::caller(),
     });
     let senders = Arc::new(Senders(channel.clone()));
     (Sender(senders), Receiver(channel, Mutex::new(0)))
@@ -155,14 +157,10 @@ impl<T> Receiver<T> {
 }
 
 impl<T> Drop for Receiver<T> {
-    #[track_caller]
     fn drop(&mut self) {
         self.0.set(NO_RECEIVER);
-        let messages = self
-            .0
-            .messages
-            .lock()
-            .map(|mut it| core::mem::take(&mut *it));
+        let messages = self.0.messages.lock();
+        let messages = messages.map(|mut it| core::mem::take(&mut *it));
         // Dropped without the lock, because a message may hold a sender.
         drop(messages);
     }

@@ -1,141 +1,51 @@
 //! The mutex.
 
-use core::cell::UnsafeCell;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 use std::sync::{LockResult, TryLockError, TryLockResult};
 
 use spanlock_explorer::Ordering::{Acquire, Relaxed, Release};
+use spanlock_explorer::at;
 
-use crate::execution::{Kept, kept, require};
+use super::lock::{Held, Lock, UNLOCKED, guard, lock};
+use crate::execution::require;
 
-const UNLOCKED: u64 = 0;
 const LOCKED: u64 = 1;
 
-/// A mutex. A panic fails the model, so the mutex is never poisoned.
-pub struct Mutex<T: ?Sized> {
-    word: Kept,
-    value: UnsafeCell<T>,
-}
+lock!(
+    /// A mutex. As in std, a thread that panics while it has locked the mutex poisons it.
+    Mutex<T: Sized>, Send
+);
 
-// SAFETY: the value moves with the mutex.
-unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
-// SAFETY: only the thread that has locked the mutex accesses the value.
-unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
-
-impl<T> Mutex<T> {
-    /// Returns a mutex around the value.
-    ///
-    /// # Panics
-    /// Outside a model.
-    #[track_caller]
-    pub fn new(value: T) -> Mutex<T> {
-        require("sync::Mutex::new");
-        Mutex {
-            word: kept(UNLOCKED),
-            value: UnsafeCell::new(value),
-        }
-    }
-
-    /// Returns the value.
-    ///
-    /// # Errors
-    /// Never.
-    pub fn into_inner(self) -> LockResult<T> {
-        Ok(self.value.into_inner())
-    }
-}
+guard!(mut MutexGuard<T: Sized>, Mutex);
 
 impl<T: ?Sized> Mutex<T> {
     /// Waits until the mutex is unlocked, and locks it.
     ///
     /// # Errors
-    /// Never.
+    /// The mutex is poisoned.
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         require("sync::Mutex::lock");
-        self.word.exchange_when(UNLOCKED, LOCKED, Acquire);
-        Ok(MutexGuard(self))
+        self.0.word.exchange_when(UNLOCKED, LOCKED, Acquire);
+        self.0.locked(|held| MutexGuard { lock: self, held })
     }
 
     /// Locks the mutex if it is unlocked.
     ///
     /// # Errors
-    /// It is locked.
+    /// The mutex is locked or poisoned.
     #[track_caller]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         require("sync::Mutex::try_lock");
-        match (self.word).compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed) {
-            Ok(_) => Ok(MutexGuard(self)),
-            Err(_) => Err(TryLockError::WouldBlock),
-        }
-    }
-
-    /// Returns the value: `&mut` proves that no other thread has access.
-    ///
-    /// # Errors
-    /// Never.
-    pub fn get_mut(&mut self) -> LockResult<&mut T> {
-        Ok(self.value.get_mut())
+        let locked = (self.0.word).compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed);
+        locked.map_err(|_| TryLockError::WouldBlock)?;
+        Ok(self.0.locked(|held| MutexGuard { lock: self, held })?)
     }
 }
-
-impl<T: Default> Default for Mutex<T> {
-    #[track_caller]
-    fn default() -> Mutex<T> {
-        Mutex::new(T::default())
-    }
-}
-
-impl<T> From<T> for Mutex<T> {
-    #[track_caller]
-    fn from(value: T) -> Mutex<T> {
-        Mutex::new(value)
-    }
-}
-
-impl<T: ?Sized> fmt::Debug for Mutex<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mutex").finish_non_exhaustive()
-    }
-}
-
-/// Access to the value of a mutex, which is unlocked when this is dropped.
-#[must_use = "the mutex is unlocked at once otherwise"]
-pub struct MutexGuard<'a, T: ?Sized>(&'a Mutex<T>);
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
     pub(super) fn mutex(&self) -> &'a Mutex<T> {
-        self.0
-    }
-}
-
-impl<T: ?Sized> Drop for MutexGuard<'_, T> {
-    #[track_caller]
-    fn drop(&mut self) {
-        self.0.word.store(UNLOCKED, Release);
-    }
-}
-
-impl<T: ?Sized> Deref for MutexGuard<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        // SAFETY: this thread has locked the mutex.
-        unsafe { &*self.0.value.get() }
-    }
-}
-
-impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this thread has locked the mutex, and `&mut self` proves that this is the only
-        // access through the guard.
-        unsafe { &mut *self.0.value.get() }
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
+        self.lock
     }
 }

@@ -2,66 +2,12 @@
 
 use core::marker::PhantomData;
 
-use spanlock_explorer::{Atomic, Op, Update};
+use spanlock_explorer::{Atomic, Bits, Op, Update};
 
 use super::freed::Kept;
 use crate::atomic::Ordering;
 
 pub(crate) use spanlock_explorer::fence;
-
-/// A value that a location of 64 bits can hold.
-pub(crate) trait Bits: Copy {
-    /// The bits that values of the type use.
-    const MASK: u64;
-
-    fn bits(self) -> u64;
-
-    fn from_bits(bits: u64) -> Self;
-}
-
-macro_rules! bits {
-    ($($value:ty)*) => {
-        $(
-            impl Bits for $value {
-                const MASK: u64 = <$value>::MAX as u64;
-
-                fn bits(self) -> u64 {
-                    self as u64
-                }
-
-                fn from_bits(bits: u64) -> Self {
-                    bits as $value
-                }
-            }
-        )*
-    };
-}
-
-bits!(u32 u64 usize);
-
-impl Bits for bool {
-    const MASK: u64 = 1;
-
-    fn bits(self) -> u64 {
-        u64::from(self)
-    }
-
-    fn from_bits(bits: u64) -> Self {
-        bits != 0
-    }
-}
-
-impl<T> Bits for *mut T {
-    const MASK: u64 = u64::MAX;
-
-    fn bits(self) -> u64 {
-        self.expose_provenance() as u64
-    }
-
-    fn from_bits(bits: u64) -> Self {
-        core::ptr::with_exposed_provenance_mut(bits as usize)
-    }
-}
 
 pub(crate) type AtomicU32 = Word<u32>;
 pub(crate) type AtomicU64 = Word<u64>;
@@ -111,11 +57,7 @@ impl<V: Bits> Word<V> {
 
     #[track_caller]
     fn update(&self, op: Op, operand: V, order: Ordering) -> V {
-        let update = Update {
-            op,
-            operand: operand.bits(),
-            mask: V::MASK,
-        };
+        let update = Update::masked(op, operand.bits(), V::MASK);
         V::from_bits(self.0.update(update, order))
     }
 }
