@@ -1,16 +1,13 @@
 //! Replays journals that debugfs wrote, with this crate and with e2fsck. The results must be the
 //! same, byte for byte.
 
-#![cfg(feature = "jbd2")]
-
-mod ext4;
-
 use std::fmt::Write;
 use std::sync::Arc;
 
-use ext4::Image;
 use spanlock_journal_commit::jbd2::{Recovery, recover};
 use spanlock_journal_commit::testing::Recorded;
+
+use crate::images::{self, Image};
 
 /// Transactions for `debugfs`. Each has a list of blocks to write, from a file of its own, and a
 /// list of blocks to revoke.
@@ -91,7 +88,7 @@ fn compare(image: &Image) -> Recovery {
 
 #[test]
 fn replay_matches_e2fsck() {
-    if !ext4::have_e2fsprogs() {
+    if !images::have_e2fsprogs() {
         return;
     }
     fastrand::seed(5);

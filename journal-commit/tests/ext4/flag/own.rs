@@ -8,7 +8,7 @@ use super::*;
 /// because the file system's own journal may need it.
 #[test]
 fn another_journal_does_not_clear_the_flag() {
-    if !ext4::have_e2fsprogs() {
+    if !images::have_e2fsprogs() {
         return;
     }
     let (block_bytes, features) = KINDS[0];
@@ -35,7 +35,7 @@ fn another_journal_does_not_clear_the_flag() {
 /// A journal in the blocks of a file is not the file system's own, either.
 #[test]
 fn a_journal_in_another_file_does_not_clear_the_flag() {
-    if !ext4::have_e2fsprogs() {
+    if !images::have_e2fsprogs() {
         return;
     }
     let (block_bytes, features) = KINDS[0];
@@ -44,7 +44,7 @@ fn a_journal_in_another_file_does_not_clear_the_flag() {
     let journal = open(&image, &home);
     fill(&journal, &image, 3);
     drop(journal);
-    let place = ext4::place_of(&image.file[1..]);
+    let place = images::place_of(&image.file[1..]);
     let new = FormatOptions::new(block_bytes)
         .place(place.clone())
         .overwrite();
@@ -63,7 +63,7 @@ fn a_journal_in_another_file_does_not_clear_the_flag() {
 /// blocks, an extent, or a tree of extents. Without a usable copy, no journal clears the flag.
 #[test]
 fn the_own_journal_is_where_the_copy_of_its_inode_says() {
-    if !ext4::have_e2fsprogs() {
+    if !images::have_e2fsprogs() {
         return;
     }
     let check = |image: &Image, changes: &[(usize, &[u8])], is_own: bool| {
@@ -109,7 +109,7 @@ fn the_own_journal_is_where_the_copy_of_its_inode_says() {
 /// An external journal has the UUID by which its file system names it.
 #[test]
 fn an_external_journal_clears_the_flag_of_its_own_file_system() {
-    if !ext4::have_e2fsprogs() {
+    if !images::have_e2fsprogs() {
         return;
     }
     let (block_bytes, features) = KINDS[1];

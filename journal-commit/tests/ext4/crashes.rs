@@ -2,21 +2,17 @@
 //! and so does the running kernel if it can mount images. The results must agree in the journaled
 //! blocks and hold all acknowledged changes.
 
-#![cfg(feature = "jbd2")]
-
-mod ext4;
-mod rounds;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ext4::Image;
-use rounds::scaled;
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::jbd2::{
     CommitWay, Flushes, FormatOptions, Journal, Options, Place, Recovery, Tid, format, recover,
 };
 use spanlock_journal_commit::testing::{History, Loss, Recorded};
+
+use crate::images::{self, Image};
+use crate::rounds::scaled;
 
 /// The changes of a handle: its transaction, its blocks, and the byte with which it filled them, or
 /// `None` if it revoked them.
@@ -47,7 +43,7 @@ impl Run {
             _ => "^metadata_csum,64bit",
         };
         let image = Image::new(block_bytes, features, 48);
-        ext4::debugfs(&image.path, "feature needs_recovery");
+        images::debugfs(&image.path, "feature needs_recovery");
         let device = Arc::new(Recorded::from_image(image.bytes()));
         let new = FormatOptions::new(block_bytes)
             .place(image.place())
@@ -216,7 +212,7 @@ impl Tally {
         if !mount {
             return;
         }
-        match ext4::kernel(&run.image, &crashed) {
+        match images::kernel(&run.image, &crashed) {
             Ok(mounted) if run.image.file_of(&mounted) == our_file => self.mounted += 1,
             // The commit block is torn and has a checksum of the third kind. Newer kernels accept
             // the transaction if the used part is sound, because its data had been flushed.
@@ -257,7 +253,7 @@ fn all_cuts(run: &Run, mount: bool, tally: &mut Tally) {
 
 fn crash_images_of(flushes: Flushes) -> Tally {
     let mut tally = Tally::default();
-    let mount = ext4::kernel_mounts();
+    let mount = images::kernel_mounts();
     // The scheduler decides how many handles share a commit, and thereby the number of images.
     for _ in 0..4 {
         for (way, block_bytes, rounds) in [
@@ -280,14 +276,14 @@ fn crash_images_of(flushes: Flushes) -> Tally {
 
 #[test]
 fn two_flushes() {
-    if ext4::have_e2fsprogs() {
+    if images::have_e2fsprogs() {
         crash_images_of(Flushes::Two);
     }
 }
 
 #[test]
 fn one_flush() {
-    if ext4::have_e2fsprogs() {
+    if images::have_e2fsprogs() {
         let tally = crash_images_of(Flushes::One);
         assert_eq!(tally.refused, 0);
     }
@@ -296,14 +292,14 @@ fn one_flush() {
 /// `debugfs` shows the transactions without complaint.
 #[test]
 fn debugfs_reads_the_journal() {
-    if !ext4::have_e2fsprogs() {
+    if !images::have_e2fsprogs() {
         return;
     }
     for flushes in [Flushes::Two, Flushes::One] {
         let run = Run::new(flushes, CommitWay::Coalesced, 1024, 10);
         let path = run.image.folder().join("dumped");
         std::fs::write(&path, run.history.image(run.history.len(), Loss::Nothing)).unwrap();
-        let text = ext4::debugfs(&path, "logdump -a");
+        let text = images::debugfs(&path, "logdump -a");
         let first = run.steps.iter().flatten().map(|it| it.tid.0).min().unwrap();
         let last = run.acknowledged.iter().map(|(_, tid)| tid.0).max().unwrap();
         for tid in first..=last {
@@ -323,7 +319,7 @@ fn debugfs_reads_the_journal() {
 /// of the first kind and two flushes, or with checksums of the third kind.
 #[test]
 fn journals_of_e2fsprogs_can_be_continued() {
-    if !ext4::have_e2fsprogs() {
+    if !images::have_e2fsprogs() {
         return;
     }
     for (features, script) in [
@@ -336,7 +332,7 @@ fn journals_of_e2fsprogs_can_be_continued() {
         if let Some(script) = script {
             image.script(script);
         }
-        ext4::debugfs(&image.path, "feature needs_recovery");
+        images::debugfs(&image.path, "feature needs_recovery");
         let device = Arc::new(Recorded::from_image(image.bytes()));
         let options = Options::new(1024).place(image.place());
         let journal = Journal::open(device.clone(), device.clone(), options).unwrap();
@@ -361,7 +357,7 @@ fn journals_of_e2fsprogs_can_be_continued() {
 /// `debugfs` shows an external journal on a device that mke2fs made for it.
 #[test]
 fn an_external_journal() {
-    if !ext4::have_e2fsprogs() {
+    if !images::have_e2fsprogs() {
         return;
     }
     for block_bytes in [1024, 4096] {
@@ -369,7 +365,7 @@ fn an_external_journal() {
         let path = folder.path().join("journal");
         let device = std::fs::File::create(&path).unwrap();
         device.set_len(u64::from(block_bytes) * 2048).unwrap();
-        let mut make = ext4::tool("mke2fs");
+        let mut make = images::tool("mke2fs");
         make.args([
             "-q",
             "-F",
@@ -378,7 +374,7 @@ fn an_external_journal() {
             "-b",
             &block_bytes.to_string(),
         ]);
-        ext4::run(make.arg(&path));
+        images::run(make.arg(&path));
         let place = Place::external(block_bytes);
         let log = Arc::new(Recorded::from_image(std::fs::read(&path).unwrap()));
         let home = Arc::new(Recorded::new(64 * block_bytes as usize));
@@ -395,7 +391,7 @@ fn an_external_journal() {
         std::fs::write(&path, log.medium()).unwrap();
         // `debugfs` reads the block size from a file system's image.
         let image = Image::new(block_bytes, "64bit", 4);
-        let text = ext4::debugfs(&image.path, &format!("logdump -a -f {}", path.display()));
+        let text = images::debugfs(&image.path, &format!("logdump -a -f {}", path.display()));
         let line = format!("sequence {}, type 2 (commit block)", last.unwrap());
         assert!(text.contains(&line), "{line}: {text}");
         assert!(text.contains("FS block 42"), "{text}");

@@ -103,7 +103,7 @@ fn a_killed_process_loses_no_durable_record() {
     for round in 0..10 {
         let mut child = Command::new(env::current_exe().unwrap())
             .args([
-                "a_killed_process_loses_no_durable_record",
+                "compact_storages::a_killed_process_loses_no_durable_record",
                 "--exact",
                 "--nocapture",
                 "--test-threads=1",

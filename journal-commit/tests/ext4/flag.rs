@@ -2,18 +2,15 @@
 //! journal inside the file system is opened until after it is closed, `e2fsck -p` and the running
 //! kernel keep every acknowledged change. Both replay a journal only if the flag is set.
 
-#![cfg(feature = "jbd2")]
-
-mod ext4;
-#[path = "ext4_flag/own.rs"]
 mod own;
 
 use std::sync::Arc;
 
-use ext4::Image;
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::jbd2::{Error, FormatOptions, Journal, Options, format, recover};
 use spanlock_journal_commit::testing::{Fault, FaultAt, FaultKind, History, Loss, Recorded};
+
+use crate::images::{self, Image};
 
 /// Block size and features of the file systems: with and without a checksum in the superblock, and
 /// with the superblock in a block of its own and in a part of block 0.
@@ -54,10 +51,14 @@ fn byte_of(image: &Image, bytes: &[u8]) -> u8 {
 /// output.
 fn preen(image: &Image, bytes: &[u8]) -> (i32, Vec<u8>, String) {
     let path = image.folder().join("preen");
-    ext4::overwrite(&path, bytes);
-    let done = ext4::tool("e2fsck").arg("-p").arg(&path).output().unwrap();
+    images::overwrite(&path, bytes);
+    let done = images::tool("e2fsck")
+        .arg("-p")
+        .arg(&path)
+        .output()
+        .unwrap();
     let code = done.status.code().expect("an exit status");
-    (code, std::fs::read(&path).unwrap(), ext4::text(&done))
+    (code, std::fs::read(&path).unwrap(), images::text(&done))
 }
 
 /// An open journal, each event of which can be the last before a crash.
@@ -131,7 +132,7 @@ impl Run {
         }
         check("e2fsck", &checked);
         if mount {
-            let mounted = ext4::kernel(&self.image, &crashed);
+            let mounted = images::kernel(&self.image, &crashed);
             check(
                 "the kernel",
                 &mounted.unwrap_or_else(|error| panic!("{error}")),
@@ -142,10 +143,10 @@ impl Run {
 
 #[test]
 fn acknowledged_changes_survive_e2fsck_and_a_mount() {
-    if !ext4::have_e2fsprogs() {
+    if !images::have_e2fsprogs() {
         return;
     }
-    let mount = ext4::kernel_mounts();
+    let mount = images::kernel_mounts();
     let mut torn = 0;
     for (block_bytes, features) in KINDS {
         let run = Run::new(block_bytes, features);
@@ -167,7 +168,7 @@ fn acknowledged_changes_survive_e2fsck_and_a_mount() {
 /// nothing is lost, because the log is empty.
 #[test]
 fn a_torn_change_of_the_flag_loses_nothing() {
-    if !ext4::have_e2fsprogs() {
+    if !images::have_e2fsprogs() {
         return;
     }
     let (block_bytes, features) = KINDS[0];
@@ -188,10 +189,10 @@ fn a_torn_change_of_the_flag_loses_nothing() {
 /// A caller may journal the superblock itself, and may have read it before the flag was set.
 #[test]
 fn a_journaled_superblock_keeps_the_flag() {
-    if !ext4::have_e2fsprogs() {
+    if !images::have_e2fsprogs() {
         return;
     }
-    let mount = ext4::kernel_mounts();
+    let mount = images::kernel_mounts();
     for (block_bytes, features) in KINDS {
         let image = Image::new(block_bytes, features, 1);
         let device = Arc::new(Recorded::from_image(image.bytes()));
@@ -216,7 +217,10 @@ fn a_journaled_superblock_keeps_the_flag() {
         assert!(code < 4, "{text}");
         assert_eq!(byte_of(&image, &checked), 8);
         if mount {
-            assert_eq!(byte_of(&image, &ext4::kernel(&image, &crashed).unwrap()), 8);
+            assert_eq!(
+                byte_of(&image, &images::kernel(&image, &crashed).unwrap()),
+                8
+            );
         }
         let journal = open(&image, &device);
         journal.close().unwrap();
@@ -227,10 +231,10 @@ fn a_journaled_superblock_keeps_the_flag() {
 /// Recovery sets a flag that somebody else forgot before it writes the first block home.
 #[test]
 fn recovery_does_not_need_the_flag() {
-    if !ext4::have_e2fsprogs() {
+    if !images::have_e2fsprogs() {
         return;
     }
-    let mount = ext4::kernel_mounts();
+    let mount = images::kernel_mounts();
     let (block_bytes, features) = KINDS[0];
     let image = Image::new(block_bytes, features, 2);
     let device = Arc::new(Recorded::from_image(image.bytes()));
@@ -244,8 +248,8 @@ fn recovery_does_not_need_the_flag() {
     handle.stop_durable().unwrap();
     drop(journal);
     let path = image.folder().join("forgotten");
-    ext4::overwrite(&path, &device.medium());
-    ext4::debugfs(&path, "feature ^needs_recovery");
+    images::overwrite(&path, &device.medium());
+    images::debugfs(&path, "feature ^needs_recovery");
     let forgotten = std::fs::read(&path).unwrap();
     assert!(!is_flag_set(&forgotten));
 
@@ -259,7 +263,7 @@ fn recovery_does_not_need_the_flag() {
         let is_begun = file.contains(&9);
         let (code, checked, text) = preen(&image, &crashed);
         assert!(code < 4 || !is_begun, "cut {cut}: {text}");
-        let mounted = mount.then(|| ext4::kernel(&image, &crashed).unwrap());
+        let mounted = mount.then(|| images::kernel(&image, &crashed).unwrap());
         for recovered in mounted.into_iter().chain((code < 4).then_some(checked)) {
             assert!(!is_begun || byte_of(&image, &recovered) == 9, "cut {cut}");
         }
@@ -269,7 +273,7 @@ fn recovery_does_not_need_the_flag() {
 /// The journal's own superblock stays unchanged if the flag cannot be set.
 #[test]
 fn without_the_flag_there_is_no_journal() {
-    if !ext4::have_e2fsprogs() {
+    if !images::have_e2fsprogs() {
         return;
     }
     let (block_bytes, features) = KINDS[0];
@@ -291,7 +295,7 @@ fn without_the_flag_there_is_no_journal() {
 /// and a damaged one is refused.
 #[test]
 fn other_contents_stay_as_they_are() {
-    if !ext4::have_e2fsprogs() {
+    if !images::have_e2fsprogs() {
         return;
     }
     let (block_bytes, features) = KINDS[0];
@@ -331,7 +335,7 @@ fn other_contents_stay_as_they_are() {
 /// If the journal ignored such a file system, the flag would be missing.
 #[test]
 fn a_file_system_that_is_cut_short_is_refused() {
-    if !ext4::have_e2fsprogs() {
+    if !images::have_e2fsprogs() {
         return;
     }
     let (block_bytes, features) = KINDS[0];
@@ -358,7 +362,7 @@ fn a_file_system_that_is_cut_short_is_refused() {
 /// A crash tears the superblock while a checkpoint writes it home. The log has all of it.
 #[test]
 fn a_superblock_torn_on_its_way_home_is_recovered() {
-    if !ext4::have_e2fsprogs() {
+    if !images::have_e2fsprogs() {
         return;
     }
     let (block_bytes, features) = KINDS[0];
@@ -395,7 +399,7 @@ fn a_superblock_torn_on_its_way_home_is_recovered() {
 /// not have it yet.
 #[test]
 fn a_flag_that_is_there_already_becomes_durable() {
-    if !ext4::have_e2fsprogs() {
+    if !images::have_e2fsprogs() {
         return;
     }
     let (block_bytes, features) = KINDS[1];
@@ -415,7 +419,7 @@ fn a_flag_that_is_there_already_becomes_durable() {
 /// A program uses a device that has an old ext4 file system for contents of its own.
 #[test]
 fn what_replaces_the_superblock_stays_as_it_is() {
-    if !ext4::have_e2fsprogs() {
+    if !images::have_e2fsprogs() {
         return;
     }
     for (block_bytes, features) in KINDS {

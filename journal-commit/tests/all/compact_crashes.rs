@@ -3,15 +3,14 @@
 
 #![cfg(feature = "compact")]
 
-mod rounds;
-
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use rounds::scaled;
 use spanlock_journal_commit::compact::{GroupCommit, Log, Lsn, Options};
 use spanlock_journal_commit::testing::{History, Loss, Recorded};
+
+use crate::rounds::scaled;
 
 /// The state expected after a crash.
 #[derive(Clone, Debug)]

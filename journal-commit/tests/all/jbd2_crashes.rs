@@ -4,17 +4,16 @@
 
 #![cfg(feature = "jbd2")]
 
-mod rounds;
-
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use rounds::scaled;
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::jbd2::{
     CommitWay, Extent, Flushes, FormatOptions, Handle, Journal, Options, Place, format, recover,
 };
 use spanlock_journal_commit::testing::{Fault, FaultAt, FaultKind, History, Loss, Recorded};
+
+use crate::rounds::scaled;
 
 const BLOCK: usize = 1024;
 const LOG_BLOCKS: u64 = 48;

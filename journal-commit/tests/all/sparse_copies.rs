@@ -179,7 +179,11 @@ fn a_sparse_copy_does_not_fail_later() {
         .args(["--mount", "--", "sh", "-c", script, "sh"])
         .arg(folder.path())
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "child_on_a_small_disk", "--nocapture"])
+        .args([
+            "--exact",
+            "sparse_copies::child_on_a_small_disk",
+            "--nocapture",
+        ])
         .env(MOUNTED, folder.path());
     let output = command.output();
     let complained = match &output {
