@@ -5,9 +5,7 @@
 
 #![cfg(any(spanlock_explorer, spanlock_loom))]
 
-mod checked;
-
-use checked::Model;
+use crate::model::Model;
 use spanlock_sync::atomic::{AtomicBool, Ordering::*};
 use spanlock_sync::rcu_shared::Rcu;
 use spanlock_sync::{Arc, cell::UnsafeCell, thread};
@@ -78,7 +76,11 @@ const FILE: &str = "sync/src/rcu_shared.rs";
 
 #[test]
 fn no_memory_is_freed_under_a_reader() {
-    let model = Model::new("no_memory_is_freed_under_a_reader", FILE, a_walk);
+    let model = Model::new(
+        "rcu_shared::no_memory_is_freed_under_a_reader",
+        FILE,
+        a_walk,
+    );
     let sites = model.must_pass("").sites;
     // Each ordering is needed, and so is each barrier.
     let mut needed = 0;
@@ -103,7 +105,7 @@ fn site_of<'a>(sites: &'a [(String, String)], op: &str) -> &'a str {
 #[test]
 fn the_phase_may_change_under_a_reader() {
     let model = Model::new(
-        "the_phase_may_change_under_a_reader",
+        "rcu_shared::the_phase_may_change_under_a_reader",
         FILE,
         a_walk_between_two_synchronizes,
     );

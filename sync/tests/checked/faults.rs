@@ -1,12 +1,8 @@
 //! Faults are injected when they are planned, and only then.
 
-#![cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
-
-mod checked;
-
 use std::time::Instant;
 
-use checked::Model;
+use crate::model::Model;
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
 use spanlock_sync::{Park, Parker, Wakeup};
 
@@ -21,7 +17,7 @@ fn three_weak_exchanges() {
 #[test]
 fn a_weak_exchange_fails_by_plan() {
     let model = Model::new(
-        "a_weak_exchange_fails_by_plan",
+        "faults::a_weak_exchange_fails_by_plan",
         file!(),
         three_weak_exchanges,
     );
@@ -54,7 +50,7 @@ fn a_loop_of_weak_exchanges() {
 
 #[test]
 fn faults_add_up() {
-    let model = Model::new("faults_add_up", file!(), a_loop_of_weak_exchanges);
+    let model = Model::new("faults::faults_add_up", file!(), a_loop_of_weak_exchanges);
     // The explorer may run an execution again.
     let in_each = |settings| {
         let outcome = model.must_pass(settings);
@@ -79,7 +75,7 @@ fn sleeps() {
 
 #[test]
 fn a_deadline_passes_by_plan() {
-    let model = Model::new("a_deadline_passes_by_plan", file!(), sleeps);
+    let model = Model::new("faults::a_deadline_passes_by_plan", file!(), sleeps);
     // No clock runs, so a deadline of now does not pass by itself.
     assert_eq!(model.must_pass("").injected, 0);
     let failed = model.must_fail("time-out@0.0");
@@ -90,7 +86,7 @@ fn a_deadline_passes_by_plan() {
 
 #[test]
 fn a_sleep_ends_spuriously_by_plan() {
-    let model = Model::new("a_sleep_ends_spuriously_by_plan", file!(), sleeps);
+    let model = Model::new("faults::a_sleep_ends_spuriously_by_plan", file!(), sleeps);
     for nth in 0..2 {
         assert!(model.must_pass(&format!("spurious-wake@0.{nth}")).injected > 0);
     }
@@ -104,7 +100,7 @@ fn a_sleep_without_a_wake() {
 #[test]
 fn a_sleep_for_ever_is_a_failure() {
     let model = Model::new(
-        "a_sleep_for_ever_is_a_failure",
+        "faults::a_sleep_for_ever_is_a_failure",
         file!(),
         a_sleep_without_a_wake,
     );

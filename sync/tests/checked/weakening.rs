@@ -1,12 +1,8 @@
 //! A weakened ordering, a dropped fence and a dropped wake each make a model fail.
 
-#![cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
-
-mod checked;
-
 use std::pin::pin;
 
-use checked::Model;
+use crate::model::Model;
 use spanlock_sync::atomic::{AtomicU32, Ordering::*, fence};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::check::Weakening;
@@ -47,7 +43,11 @@ fn message_passing() {
 #[test]
 #[cfg(any(spanlock_explorer, spanlock_loom))]
 fn a_weakened_ordering_fails() {
-    let model = Model::new("a_weakened_ordering_fails", file!(), message_passing);
+    let model = Model::new(
+        "weakening::a_weakened_ordering_fails",
+        file!(),
+        message_passing,
+    );
     let sound = model.must_pass("");
     assert!(sound.executions > 1);
     assert_eq!((sound.weakened, sound.injected), (0, 0));
@@ -65,7 +65,7 @@ fn a_weakened_ordering_fails() {
 #[test]
 fn a_weakening_of_an_unreached_site_has_no_effect() {
     let model = Model::new(
-        "a_weakening_of_an_unreached_site_has_no_effect",
+        "weakening::a_weakening_of_an_unreached_site_has_no_effect",
         file!(),
         message_passing,
     );
@@ -102,7 +102,7 @@ fn store_buffering() {
 #[test]
 #[cfg(any(spanlock_explorer, spanlock_loom))]
 fn a_dropped_fence_fails() {
-    let model = Model::new("a_dropped_fence_fails", file!(), store_buffering);
+    let model = Model::new("weakening::a_dropped_fence_fails", file!(), store_buffering);
     let sound = model.must_pass("");
     let fences = || {
         sound
@@ -122,7 +122,7 @@ fn a_dropped_fence_fails() {
 #[cfg(spanlock_shuttle)]
 fn shuttle_does_not_detect_a_dropped_fence() {
     let model = Model::new(
-        "shuttle_does_not_detect_a_dropped_fence",
+        "weakening::shuttle_does_not_detect_a_dropped_fence",
         file!(),
         store_buffering,
     );
@@ -222,7 +222,7 @@ fn two_count() {
 
 #[test]
 fn a_dropped_wake_fails() {
-    let model = Model::new("a_dropped_wake_fails", file!(), two_count);
+    let model = Model::new("weakening::a_dropped_wake_fails", file!(), two_count);
     let sound = model.must_pass("");
     let wakes: Vec<_> = sound
         .sites
@@ -239,7 +239,7 @@ fn a_dropped_wake_fails() {
 #[cfg(any(spanlock_explorer, spanlock_loom))]
 fn every_ordering_of_the_documented_mutex_is_needed() {
     let model = Model::new(
-        "every_ordering_of_the_documented_mutex_is_needed",
+        "weakening::every_ordering_of_the_documented_mutex_is_needed",
         file!(),
         two_count,
     );
@@ -258,7 +258,7 @@ fn every_ordering_of_the_documented_mutex_is_needed() {
 /// A sleep may end spuriously, so a waiter rechecks the word.
 #[test]
 fn spurious_wakes_do_no_harm() {
-    let model = Model::new("spurious_wakes_do_no_harm", file!(), two_count);
+    let model = Model::new("weakening::spurious_wakes_do_no_harm", file!(), two_count);
     // After a spurious wake, main may have to sleep again.
     let once = model.must_pass("spurious-wake@0.0");
     assert!(once.injected > 0, "no execution sleeps");

@@ -5,9 +5,7 @@
 
 #![cfg(spanlock_loom)]
 
-mod checked;
-
-use checked::Model;
+use crate::model::Model;
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::{Arc, Park, Spin, thread};
 
@@ -37,7 +35,7 @@ fn a_wake() {
 
 #[test]
 fn a_spinning_waiter_sees_what_preceded_the_wake() {
-    let test = "a_spinning_waiter_sees_what_preceded_the_wake";
+    let test = "spin::a_spinning_waiter_sees_what_preceded_the_wake";
     let model = Model::new(test, "sync/src/park.rs", a_wake);
     let sites = model.must_pass("").sites;
     let ordered = sites.iter().filter(|(_, ordering)| ordering != "Relaxed");

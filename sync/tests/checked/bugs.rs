@@ -1,10 +1,6 @@
 //! A bug is injected if the configuration names it; a use of freed memory is detected.
 
-#![cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
-
-mod checked;
-
-use checked::Model;
+use crate::model::Model;
 use spanlock_sync::atomic::{AtomicU32, Ordering::*, free_slice, zeroed_slice};
 use spanlock_sync::injected_bug;
 
@@ -19,7 +15,7 @@ fn no_recheck() {
 
 #[test]
 fn a_bug_is_injected_when_the_configuration_names_it() {
-    let test = "a_bug_is_injected_when_the_configuration_names_it";
+    let test = "bugs::a_bug_is_injected_when_the_configuration_names_it";
     let model = Model::new(test, file!(), no_recheck);
     assert_eq!(model.must_pass("").bug_fired, 0);
     let failed = model.must_fail("bug:no-recheck");
@@ -35,7 +31,7 @@ fn a_site_that_is_reached_is_listed_once() {
             no_recheck();
         }
     };
-    let model = Model::new("a_site_that_is_reached_is_listed_once", file!(), body);
+    let model = Model::new("bugs::a_site_that_is_reached_is_listed_once", file!(), body);
     let [bug] = &model.must_pass("").bugs[..] else {
         panic!("one site is reached");
     };
@@ -66,7 +62,7 @@ fn freed() {
 
 #[test]
 fn a_use_of_freed_memory_is_detected() {
-    let model = Model::new("a_use_of_freed_memory_is_detected", file!(), freed);
+    let model = Model::new("bugs::a_use_of_freed_memory_is_detected", file!(), freed);
     model.must_pass("");
     let text = model.must_fail("bug:node-freed-too-early").text;
     let message = if cfg!(spanlock_explorer) {
@@ -76,5 +72,5 @@ fn a_use_of_freed_memory_is_detected() {
     };
     assert!(text.contains(message), "{text}");
     // The failure names the file of the use.
-    assert!(text.contains("checked_bugs.rs"), "{text}");
+    assert!(text.contains(file!()), "{text}");
 }

@@ -1,10 +1,6 @@
 //! The facade under a checker: the numbers of threads, cells, mutexes, and scaled bounds.
 
-#![cfg(any(spanlock_explorer, spanlock_loom, spanlock_shuttle))]
-
-mod checked;
-
-use checked::Model;
+use crate::model::Model;
 use spanlock_sync::atomic::{AtomicU32, Ordering::Relaxed, zeroed_slice};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::hint::{Backoff, scaled};
@@ -25,7 +21,11 @@ fn numbered() {
 
 #[test]
 fn threads_are_numbered_from_main_on() {
-    let model = Model::new("threads_are_numbered_from_main_on", file!(), numbered);
+    let model = Model::new(
+        "world::threads_are_numbered_from_main_on",
+        file!(),
+        numbered,
+    );
     // The numbers begin anew in each execution.
     assert!(model.must_pass("").executions > 1);
 }
@@ -50,7 +50,7 @@ fn a_race() {
 #[test]
 fn races_on_cells_are_detected_except_under_shuttle() {
     let model = Model::new(
-        "races_on_cells_are_detected_except_under_shuttle",
+        "world::races_on_cells_are_detected_except_under_shuttle",
         file!(),
         a_race,
     );
@@ -80,7 +80,7 @@ fn a_turn() {
 #[test]
 fn the_checker_schedules_mutexes_and_condition_variables() {
     let model = Model::new(
-        "the_checker_schedules_mutexes_and_condition_variables",
+        "world::the_checker_schedules_mutexes_and_condition_variables",
         file!(),
         a_turn,
     );
@@ -99,7 +99,11 @@ fn small_things() {
 
 #[test]
 fn bounds_are_scaled_and_nothing_spins() {
-    let model = Model::new("bounds_are_scaled_and_nothing_spins", file!(), small_things);
+    let model = Model::new(
+        "world::bounds_are_scaled_and_nothing_spins",
+        file!(),
+        small_things,
+    );
     // The explorer runs an execution again, to see that it repeats.
     let runs = if cfg!(spanlock_explorer) { 2 } else { 1 };
     assert_eq!(model.must_pass("").executions, runs);

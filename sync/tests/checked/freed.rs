@@ -3,11 +3,9 @@
 
 #![cfg(spanlock_shuttle)]
 
-mod checked;
-
 use std::mem::MaybeUninit;
 
-use checked::Model;
+use crate::model::Model;
 use spanlock_sync::atomic::{AtomicU32, Ordering::*, free_slice, zeroed_slice};
 use spanlock_sync::{check, epoch};
 
@@ -39,7 +37,7 @@ fn uses_addresses_again() {
 
 #[test]
 fn addresses_that_are_used_again_are_not_used_as_the_old_memory() {
-    let name = "addresses_that_are_used_again_are_not_used_as_the_old_memory";
+    let name = "freed::addresses_that_are_used_again_are_not_used_as_the_old_memory";
     Model::new(name, file!(), uses_addresses_again).must_pass("");
 }
 
@@ -53,7 +51,11 @@ fn uses_freed_memory() {
 
 #[test]
 fn a_use_of_freed_memory_fails() {
-    let model = Model::new("a_use_of_freed_memory_fails", file!(), uses_freed_memory);
+    let model = Model::new(
+        "freed::a_use_of_freed_memory_fails",
+        file!(),
+        uses_freed_memory,
+    );
     let failed = model.must_fail("");
     let told = "used after its memory was freed";
     assert!(failed.text.contains(told), "{}", failed.text);

@@ -27,7 +27,7 @@ pub(crate) struct Outcome {
     pub(crate) text: String,
 }
 
-/// A model, identified by the name of the test that contains it.
+/// A model, identified by the name of the test that contains it: `MODULE::FUNCTION`.
 pub(crate) struct Model {
     test: &'static str,
 }
@@ -80,6 +80,8 @@ impl Model {
                 + &String::from_utf8_lossy(&output.stderr),
             ..Outcome::default()
         };
+        let is_found = outcome.text.contains("running 1 test");
+        assert!(is_found, "no test {}: {}", self.test, outcome.text);
         for line in String::from_utf8_lossy(&output.stdout).lines() {
             let words: Vec<_> = line.split(' ').collect();
             let number = || words[1].parse().unwrap_or(0);

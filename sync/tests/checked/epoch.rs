@@ -3,11 +3,9 @@
 
 #![cfg(any(spanlock_explorer, spanlock_loom))]
 
-mod checked;
-
 use std::ptr;
 
-use checked::Model;
+use crate::model::Model;
 use spanlock_sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use spanlock_sync::epoch::{self, Collector};
 use spanlock_sync::{Arc, thread};
@@ -69,7 +67,11 @@ const FILE: &str = "sync/src/checked/epoch.rs";
 
 #[test]
 fn no_memory_is_freed_under_a_pinned_thread() {
-    let model = Model::new("no_memory_is_freed_under_a_pinned_thread", FILE, two_walks);
+    let model = Model::new(
+        "epoch::no_memory_is_freed_under_a_pinned_thread",
+        FILE,
+        two_walks,
+    );
     let sites = model.must_pass("").sites;
     let mut needed = 0;
     for (site, _) in sites.iter().filter(|(_, ordering)| ordering != "Relaxed") {
@@ -86,7 +88,7 @@ fn no_memory_is_freed_under_a_pinned_thread() {
 
 #[test]
 fn a_walk_without_a_pin_is_found() {
-    let model = Model::new("a_walk_without_a_pin_is_found", FILE, || {
+    let model = Model::new("epoch::a_walk_without_a_pin_is_found", FILE, || {
         beside(Scene::use_if_linked);
     });
     let outcome = model.must_fail("");

@@ -2,11 +2,9 @@
 
 #![cfg(spanlock_shuttle)]
 
-mod checked;
-
 use std::sync::Arc;
 
-use checked::Model;
+use crate::model::Model;
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
 use spanlock_sync::{Park, Parker, check, thread};
 
@@ -37,14 +35,14 @@ fn one_that_is_long() {
 
 #[test]
 fn steps_count_from_the_last_finished_operation() {
-    let name = "steps_count_from_the_last_finished_operation";
+    let name = "steps::steps_count_from_the_last_finished_operation";
     let model = Model::new(name, file!(), many_that_finish);
     model.must_pass(BOUND);
 }
 
 #[test]
 fn an_operation_that_takes_too_long_fails() {
-    let name = "an_operation_that_takes_too_long_fails";
+    let name = "steps::an_operation_that_takes_too_long_fails";
     let model = Model::new(name, file!(), one_that_is_long);
     model.must_pass("");
     let failed = model.must_fail(BOUND);
@@ -81,13 +79,13 @@ fn sleeps() {
 
 #[test]
 fn a_thread_that_spins_for_ever_fails() {
-    let model = Model::new("a_thread_that_spins_for_ever_fails", file!(), spins);
+    let model = Model::new("steps::a_thread_that_spins_for_ever_fails", file!(), spins);
     let failed = model.must_fail(BOUND);
     assert!(failed.text.contains(TOLD), "{}", failed.text);
 }
 
 #[test]
 fn a_sleeping_thread_takes_no_steps() {
-    let model = Model::new("a_sleeping_thread_takes_no_steps", file!(), sleeps);
+    let model = Model::new("steps::a_sleeping_thread_takes_no_steps", file!(), sleeps);
     model.must_pass(BOUND);
 }
