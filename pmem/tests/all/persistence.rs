@@ -1,11 +1,9 @@
 //! Written bytes are there when the region is opened again.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use common::{assert_holds, folder, get, pattern, put, region};
+use crate::common::{assert_holds, folder, get, pattern, put, region};
 use spanlock_pmem::{MappedFile, Options, Pmem};
 
 #[test]

@@ -1,8 +1,6 @@
 //! A region that is opened read-only: it needs no permission to write, nothing is written, and a
 //! store to it panics instead of raising a signal.
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use common::{assert_holds, child, folder, pattern, put, region};
+use crate::common::{assert_holds, child, folder, pattern, put, region};
 use spanlock_pmem::{Durability, Durable, MappedFile, Options, Pmem, PmemError};
 use tempfile::TempDir;
 
@@ -210,7 +208,7 @@ fn child_on_a_read_only_file_system() {
 fn a_file_on_a_read_only_file_system_can_be_opened_read_only() {
     let folder = folder();
     let path = old_file(&folder);
-    let child = child("child_on_a_read_only_file_system", MOUNTED, "");
+    let child = child("read_only::child_on_a_read_only_file_system", MOUNTED, "");
     let mut command = Command::new("unshare");
     if !rustix::process::geteuid().is_root() {
         command.args(["--user", "--map-root-user"]);

@@ -1,10 +1,8 @@
 //! A file has one opener, in this process and in any other.
 
-mod common;
-
 use std::path::Path;
 
-use common::{child, folder, region};
+use crate::common::{child, folder, region};
 use spanlock_pmem::{MappedFile, Options, PmemError};
 
 const PATH: &str = "SPANLOCK_SECOND_OPENER_TEST_PATH";
@@ -51,7 +49,7 @@ fn child_is_refused() {
 fn a_second_opener_in_another_process_is_refused() {
     let folder = folder();
     let region = region(&folder, 4096);
-    let output = child("child_is_refused", PATH, region.path())
+    let output = child("second_opener::child_is_refused", PATH, region.path())
         .output()
         .unwrap();
     assert!(

@@ -1,8 +1,6 @@
 //! Growing keeps contents and offsets; a region never shrinks.
 
-mod common;
-
-use common::{assert_holds, folder, get, pattern, put, region};
+use crate::common::{assert_holds, folder, get, pattern, put, region};
 use spanlock_pmem::{Durable, MappedFile, Options, Pmem, PmemError};
 
 #[test]

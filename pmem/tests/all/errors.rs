@@ -1,14 +1,12 @@
 //! Every bad input is an error that says what is wrong, where, and what to do, and leaves the disk
 //! unchanged.
 
-mod common;
-
 use std::error::Error;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use common::folder;
+use crate::common::folder;
 use spanlock_pmem::{FlushInstruction, MappedFile, Options, PmemError};
 
 /// Fails unless the message names the path and contains `advice`.

@@ -1,13 +1,11 @@
 //! What a crash during the creation of a file leaves: nothing under the file's name, or all of it.
 //! A temporary file that it leaves is in nobody's way.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use common::{assert_holds, folder};
+use crate::common::{assert_holds, folder};
 use spanlock_pmem::{MappedFile, Options, Pmem, PmemError};
 
 const LEN: u64 = 1 << 20;

@@ -1,9 +1,7 @@
 //! Non-temporal copies against a model: every alignment in a line, every length up to several
 //! lines, and no byte outside.
 
-mod common;
-
-use common::{assert_holds, folder, get, pattern};
+use crate::common::{assert_holds, folder, get, pattern};
 use spanlock_pmem::{FlushInstruction, Flushed, MappedFile, Options, Pmem};
 
 /// Room for the longest copy at the last alignment, with a line of neighbours on either side.
@@ -41,7 +39,7 @@ fn every_alignment_and_length_is_copied() {
 #[test]
 fn whole_pages_and_more_are_copied() {
     let folder = folder();
-    let region = common::region(&folder, 1 << 20);
+    let region = crate::common::region(&folder, 1 << 20);
     let mut model = vec![0; 1 << 20];
     for (at, len) in [
         (0, 4096),

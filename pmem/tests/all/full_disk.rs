@@ -4,14 +4,12 @@
 //! small file system, which a child mounts in its own mount namespace. Where that is not allowed
 //! they print "skipped"; if `CI` is set and the user is root, a tmpfs must be allowed.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
-use common::{assert_holds, child, folder, pattern, put, region};
+use crate::common::{assert_holds, child, folder, pattern, put, region};
 use spanlock_pmem::{MappedFile, Options, Pmem, PmemError};
 
 const MOUNTED: &str = "SPANLOCK_FULL_DISK_TEST_DIR";
@@ -158,7 +156,7 @@ fn on_a_small_disk(mount: &str) -> Option<String> {
     let folder = folder();
     let point = folder.path().join("disk");
     fs::create_dir(&point).unwrap();
-    let child = child("child_fills_a_small_disk", MOUNTED, &point);
+    let child = child("full_disk::child_fills_a_small_disk", MOUNTED, &point);
 
     let mut command = Command::new("unshare");
     if !rustix::process::geteuid().is_root() {

@@ -1,12 +1,10 @@
 //! Every way to write back (each instruction of this processor, msync, sync), and what each claims
 //! to survive.
 
-mod common;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use common::{assert_holds, folder, get, pattern, put, region};
+use crate::common::{assert_holds, folder, get, pattern, put, region};
 use spanlock_pmem::{Durability, Durable, FlushInstruction, Flushed, MappedFile, Options, Pmem};
 
 /// Flushes every offset in a line with lengths around that of a line. No flush may change a byte.

@@ -1,12 +1,10 @@
 //! The contract can be implemented outside the crate: a region in ordinary memory, and code that
 //! accepts any region.
 
-mod common;
-
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 
-use common::{folder, get, put, region};
+use crate::common::{folder, get, put, region};
 use spanlock_pmem::{Durable, Flushed, Pmem, RegionId, Written};
 
 /// Durable only as long as the process lives. Used by this test's single thread.

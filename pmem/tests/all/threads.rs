@@ -1,11 +1,9 @@
 //! Threads share a region: data that `publish` makes reachable is complete when `load` on another
 //! thread finds it.
 
-mod common;
-
 use std::thread;
 
-use common::{assert_holds, folder, pattern, region};
+use crate::common::{assert_holds, folder, pattern, region};
 use spanlock_pmem::{MappedFile, Options, Pmem};
 
 const ROUNDS: u64 = 10_000;
