@@ -1,7 +1,5 @@
 //! Requests that the tests poll by hand, without an executor.
 
-#![allow(dead_code)]
-
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -113,21 +111,6 @@ impl<'a> Taken<'a> {
                 .lock(span, access)
                 .expect("every range is within the capacity"),
         }
-    }
-
-    pub(crate) fn try_lock(
-        lock: &'a IntervalLock,
-        range: Range<u64>,
-        access: Access,
-    ) -> Option<Self> {
-        let span = span(range);
-        let token = lock.try_lock(span, access).ok()?;
-        Some(Taken {
-            lock,
-            span,
-            access,
-            token,
-        })
     }
 
     pub(crate) fn release(self) {

@@ -1,17 +1,10 @@
 //! The interval lock with a user-defined way to sleep.
 
-#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
-
-#[macro_use]
-#[path = "../../range-lock/tests/suite/mod.rs"]
-#[allow(dead_code, unused_macros)]
-mod suite;
-
 use std::thread;
 
+use crate::suite::parking::Yields;
 use spanlock_interval_lock::IntervalLock;
 use spanlock_range_lock::RangeLockExt;
-use suite::parking::Yields;
 
 parking!(
     interval_tree,

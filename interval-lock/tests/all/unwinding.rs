@@ -1,8 +1,6 @@
 //! Blocking calls that unwind, because foreign code panics: they hold nothing, and no request of
 //! theirs is left in the tree.
 
-#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
-
 use std::cell::Cell;
 use std::future::Future;
 use std::ops::Range;

@@ -1,13 +1,9 @@
 //! Batches: each batch is one request, and is granted as a whole.
 
-#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
-
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use common::{Asked, Taken};
+use crate::common::{Asked, Taken};
 use spanlock_interval_lock::IntervalLock;
 use spanlock_range_lock::Access::{Read, Upgradable, Write};
 use spanlock_range_lock::{OwnedUpgradableHold, RangeLockExt};

@@ -1,12 +1,7 @@
 //! Tests of the capabilities. `spanlock-range-lock` contains this suite; every lock of the project
 //! runs it.
 
-#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
-
-#[path = "../../range-lock/tests/capabilities/mod.rs"]
-#[macro_use]
-mod capabilities;
-
+use crate::capabilities;
 use spanlock_interval_lock::IntervalLock;
 
 capabilities! {

@@ -1,15 +1,11 @@
 //! Tests for known bugs of other range locks: appends and leaks. `histories.rs` has the tests for
 //! the other known bugs.
 
-#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
-
-mod common;
-
 use std::mem::forget;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use common::{Asked, Taken};
+use crate::common::{Asked, Taken};
 use spanlock_interval_lock::IntervalLock;
 use spanlock_range_lock::Access::Write;
 use spanlock_range_lock::RangeLockExt;

@@ -1,13 +1,9 @@
 //! Downgrading, upgrading, shrinking and splitting wake exactly the waiters that they unblock.
 
-#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
-
-mod common;
-
 use std::thread;
 use std::time::Duration;
 
-use common::{Asked, Taken};
+use crate::common::{Asked, Taken};
 use spanlock_interval_lock::IntervalLock;
 use spanlock_range_lock::Access::{Read, Upgradable, Write};
 use spanlock_range_lock::{Access, RangeLockExt, RawRangeLock};

@@ -1,9 +1,5 @@
 //! Waiting requests: their order, their wakers, and how they are cancelled.
 
-#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
-
-mod common;
-
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -11,7 +7,7 @@ use std::task::{Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Asked, Counter, Taken, span};
+use crate::common::{Asked, Counter, Taken, span};
 use spanlock_interval_lock::{IntervalLock, IntervalRequest};
 use spanlock_range_lock::Access::{Read, Upgradable, Write};
 use spanlock_range_lock::words::MAX_PASSES;
