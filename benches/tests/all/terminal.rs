@@ -1,13 +1,11 @@
 //! What `compare` writes to a terminal or a pipe: it fits the width, has no colours if they are not
 //! wanted, and a reader that leaves early changes neither the exit status nor the files.
 
-mod common;
-
 use std::fs::{self, OpenOptions};
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
 
-use common::scene::*;
+use crate::common::scene::*;
 use serde_json::Value;
 
 /// The smallest run of every command, each with another lock or contestant to compare with.

@@ -1,11 +1,9 @@
 //! `compare file-core`: all rows are present, ratios and verdicts follow from them, counts are
 //! exact, and messages for bad input tell what to do.
 
-mod common;
-
 use std::fs;
 
-use common::scene::*;
+use crate::common::scene::*;
 use serde_json::Value;
 
 const QUICK: [&str; 7] = [

@@ -1,11 +1,9 @@
 //! `compare papers` as a command: every figure has rows, ratios and winners follow from the halves,
 //! and messages for bad input tell what to do.
 
-mod common;
-
 use std::fs;
 
-use common::scene::*;
+use crate::common::scene::*;
 use serde_json::Value;
 use spanlock_benches::papers::{PAPERS, published};
 

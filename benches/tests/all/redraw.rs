@@ -1,11 +1,9 @@
 //! `compare redraw` as a command: the report of a result file. All reports have the same frame.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::scene::*;
+use crate::common::scene::*;
 
 /// Redraws a result file and returns the page.
 fn redrawn(scene: &Scene, json: &Path) -> String {

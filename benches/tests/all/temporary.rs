@@ -1,15 +1,13 @@
 //! What `compare` puts into folders for temporary files: no two parts of a run and no two runs
 //! share a name, nothing is left behind, and an error names the folder and what to set.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::scene::*;
+use crate::common::scene::*;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;

@@ -1,14 +1,12 @@
 //! `compare` as a command: the output of a good run, and the messages for bad input.
 
-mod common;
-
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-use common::scene::*;
+use crate::common::scene::*;
 use serde_json::Value;
 use spanlock_benches::locks;
 

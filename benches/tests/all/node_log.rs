@@ -1,11 +1,9 @@
 //! `compare node-log`: all rows are present, ratios and verdicts follow from them, and messages for
 //! bad input tell what to do.
 
-mod common;
-
 use std::fs;
 
-use common::scene::*;
+use crate::common::scene::*;
 use serde_json::Value;
 
 /// Runs it on files in memory, where a flush takes no time. Returns its output and its rows.

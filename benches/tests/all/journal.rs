@@ -1,12 +1,10 @@
 //! `compare journal` as a command: its rows, targets and pages at tiny sizes, and the messages for
 //! bad input.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 
-use common::scene::*;
+use crate::common::scene::*;
 use serde_json::Value;
 use spanlock_benches::journal::contestants::CONTESTANTS;
 

@@ -1,11 +1,9 @@
 //! `compare objects`: all rows are present, ratios and verdicts follow from them, and messages for
 //! bad input tell what to do.
 
-mod common;
-
 use std::fs;
 
-use common::scene::*;
+use crate::common::scene::*;
 use serde_json::Value;
 
 const QUICK: [&str; 3] = ["objects", "--json", "rows.json"];

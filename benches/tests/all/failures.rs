@@ -1,8 +1,6 @@
 //! `compare failures` as a command: our contestants are clean, those that are wrong on purpose are
 //! caught, and bad arguments are reported.
 
-mod common;
-
 use std::fs;
 use std::process::{Command, Output};
 
@@ -22,7 +20,7 @@ fn rows(args: &[&str]) -> (Vec<Value>, bool) {
     let output = failures(&folder, &args);
     println!("{}", String::from_utf8_lossy(&output.stdout));
     println!("{}", String::from_utf8_lossy(&output.stderr));
-    let rows = common::scene::rows(&folder.path().join("rows.json"), "failures");
+    let rows = crate::common::scene::rows(&folder.path().join("rows.json"), "failures");
     (rows, output.status.success())
 }
 

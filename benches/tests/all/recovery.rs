@@ -1,11 +1,9 @@
 //! `compare recovery`: all rows are present, ratios and verdicts follow from them, and messages for
 //! bad input tell what to do.
 
-mod common;
-
 use std::fs;
 
-use common::scene::*;
+use crate::common::scene::*;
 use serde_json::Value;
 
 fn number(row: &Value, figure: &str) -> f64 {

@@ -1,12 +1,10 @@
 //! `compare contention`: all rows are present, ratios follow from them, and messages for bad input
 //! tell what to do.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 
-use common::scene::*;
+use crate::common::scene::*;
 use serde_json::Value;
 use spanlock_benches::locks;
 

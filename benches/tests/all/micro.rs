@@ -1,12 +1,10 @@
 //! `compare --micro`: all rows are present, ratios and verdicts follow from the rows, and messages
 //! for bad input tell what to do.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 
-use common::scene::*;
+use crate::common::scene::*;
 use serde_json::Value;
 use spanlock_benches::locks::{self, Entry, Visitor};
 use spanlock_range_lock::RawRangeLock;

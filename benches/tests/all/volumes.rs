@@ -1,16 +1,14 @@
 //! `compare` and volumes: those it creates, those it opens, and the messages for those it cannot
 //! use.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::scene::*;
-use common::{Random, random_files, write_files};
+use crate::common::scene::*;
+use crate::common::{Random, random_files, write_files};
 use spanlock_file_core::{FormatOptions, Volume};
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RwCounter;

@@ -1,12 +1,10 @@
 //! `compare figures` as a command: the figures of this project's documents are those of its result
 //! files, and comparisons are measured again.
 
-mod common;
-
 use std::path::Path;
 
+use crate::common::scene::*;
 use clap::Parser;
-use common::scene::*;
 use spanlock_benches::cli::Args;
 use spanlock_benches::figures::measure::measure;
 use spanlock_benches::figures::runs::{RUNS, Run};

@@ -1,9 +1,7 @@
 //! `compare lines`: all counts are the recorded ones, the model's bands are bands, and messages for
 //! bad input tell what to do.
 
-mod common;
-
-use common::scene::*;
+use crate::common::scene::*;
 use serde_json::Value;
 
 /// On two idle cores, this takes less than a minute, most of it for the builds.
