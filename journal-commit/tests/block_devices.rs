@@ -1,4 +1,7 @@
 //! Opening block devices: one that has another user is refused.
+//!
+//! A program of its own: a process that another test starts would have a copy of the open device
+//! for a moment, in which the device cannot be mounted.
 
 #![cfg(feature = "jbd2")]
 #![cfg(target_os = "linux")]

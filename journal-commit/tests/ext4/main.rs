@@ -9,4 +9,3 @@ mod crashes;
 mod debugfs_journals;
 mod flag;
 mod images;
-mod kernel_journals;
