@@ -1,13 +1,17 @@
 //! Opening block devices: one that has another user is refused.
+//!
+//! A program of its own: a process that another test starts would have a copy of the open device
+//! for a moment, in which the device cannot be mounted.
 
 #![cfg(feature = "jbd2")]
 #![cfg(target_os = "linux")]
 
-mod ext4;
+#[path = "ext4/images.rs"]
+mod images;
 
 use std::io::ErrorKind;
 
-use ext4::{Image, Loop, Mount};
+use images::{Image, Loop, Mount};
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::storage::{FileMode, FileStorage};
 
@@ -27,7 +31,7 @@ fn check_refused(device: &Loop) {
 
 #[test]
 fn a_device_with_another_user_is_refused() {
-    if !ext4::have_loop_mounts() {
+    if !images::have_loop_mounts() {
         return;
     }
     let image = Image::new(1024, "metadata_csum,64bit", 1);

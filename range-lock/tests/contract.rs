@@ -1,14 +1,9 @@
 //! The locks of this crate, tested against the contract.
 
-#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
-
-#[macro_use]
-mod suite;
-
 use std::sync::Arc;
 
+use crate::suite::Kind;
 use spanlock_range_lock::{RawRangeLock, RwCounter, RwDistributed};
-use suite::Kind;
 
 contract!(
     rw_counter,

@@ -1,15 +1,9 @@
 //! The locks of this crate with user-defined parking.
 
-#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
-
-#[macro_use]
-#[allow(dead_code, unused_macros)]
-mod suite;
-
+use crate::suite::parking::Yields;
+use crate::suite::{self, Kind};
 use spanlock_range_lock::{RangeLockExt, RwCounter, RwDistributed};
 use spanlock_sync::Spin;
-use suite::Kind;
-use suite::parking::Yields;
 
 parking!(
     rw_counter,

@@ -1,10 +1,6 @@
 //! The capabilities of the locks of this crate.
 
-#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
-
-#[macro_use]
-mod capabilities;
-
+use crate::capabilities;
 use spanlock_range_lock::{
     Access, RangeLockExt, RawRangeLock, RawRangeLockSplit, RwCounter, RwDistributed, Span,
 };

@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn an_unwritable_file_is_an_error() {
         if rustix::process::geteuid().is_root() {
-            return; // Root may write every file. `benches/tests/cli.rs` runs as another user.
+            return; // Root may write every file. `benches/tests/all/cli.rs` runs as another user.
         }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");

@@ -4,7 +4,8 @@
 //! this file is small enough for it:
 //!
 //! ```text
-//! MIRIFLAGS=-Zmiri-permissive-provenance cargo +nightly miri test -p spanlock-srl --test addresses
+//! MIRIFLAGS=-Zmiri-permissive-provenance \
+//!     cargo +nightly miri test -p spanlock-srl --test all addresses::
 //! ```
 
 #![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]

@@ -1,11 +1,6 @@
 //! The capabilities of the segment locks, tested with the suite of the `spanlock-range-lock` crate.
 
-#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
-
-#[path = "../../range-lock/tests/capabilities/mod.rs"]
-#[macro_use]
-mod capabilities;
-
+use crate::capabilities;
 use spanlock_srl::{Shape, SrlArray, SrlPacked, SrlTree, SrlTreePacked};
 
 /// Returns an array with segments of one position.

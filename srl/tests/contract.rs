@@ -2,14 +2,8 @@
 //!
 //! The suite runs for segments of 1 and of 4,096, and for a tree with the smallest possible nodes.
 
-#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
-
-#[macro_use]
-#[path = "../../range-lock/tests/suite/mod.rs"]
-mod suite;
-
+use crate::suite::Kind;
 use spanlock_srl::{Shape, SrlArray, SrlTree};
-use suite::Kind;
 
 contract!(
     srl_array_1,

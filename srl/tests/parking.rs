@@ -1,15 +1,8 @@
 //! The segment locks, with a user-defined way for waiters to sleep.
 
-#![cfg(not(any(spanlock_explorer, spanlock_loom, spanlock_shuttle)))]
-
-#[macro_use]
-#[path = "../../range-lock/tests/suite/mod.rs"]
-#[allow(dead_code, unused_macros)]
-mod suite;
-
+use crate::suite::parking::Yields;
 use spanlock_range_lock::RangeLockExt;
 use spanlock_srl::{SrlArray, SrlPacked, SrlTree, SrlTreePacked};
-use suite::parking::Yields;
 
 parking!(
     array,

@@ -54,7 +54,7 @@
 //! holds that are forgotten cannot lower a flag by overflow.
 //!
 //! Not reached by models: the fence of a process without `membarrier`, and saturation, which
-//! `tests/barrier.rs` and the unit tests cover.
+//! `tests/facade/barrier.rs` and the unit tests cover.
 
 use crate::atomic::{AtomicU32, Ordering, Ordering::*, fence};
 use crate::const_if_shipped;

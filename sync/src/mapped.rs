@@ -4,7 +4,7 @@
 //! mapped memory. So a checker explores only what threads do with locks. A simulated device, in
 //! another crate, explores which writes reach a medium, and when.
 //!
-//! Not reached by models: `tests/mapped.rs` covers it.
+//! Not reached by models: `tests/facade/mapped.rs` covers it.
 
 #[cfg(not(spanlock_simulated))]
 use core::sync::atomic::AtomicU64;

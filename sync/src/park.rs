@@ -1,7 +1,7 @@
 //! [`Park`]: how a thread waits for a lock.
 //!
 //! Not reached by models: those that `cargo verify` runs do not use [`Spin`]. The test
-//! `tests/checked_spin.rs` explores it under loom instead.
+//! `tests/checked/spin.rs` explores it under loom instead.
 
 use alloc::sync::Arc;
 use alloc::task::Wake;

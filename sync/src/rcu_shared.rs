@@ -42,7 +42,7 @@
 //! | H | the decrement that drops a guard | Release | I | `a_walk` |
 //! | I | the load of a counter in `synchronize` | Acquire | H | `a_walk` |
 //!
-//! The model is in `tests/checked_rcu_shared.rs`, and `no_memory_is_freed_under_a_reader` weakens
+//! The model is in `tests/checked/rcu_shared.rs`, and `no_memory_is_freed_under_a_reader` weakens
 //! each of them in it.
 //!
 //! Not reached by models: those that `cargo verify` runs use the module for std, `rcu.rs`.

@@ -108,8 +108,8 @@
 //! | wait, failure | `fail-each`, `fail-one`, `fail-beside`, `fail-alone` |
 //! | deadline, arrival | `meet`, `nobody-comes`, `third` |
 //!
-//! `tests/compact_failures.rs` shows that a panic counts as a failure. No model shows this, because
-//! the checkers do not switch threads during unwinding.
+//! `tests/all/compact_failures.rs` shows that a panic counts as a failure. No model shows this,
+//! because the checkers do not switch threads during unwinding.
 
 use core::task::Waker;
 use std::time::Instant;

@@ -6,7 +6,7 @@
 //! | B | `load`: `load_acquire` | Acquire | A | `published_data_is_complete` (1) |
 //!
 //! (1) The processor performs this pair even under a checker, because no checker models memory that
-//! maps a file. So it is a test, in `tests/threads.rs`.
+//! maps a file. So it is a test, in `tests/all/threads.rs`.
 
 use std::path::Path;
 
