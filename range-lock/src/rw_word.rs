@@ -52,7 +52,7 @@
 //!
 //! A search for violations of first-come, first-served order does not finish without bounds, even
 //! with two threads. Tests on real threads check the order instead (`tests/rw_word.rs`), and
-//! `sync/tests/wait.rs` checks the queue alone.
+//! `sync/tests/facade/wait.rs` checks the queue alone.
 //!
 //! # Not guaranteed
 //! Recursion: a reader that reads again can wait behind a writer that waits for that reader.

@@ -114,6 +114,34 @@ fn tests_that_documents_name_exist() {
     }
 }
 
+/// Every file in a crate's `tests/` is built: where cargo does not look for programs, each one is
+/// listed in the manifest, or is a module of one that is.
+#[test]
+fn every_test_file_is_built() {
+    let mut manifests = Vec::new();
+    files(project(), "toml", &mut manifests);
+    let mut tests = 0;
+    for path in manifests {
+        let manifest = fs::read_to_string(&path).expect("readable");
+        let folder = path.with_file_name("tests");
+        if !manifest.contains("autotests = false") {
+            continue;
+        }
+        let mut found = Vec::new();
+        sources(&folder, &mut found);
+        let read = |path: &PathBuf| fs::read_to_string(path).expect("readable");
+        let code = found.iter().map(read).collect::<String>();
+        for file in found.iter().filter(|file| file.parent() == Some(&folder)) {
+            let name = file.file_stem().expect("a name").to_string_lossy();
+            let is_module = code.contains(&format!("mod {name};"));
+            let is_program = manifest.contains(&format!("[[test]]\nname = \"{name}\"\n"));
+            assert!(is_module || is_program, "{}: not built", file.display());
+            tests += 1;
+        }
+    }
+    assert!(tests > 20, "found only {tests} files");
+}
+
 /// Every source file that a document names exists. Documents may give only the end of its path.
 #[test]
 fn files_that_documents_name_exist() {
