@@ -22,8 +22,8 @@ fn as_failure(order: Ordering) -> Ordering {
     }
 }
 
-/// The atomics of std, with loom's additions.
-pub struct Atomic<V>(Kept, PhantomData<fn() -> V>);
+/// The atomics of std, with loom's additions. Invariant in `V`, as those are.
+pub struct Atomic<V>(Kept, PhantomData<fn(V) -> V>);
 
 impl<V: Bits> Atomic<V> {
     /// Returns an atomic with this value.
