@@ -307,9 +307,7 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
             }
         }
     }
-}
 
-impl<S: SegmentStore, P: Park> Srl<S, P> {
     /// Continues a try of which the fast path has taken the ranges before `at`, but not that one.
     #[cold]
     fn try_lock_from<'s>(

@@ -1,4 +1,4 @@
-//! What the mutex and the reader-writer lock share: the word, the value and its poison.
+//! The part that the mutex and the reader-writer lock share: the word, the value and its poison.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
