@@ -1,4 +1,4 @@
-//! What std does in corners that few programs reach.
+//! Rare cases in which this crate must do as std does.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -1,5 +1,5 @@
-//! A small form of salsa's test of its pull request 845, which loom explored for 45 minutes without
-//! an end: two threads intern the same value in one table, and then in another.
+//! A small form of the test in salsa's pull request 845, which loom had not ended after 45 minutes:
+//! two threads intern the same value in one table, and then in another.
 //!
 //! A thread looks the value up under a reader's lock. If it is not there, it takes the writer's
 //! lock, looks again, and allocates a slot of the page. Both crates find the same outcomes.

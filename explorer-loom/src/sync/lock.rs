@@ -48,7 +48,7 @@ impl<T: ?Sized> Lock<T> {
             panicked: panicking(),
             _stays: PhantomData,
         };
-        // Relaxed, both: the lock orders the accesses.
+        // Relaxed, also in `poison`: the lock orders the accesses.
         result(self.poisoned.load(Relaxed), guard(held))
     }
 
@@ -68,7 +68,7 @@ fn result<G>(is_poisoned: bool, value: G) -> LockResult<G> {
     }
 }
 
-/// What a guard knows. It stays with its thread.
+/// The part of a guard that its drop needs. Not `Send`: a guard stays with its thread.
 pub(super) struct Held {
     /// Where the thread has locked.
     pub(super) since: &'static Location<'static>,

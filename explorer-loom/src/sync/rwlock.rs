@@ -42,7 +42,7 @@ impl<T> RwLock<T> {
     /// Locks for reading if there is no writer.
     ///
     /// # Errors
-    /// There is one, or the lock is poisoned.
+    /// There is a writer, or the lock is poisoned.
     #[track_caller]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
         require("sync::RwLock::try_read");

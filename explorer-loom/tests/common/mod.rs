@@ -1,4 +1,4 @@
-//! What several test programs need.
+//! Functions that several test programs use.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
